@@ -589,4 +589,4 @@ def _why_closed(request: Request) -> str:
     """Return why a connection is closed without a response."""
     if request.api_key == PRODUCE:
         return "a Produce request with acks 0 was refused"
-    return f"a request that has no answer: {request.header['requestApiKeyName']}"
+    return f"a request without a response: {request.header['requestApiKeyName']}"

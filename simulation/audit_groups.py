@@ -123,7 +123,7 @@ class GroupAudit:
             may_be.add(NONE_YET)
         if offset not in may_be:
             group, topic, partition = place
-            text = f"{topic}-{partition} of group {group} is told as {offset}"
+            text = f"{topic}-{partition} of group {group} is returned as {offset}"
             self._violate(f"the offset of {text}, and can only be {sorted(may_be)}")
 
     # Owners

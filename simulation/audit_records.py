@@ -152,7 +152,7 @@ class RecordAudit:
                     continue
                 before = last.get(sent.producer)
                 if before is not None and order[name] < order[before]:
-                    self._violate(f"{name} of {sent.producer} lies behind {before}, sent later")
+                    self._violate(f"{name} of {sent.producer} is after {before}, sent later")
                 last[sent.producer] = name
 
     def _hold_transactions(self, written: Mapping[str, object], committed: set[str]) -> None:

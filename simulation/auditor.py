@@ -137,7 +137,7 @@ class Auditor:
             key = (what, connection.name, name, each["partitionIndex"])
             before = self._watermarks.get(key, -1)
             if each[what] < before:
-                self.violate(f"{what} of {name}-{each['partitionIndex']} goes back to {each[what]}")
+                self.violate(f"{what} of {name}-{each['partitionIndex']} decreases to {each[what]}")
             self._watermarks[key] = each[what]
 
 

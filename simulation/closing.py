@@ -82,7 +82,7 @@ class FinalLogs:
         body = {"topics": [{"name": name} for name in topics]}
         response = reader.request("METADATA", 9, body)
         if response is None:
-            self.unsettled.append("broker 1 does not answer")
+            self.unsettled.append("broker 1 does not respond")
         for topic in response["topics"] if response is not None else ():
             for each in topic["partitions"]:
                 self._read(TopicPartition(topic["name"], each["partitionIndex"]), each)
@@ -156,11 +156,11 @@ class FinalLogs:
         body = {"maxBytes": 2**30, "isolationLevel": isolation, "topics": [topic]}
         response = self._reader.request("FETCH", 12, body, leader)
         if response is None:
-            self.unsettled.append(f"{text} has a leader that does not answer")
+            self.unsettled.append(f"{text} has a leader that does not respond")
             return None
         partition_data: dict[str, Any] = response["responses"][0]["partitions"][0]
         if partition_data["errorCode"]:
-            self.unsettled.append(f"{text} is answered {error_name(partition_data['errorCode'])}")
+            self.unsettled.append(f"{text} returns {error_name(partition_data['errorCode'])}")
             return None
         if partition_data["lastStableOffset"] < partition_data["highWatermark"]:
             self.unsettled.append(f"{text} has a transaction that does not end")
@@ -216,7 +216,7 @@ class FinalLogs:
         ]
         response = self._reader.request("FETCH", 12, {"maxBytes": 2**30, "topics": topics}, broker)
         if response is None:
-            self.unsettled.append(f"broker {broker} does not answer a fetch from a follower")
+            self.unsettled.append(f"broker {broker} does not respond to a fetch from a follower")
             return None
         found = {}
         for topic in response["responses"]:
@@ -225,7 +225,7 @@ class FinalLogs:
                 text = f"{at.topic}-{at.partition} on broker {broker}"
                 if partition_data["errorCode"]:
                     self.unsettled.append(
-                        f"{text} is answered {error_name(partition_data['errorCode'])}"
+                        f"{text} returns {error_name(partition_data['errorCode'])}"
                     )
                 elif partition_data["highWatermark"] != self._high_watermarks[at]:
                     where = f"{partition_data['highWatermark']}, not at {self._high_watermarks[at]}"

@@ -15,14 +15,14 @@ from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import Failed as MembershipFailed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Failed
-from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.clients.producer_events import RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorDriver
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
@@ -50,7 +50,7 @@ class MessageWriter:
             may_create_topics=False,
         )
         self.sockets = actor.reading_sockets_of(name)
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, ProducerRecord] = {}
         self.sockets.names = Naming(name, self._messages, actor.place.contents)
 
     def knows(self, now: int, *topics: str) -> bool:
@@ -59,7 +59,9 @@ class MessageWriter:
             self.client.metadata.add(topic, now)
         return all(map(self.client.metadata.snapshot.partition_count, topics))
 
-    def send(self, now: int, topic: str, message: Message, partition: int | None = None) -> int:
+    def send(
+        self, now: int, topic: str, message: ProducerRecord, partition: int | None = None
+    ) -> int:
         """Send a message to a known topic; return the record's id."""
         size = size_of(message)
         record_id = self.client.offer(now, topic, message.key, size, partition=partition)
@@ -158,7 +160,7 @@ class SinkTask(ConnectTask):
         for _, _, message in self._client.poll(now):
             file.append(decode_value(message.value, self._stream))
         for event in self._client.events():
-            if isinstance(event, MembershipFailed):
+            if isinstance(event, ConsumerFailed):
                 self._end(has_failed=True)
         if self.is_stopping and now >= self._ends_at:
             self._end()
@@ -215,13 +217,13 @@ class _SourceTask(ConnectTask):
         lines = self._actor.place.files.read(now, self._position, self._stream.batch_size)
         for line in lines:
             self._position += line.size
-            value = Message(None, encode_value(line.text, self._stream))
+            value = ProducerRecord(None, encode_value(line.text, self._stream))
             sent.append((self._writer.send(now, self._topic, value), self._position))
         return sent
 
     def _send_position(self, now: int, position: int) -> int:
         record = offset_record(self._stream, position)
-        return self._writer.send(now, OFFSETS, Message(*record), 0)
+        return self._writer.send(now, OFFSETS, ProducerRecord(*record), 0)
 
 
 class SourceTask(_SourceTask):
@@ -236,7 +238,7 @@ class SourceTask(_SourceTask):
         """Send lines; store the position periodically and at the end."""
         producer = self._writer.client
         for event in producer.events():
-            if isinstance(event, Failed):
+            if isinstance(event, RecordFailed):
                 self._end(has_failed=True)
                 return
             self._submitted.acked(event.record_id)
@@ -272,7 +274,7 @@ class ExactSourceTask(_SourceTask):
         self._transactions.init()
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> ProducerTransactions:
         assert self._writer.client.transactions is not None, "it has an id"
         return self._writer.client.transactions
 

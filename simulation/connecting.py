@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
 from brokertwin.clients.connect.connect_protocol import Protocol
-from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, Kind, file_stream
-from brokertwin.clients.connect.herder import Command, Herder, Start, Stop, Write
+from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
+from brokertwin.clients.connect.herder import Command, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
-from brokertwin.clients.producer_events import Failed
+from brokertwin.clients.messages import ProducerRecord
+from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.clock import START_MS
@@ -47,7 +47,7 @@ def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
     is_changed = elapsed_ms >= CHANGES_MS
     source = {
         "name": "source",
-        "connector.class": Kind.SOURCE,
+        "connector.class": ConnectorKind.SOURCE,
         "topic": LINES,
         "file": GROWING,
         "batch.size": "5" if is_changed else "20",
@@ -55,7 +55,7 @@ def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
     }
     sink = {
         "name": "sink",
-        "connector.class": Kind.SINK,
+        "connector.class": ConnectorKind.SINK,
         "topics": "orders",
         "file": COPY,
         "tasks.max": "3" if is_changed else "2",
@@ -69,7 +69,7 @@ class _Running(NamedTuple):
     """A task, and the command that restarts it."""
 
     task: ConnectTask
-    start: Start
+    start: StartWork
 
 
 class WorkerActor(Actor):
@@ -104,7 +104,7 @@ class WorkerActor(Actor):
         self._backlog: list[Record] = []
         self._given: dict[str, Config] = {}
         self._tasks: dict[TaskId, _Running] = {}
-        self._again: dict[TaskId, tuple[int, Start]] = {}
+        self._again: dict[TaskId, tuple[int, StartWork]] = {}
         self._begun = 0
 
     @property
@@ -169,24 +169,24 @@ class WorkerActor(Actor):
     def _do(self, commands: list[Command], now: int) -> None:
         for command in commands:
             match command:
-                case Start(item):
+                case StartWork(item):
                     self.place.auditor.say(f"{self.name} begins {item}")
                     if not item.is_connector:
                         self._start(command)
-                case Stop(item):
+                case StopWork(item):
                     self.place.auditor.say(f"{self.name} ends {item}")
                     self._stop(item, now)
-                case Write(records):
+                case WriteConfigs(records):
                     self._backlog += records
                 case _:
                     self.place.auditor.violate(f"{self.name} is to {command}")
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: StartWork) -> None:
         item, config = start
         self._begun += 1
         name = f"{self.name}-{item}-{self._begun}"
         stream = file_stream(config)
-        if stream.kind is Kind.SINK:
+        if stream.kind is ConnectorKind.SINK:
             task: ConnectTask = SinkTask(self, name, stream)
         elif self._is_exact:
             generation = self._log.generations[item.connector]
@@ -205,18 +205,18 @@ class WorkerActor(Actor):
     def _write(self, now: int) -> None:
         """Write to the config topic; a failure is a violation."""
         for event in self._writer.client.events():
-            if isinstance(event, Failed):
+            if isinstance(event, RecordFailed):
                 self.place.auditor.violate(f"{self.name} ends: {event.error.name}")
         if self._backlog and self._writer.knows(now, CONFIGS):
             for record in self._backlog:
-                self._writer.send(now, CONFIGS, Message(*record), 0)
+                self._writer.send(now, CONFIGS, ProducerRecord(*record), 0)
             self._backlog.clear()
 
     def _report(self, now: int) -> None:
         auditor, coordinator = self.place.auditor, self._coordinator
         if coordinator.fatal is not None:
             auditor.violate(f"{self.name} ends: {coordinator.fatal.name}")
-        is_stable = coordinator.state is MemberState.STABLE
+        is_stable = coordinator.state is ClientMemberState.STABLE
         generation = coordinator.generation.id if is_stable else NO_GENERATION
         auditor.work.runs(
             GROUP, self.name, generation, frozenset(map(str, self._herder.running)), now

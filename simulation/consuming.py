@@ -8,7 +8,13 @@ import msgspec
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokertwin.clients.consumer_events import Assigned, Event, Failed, Lost, Revoked
+from brokertwin.clients.consumer_events import (
+    ConsumerFailed,
+    Event,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+)
 from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
@@ -96,15 +102,15 @@ class MemberActor(Actor):
         auditor = self.place.auditor
         auditor.say(f"{self.name}: {event}")
         match event:
-            case Failed(error):
+            case ConsumerFailed(error):
                 self._has_failed = True
                 if error not in auditor.denials.errors:
                     auditor.violate(f"{self.name} ends with {error.name}")
-            case Assigned(partitions):
+            case PartitionsAssigned(partitions):
                 if twice := self._has.intersection(partitions):
                     auditor.violate(f"{self.name} is given {sorted(twice)}, and has them")
                 self._has.update(partitions)
-            case Revoked(partitions) | Lost(partitions):
+            case PartitionsRevoked(partitions) | PartitionsLost(partitions):
                 if others := set(partitions) - self._has:
                     auditor.violate(f"{self.name} gives back {sorted(others)}; it has them not")
                 self._has.difference_update(partitions)

@@ -5,7 +5,7 @@ Logs contain only names (`record_names.py`). Without a stored message, a name is
 
 from collections.abc import Mapping
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 START = 0
 """Timestamp of messages without one."""
@@ -15,15 +15,15 @@ class Contents:
     """Messages by record name, for all clients of a run."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Message] = {}
+        self._by_name: dict[str, ProducerRecord] = {}
 
-    def keep(self, name: str, message: Message) -> None:
+    def keep(self, name: str, message: ProducerRecord) -> None:
         """Store the message of a record."""
         self._by_name[name] = message
 
-    def read(self, name: str) -> Message:
+    def read(self, name: str) -> ProducerRecord:
         """Return the message of a record."""
-        return self._by_name.get(name) or Message(None, name.encode(), START)
+        return self._by_name.get(name) or ProducerRecord(None, name.encode(), START)
 
 
 class Naming(dict[int, str]):
@@ -35,7 +35,9 @@ class Naming(dict[int, str]):
         contents: stores the messages.
     """
 
-    def __init__(self, prefix: str, messages: Mapping[int, Message], contents: Contents) -> None:
+    def __init__(
+        self, prefix: str, messages: Mapping[int, ProducerRecord], contents: Contents
+    ) -> None:
         super().__init__()
         self._prefix = prefix
         self._messages = messages

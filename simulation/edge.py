@@ -134,7 +134,7 @@ class BrokerEdge:
         send, connection = pending.send, pending.connection
         self.requests[send.api] += 1
         connection.is_sharing |= send.api == "SHARE_FETCH"
-        if send.wants_answer:
+        if send.expects_response:
             connection.under_way.append(pending)
             self._waiting[pending.id] = pending
         header = {

@@ -6,7 +6,7 @@ position. Output files contain lines in write order.
 
 from collections import defaultdict
 
-from brokertwin.clients.connect.converters import Line
+from brokertwin.clients.connect.converters import TextLine
 from brokertwin.simulation.clock import START_MS
 
 GROWING = "lines.txt"
@@ -24,11 +24,11 @@ class Files:
         self.written: defaultdict[str, list[str]] = defaultdict(list)
         self._active_ms = active_ms
 
-    def read(self, now: int, position: int, limit: int) -> list[Line]:
+    def read(self, now: int, position: int, limit: int) -> list[TextLine]:
         """Return up to `limit` lines of the growing file from a position."""
         end = min(now - START_MS, self._active_ms) // LINE_MS
         first = position // _SIZE
         return [
-            Line((_LINE % number).encode(), _SIZE)
+            TextLine((_LINE % number).encode(), _SIZE)
             for number in range(first, min(end, first + limit))
         ]

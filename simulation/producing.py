@@ -3,8 +3,8 @@
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked
-from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.clients.producer_events import RecordAcked
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_records import SendOutcome, SentRecord
 from brokertwin.simulation.cluster import TRANSACTION_MS
@@ -75,7 +75,7 @@ class RecordProducer:
         self._began_at = 0
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> ProducerTransactions:
         """The transaction state of a producer with a transactional id."""
         assert self.client.transactions is not None, "it has one"
         return self.client.transactions
@@ -112,7 +112,7 @@ class RecordProducer:
         """Process the outcomes of records."""
         for event in self.client.events():
             name = self._sockets.names[event.record_id]
-            if isinstance(event, Acked):
+            if isinstance(event, RecordAcked):
                 self._records.acked(name, event.offset)
                 self._hold_acked(name)
             else:

@@ -7,7 +7,7 @@ their lock. Half of the members acknowledge implicitly with the next poll, Kafka
 import msgspec
 
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
@@ -68,7 +68,7 @@ class ShareActor(Actor):
     @property
     def is_at_rest(self) -> bool:
         """True if all received records have been acknowledged."""
-        return not self.client.sharing.had and self.client.is_told
+        return not self.client.sharing.held and self.client.is_acknowledged
 
     def _work(self, now: int) -> int:
         if now < self._next_at:
@@ -76,7 +76,7 @@ class ShareActor(Actor):
         self._next_at = now + POLL_MS
         for event in self.client.events():
             self.place.auditor.say(f"{self.name}: {event}")
-            if isinstance(event, Failed):
+            if isinstance(event, ConsumerFailed):
                 self.place.auditor.violate(f"{self.name} ends with {event.error.name}")
         if now < self._keeps_until and not self.is_ending:
             return POLL_MS

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from brokertwin.clients.client_loop import (
     Action,
-    Answered,
     Close,
     Connected,
     Disconnected,
     NetworkEvent,
+    ResponseReceived,
     Send,
 )
 from brokertwin.clients.fetcher import Records
@@ -148,7 +148,7 @@ class Sockets:
         self._witness.on_response(self.name, pending, body)
         is_fetch = pending.send.api in ("FETCH", "SHARE_FETCH")
         records = self._records(body) if is_fetch else {}
-        self._emit(Answered(pending.send.node, pending.send.request_id, body, records))
+        self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))
 
     def _records(self, body: dict[str, Any]) -> dict[tuple[str, int], Records]:
         found = records_of(body, is_committed=self._is_read_committed)
@@ -171,7 +171,9 @@ class Sockets:
             return False
         self._edge.cut(connection)
         self._inbox = [
-            each for each in self._inbox if not (isinstance(each, Answered) and each.node == node)
+            each
+            for each in self._inbox
+            if not (isinstance(each, ResponseReceived) and each.node == node)
         ]
         return True
 

@@ -11,8 +11,8 @@ import base64
 from collections.abc import Iterable, Mapping
 
 from brokertwin.clients.client_loop import ClientLoop
-from brokertwin.clients.consumer_coordinator import MemberState
-from brokertwin.clients.messages import Message
+from brokertwin.clients.consumer_coordinator import ClientMemberState
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
@@ -48,16 +48,16 @@ def tallying() -> Topology:
     return topology
 
 
-def _by_producer(message: Message, stores: Stores) -> Iterable[Message]:
+def _by_producer(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     name = message.value or b""
-    return [Message(name.partition(b".")[0], name, message.timestamp)]
+    return [ProducerRecord(name.partition(b".")[0], name, message.timestamp)]
 
 
-def _tally(message: Message, stores: Stores) -> Iterable[Message]:
+def _tally(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     key = message.key or b""
     counted = b"%d" % (int(stores[TALLIES].get(key) or 0) + 1)
     stores[TALLIES].put(key, counted)
-    return [Message(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
+    return [ProducerRecord(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
 
 
 class StreamsActor(Actor):
@@ -141,7 +141,7 @@ class StreamsActor(Actor):
         self._adopt()
         thread = self._thread
         coordinator = thread.consumer.coordinator
-        is_stable = coordinator.state is MemberState.STABLE
+        is_stable = coordinator.state is ClientMemberState.STABLE
         generation = coordinator.generation.id if is_stable else NO_GENERATION
         running = frozenset(str(task) for task in thread.running)
         self.place.auditor.work.runs(APPLICATION, self.name, generation, running, now)

@@ -16,12 +16,12 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.timeline import Timeline
 from brokertwin.clients.zookeeper_consumer import (
     Children,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     Operation,
-    Read,
+    ReadNode,
     Result,
-    Write,
+    WriteNode,
     ZookeeperConsumer,
 )
 
@@ -117,7 +117,7 @@ class Zoo:
             consumer.watch_fired()
         while self._back[name] and self._back[name][0][0] <= self.now:
             _, operation, result = self._back[name].popleft()
-            consumer.answered(self.now, operation, result)
+            consumer.on_response(self.now, operation, result)
         for operation in consumer.take(self.now):
             self._out[name].append((self._later(), operation))
         while self._out[name] and self._out[name][0][0] <= self.now:
@@ -135,21 +135,21 @@ class Zoo:
     def _handle(self, name: str, operation: Operation) -> Result:
         self.handled[type(operation).__name__] += 1
         match operation:
-            case Create(path, data, is_ephemeral):
+            case CreateNode(path, data, is_ephemeral):
                 if path in self.nodes:
                     return False
                 self._change(path, _Node(data, name if is_ephemeral else None))
                 return True
-            case Delete(path):
+            case DeleteNode(path):
                 if path in self.nodes and self.nodes[path].session == name:
                     self._change(path, None)
                 return True
-            case Read(path):
+            case ReadNode(path):
                 return self.nodes[path].data if path in self.nodes else None
             case Children(path):
                 self._watches.add(name)
                 return sorted(p.rpartition("/")[2] for p in self.nodes if p.startswith(f"{path}/"))
-            case Write(path, data):
+            case WriteNode(path, data):
                 before = int(self.nodes[path].data) if path in self.nodes else 0
                 if int(data) < before:
                     topic, _, number = path.rpartition("/")

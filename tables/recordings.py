@@ -5,7 +5,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.settings_beside import settings_beside
@@ -38,7 +38,7 @@ def cells(
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Invalid broker settings: {error}.") from None
-    history = recording.read(files, Reading(zone=zone))
+    history = recording.read(files, FileReading(zone=zone))
     planned = plan(history, CLUSTER, settings, is_compared=True, is_answered=False)
     documents = None
     if until is not None:

@@ -36,7 +36,7 @@ from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
-from brokertwin.testing.failures import FETCH, METADATA, FetchPlace
+from brokertwin.testing.failures import FETCH, METADATA, RequestedFetchPartition
 from brokertwin.testing.trouble import Effect, RequestFilter, Trouble, first_of
 
 REQUESTS_KEPT = 10_000
@@ -310,7 +310,7 @@ class TroubledEngine(LocalEngine):
 
         return self._then(decided, with_errors)
 
-    def _fetched(self, request: EdgeRequest) -> Iterator[FetchPlace]:
+    def _fetched(self, request: EdgeRequest) -> Iterator[RequestedFetchPartition]:
         """Yield the partitions of a Fetch: named ones, and those of its session."""
         body, version = request.body, request.header["requestApiVersion"]
         yield from failures.named_in_fetch(body, version, self._name_of)
@@ -322,7 +322,7 @@ class TroubledEngine(LocalEngine):
             by_id = version >= failures.TOPIC_IDS_SINCE
             name = self._name_of(wanted.topic_id) if by_id else wanted.topic
             identity = ("topicId", wanted.topic_id) if by_id else ("topic", wanted.topic)
-            yield FetchPlace(name, identity, wanted.partition)
+            yield RequestedFetchPartition(name, identity, wanted.partition)
 
     def _respond(self, request: EdgeRequest, body: Body) -> _Future:
         """Return a response; Produce with acks 0 closes its connection instead."""

@@ -177,7 +177,7 @@ def _is_same(one: Body, other: Body, mirror: Mirror) -> bool:
     return bool(shared) and all(one[name] == other[name] for name in shared)
 
 
-class FetchPlace(NamedTuple):
+class RequestedFetchPartition(NamedTuple):
     """A partition of a Fetch, with its topic field in the request's version."""
 
     topic: str | None
@@ -185,16 +185,16 @@ class FetchPlace(NamedTuple):
     partition: int
 
 
-def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[FetchPlace]:
+def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[RequestedFetchPartition]:
     """Yield the partitions named in a Fetch request."""
     field = "topicId" if version >= TOPIC_IDS_SINCE else "topic"
     for topic in body["topics"] or ():
         name = name_of(topic["topicId"]) if version >= TOPIC_IDS_SINCE else topic["topic"]
         for partition in topic["partitions"]:
-            yield FetchPlace(name, (field, topic[field]), partition["partition"])
+            yield RequestedFetchPartition(name, (field, topic[field]), partition["partition"])
 
 
-def put_into_fetch(response: Body, failing: list[FetchPlace], error: int) -> Body:
+def put_into_fetch(response: Body, failing: list[RequestedFetchPartition], error: int) -> Body:
     """Replace partitions of a Fetch response by the error."""
     field = failing[0].identity[0]
     meant = {(place.identity[1], place.partition) for place in failing}

@@ -226,9 +226,7 @@ LOADED_BY_NAME = {
     "brokertwin.__main__": "python -m brokertwin",
     "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
     "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
-    "brokertwin.clients.io.admin": "library API of docs/clients.md",
     "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
-    "brokertwin.state.logs.producer_snapshot": "library API of docs/systems/idempotent_producer.md",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
 }
 """Modules without an importer in product code, and who loads them."""

@@ -180,7 +180,7 @@ def restore(
 
     settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
-    wanted = restoring.Wanted(to_prefix, _shuffle_partitions(settings))
+    wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 
@@ -214,7 +214,7 @@ def reshard(
     found = snapshot_store.manifest(path)
     topic = full_name(str(found.facts["prefix"]), REQUESTS)
     ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
-    wanted = restoring.Wanted(None, _shuffle_partitions(settings), cells, ends)
+    wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 

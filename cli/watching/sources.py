@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from brokertwin.gateway.server import Gateway
     from brokertwin.sinks.snapshot_store import Published
     from brokertwin.streaming.checks.batch_checks import BatchCheck
-    from brokertwin.streaming.job.measures import Progress
+    from brokertwin.streaming.job.measures import QueryProgress
 
 SILENT_MAX_S = 60.0
 """A process is no longer alive if its loop has stopped for this long."""
@@ -152,7 +152,7 @@ class JobSource:
     def __init__(self, name: str, checkpoint: Path, ending: threading.Event | None = None) -> None:
         self._name = name
         self.pulse = Pulse(ending)
-        self._progress: Progress | None = None
+        self._progress: QueryProgress | None = None
         self._seen_ms = -1
         self._rate = Rate()
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
@@ -163,7 +163,7 @@ class JobSource:
             lambda: checkpoint_log.committed(checkpoint),
         )
 
-    def observe(self, progress: "Progress") -> None:
+    def observe(self, progress: "QueryProgress") -> None:
         """Note the end of a micro-batch."""
         self._progress, self._seen_ms = progress, now_ms()
         self._rate.add(progress.events, progress.seconds)
@@ -225,7 +225,7 @@ def _counted(counts: Counts, result: str) -> Counts:
 
 
 def _of_job(
-    progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots, checks: OfChecks
+    progress: "QueryProgress | None", seen_ms: int, snapshots: OfSnapshots, checks: OfChecks
 ) -> OfJob:
     if progress is None:
         return OfJob(snapshots=snapshots, checks=checks)

@@ -152,7 +152,7 @@ class Proxy:
                 )
                 return Pipe(*await asyncio.wait_for(opening, CONNECT_TIMEOUT_S))
             except (OSError, TimeoutError) as error:
-                reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
+                reason = str(error) or f"no response within {CONNECT_TIMEOUT_S:.0f} s"
         self.counts.refused[reason] += 1
         _log.warning("no broker accepts the connection", connection=name, reason=reason)
         return None

@@ -112,7 +112,7 @@ class Recorder:
         await asyncio.sleep(0)  # run the thread's last callbacks
         if self._thread.is_alive():
             left = max(self.taken - self._written, 1)
-            self.lose(f"{self._sink.name} does not take what is left", left)
+            self.lose(f"{self._sink.name} does not accept the remaining documents", left)
 
     def _write_all(self) -> None:
         """Write queued documents in batches until the recorder closes."""

@@ -257,9 +257,11 @@ def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.To
             if not properties.given(name, oauthbearer.MECHANISM)
         ]
         if lacking:
-            warnings.append(f"without {' and '.join(lacking)} tokens for others are taken, too")
+            warnings.append(
+                f"without {' and '.join(lacking)} tokens issued for other services are accepted"
+            )
         return signed_tokens.SignedRules.of(properties)
-    warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
+    warnings.append("OAUTHBEARER tokens are unsecured: a client may claim any principal")
     return oauthbearer.TokenRequirements.of(
         properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM)
     )

@@ -1,7 +1,7 @@
-"""What stands around a log entry: prefixes of runtimes and agents, JSON of agents and layouts.
+"""Wrappers of log entries: prefixes of runtimes, JSON of agents.
 
-Nothing here knows a particular agent. A prefix is recognised by its form, and a wrapper is any
-JSON with a text in it that is an entry; times and names are taken from the fields beside it.
+No particular agent is known here. A prefix is recognized by its form. A wrapper is any JSON with a
+text that is an entry; times and names come from the fields next to it.
 """
 
 import html
@@ -17,19 +17,19 @@ from brokertwin.recordings.formats.request_log import MARK
 from brokertwin.recordings.formats.stamps import Stamp, stamp_of, stamps
 
 DEPTH_MAX = 20
-"""How deep a wrapper is looked into."""
+"""Maximum depth of a wrapper."""
 
 FRAMES_MAX = 4
 LABEL_CHARACTERS_MAX = 200
 BYTES_MIN = 20
-"""From so many numbers on, a list of numbers is a text: journald writes some texts so."""
+"""Minimum length of a number list that is a text, as journald writes some."""
 
 COLOURS = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
 OPENING = re.compile(rb"[\s\[,]*(?=\{\s*(?:[\"}]|$))")
-"""What may stand before the objects of a list."""
+"""Text before the objects of a list."""
 
 FRESH = re.compile(rb"\s*\[?\d{4}[-/.]\d\d[-/.]\d\d[ T]\d\d:")
-"""How an entry of a log begins, and no continuation of one."""
+"""Beginning of a log entry, and of no continuation."""
 
 _TIME = rb"\d{4}-\d\d-\d\d[ T][\d:]{8}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _FRAMES = (
@@ -48,8 +48,11 @@ _FRAMES = (
     ),
     re.compile(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
 )
-"""CRI; `kubectl logs --prefix`; `docker compose logs`; syslog and journal; `logcli`; `grep`;
-`stern` and `aws logs tail`; `docker logs -t` and `kubectl logs --timestamps`."""
+"""Prefixes of runtimes and tools, in this order:
+
+CRI, `kubectl logs --prefix`, `docker compose logs`, syslog and journal, `logcli`, `grep`, `stern`
+and `aws logs tail`, `docker logs -t` and `kubectl logs --timestamps`.
+"""
 
 _ELEMENT = re.compile(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
 _ELEMENT_END = re.compile(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
@@ -111,10 +114,10 @@ class Frame(NamedTuple):
 
     Attributes:
         head: the prefixes.
-        text: what follows them.
-        label: names in the prefixes, of a container, a pod or a host; empty if there are none.
-        stream: of the container, by a CRI runtime.
-        is_partial: whether the runtime cut the line here, and goes on in the next.
+        text: the rest.
+        label: names of container, pod or host in the prefixes, or empty.
+        stream: the container's stream in a CRI runtime.
+        is_partial: the runtime cut the line, which continues in the next.
     """
 
     head: bytes
@@ -125,7 +128,7 @@ class Frame(NamedTuple):
 
 
 def unframed(text: bytes) -> Frame:
-    """A line without the prefixes of runtimes and of tools that print logs."""
+    """Remove the prefixes of runtimes and log tools."""
     if text[:2] == b'{"' or (text[:1] == b"[" and text[1:2].isdigit()):
         return Frame(b"", text)
     at = 0
@@ -146,7 +149,7 @@ def unframed(text: bytes) -> Frame:
 
 
 def heading_of(text: bytes) -> str | None:
-    """The file that `tail` announces by `==> FILE <==`."""
+    """Return the file in `==> FILE <==` of `tail`."""
     found = _HEADING.match(text)
     return found[1].decode("utf-8", "replace") if found else None
 
@@ -179,7 +182,7 @@ class Elements:
 
 
 class Scan:
-    """Finds the end of a JSON value that comes in pieces."""
+    """Finds the end of a JSON value in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -187,7 +190,7 @@ class Scan:
         self._is_escaped = False
 
     def end_in(self, text: bytes, at: int = 0) -> int | None:
-        """The offset behind the value; None if it goes on in the next piece."""
+        """Return the offset after the value; None if it continues."""
         if self._is_escaped:
             at, self._is_escaped = at + 1, False
         while at < len(text):
@@ -214,7 +217,7 @@ def _end_of(form: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 
 def unescaped(text: bytes, quote: bytes) -> bytes:
-    """The text without one level of escapes; `quote` is how a quotation mark is written in it."""
+    """Remove one level of escapes; `quote` is the escaped quotation mark."""
     if quote == b'""':
         return text.replace(quote, b'"')
     if b"&" in quote:
@@ -230,14 +233,14 @@ def _letter(escape: re.Match[bytes]) -> bytes:
 
 
 class Inner(NamedTuple):
-    """A text in a wrapper, or an object, that may be an entry.
+    """A text or object in a wrapper that may be an entry.
 
     Attributes:
-        value: the text; or an object that is the body of an entry.
+        value: the text, or an object that is an entry's body.
         path: names of the fields that lead to it.
-        stamps: times beside it, the nearest first.
-        label: the name that tells best which process wrote it; else empty.
-        place: positions in the lists that lead to it; fields of one record have the same.
+        stamps: times next to it, nearest first.
+        label: the best name of the process that wrote it, or empty.
+        place: positions in the lists around it; equal for fields of one record.
     """
 
     value: str | dict[str, Any]
@@ -254,12 +257,12 @@ NOWHERE = Inner("")
 def inner(
     value: Any, is_opened: Callable[[tuple[str, ...]], bool], around: Inner = NOWHERE
 ) -> Iterator[Inner]:
-    """What in a wrapper may be an entry.
+    """Yield the parts of a wrapper that may be entries.
 
     Args:
-        value: the decoded wrapper, or a part of it.
+        value: the decoded wrapper or a part.
         is_opened: whether the text at a path continues an entry.
-        around: what is known of the part.
+        around: known properties of the part.
     """
     path = around.path
     if isinstance(value, str):
@@ -308,7 +311,7 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def _times(value: dict[str, Any]) -> list[Stamp]:
-    """The times in an object's fields, those of the entry itself before those of agents."""
+    """The times in an object's fields, the entry's before those of agents."""
     named = [name for name in value if _TIME_KEY.search(name)]
     named.sort(key=lambda name: _OTHER_TIME_KEY.search(name) is not None)
     found = [stamp_of(value[name]) for name in named]
@@ -319,7 +322,7 @@ def _times(value: dict[str, Any]) -> list[Stamp]:
 
 
 def _fields(value: list[Any]) -> dict[str, Any] | None:
-    """A list of fields, each with name and value, as CloudWatch's queries return rows."""
+    """Convert a list of name and value fields, as in CloudWatch's queries."""
     pairs: dict[str, Any] = {}
     for part in value:
         if not (isinstance(part, dict) and part.keys() == {"field", "value"}):
@@ -329,7 +332,7 @@ def _fields(value: list[Any]) -> dict[str, Any] | None:
 
 
 def _label_in(value: dict[str, Any]) -> tuple[int, str]:
-    """The name in a wrapper that tells best which process wrote the entry, and its rank."""
+    """The best name of the process in a wrapper, and its rank."""
     named = list(_named(value, ""))
     for rank, form in enumerate(_LABEL_KEYS):
         for name, text in named:
@@ -339,7 +342,7 @@ def _label_in(value: dict[str, Any]) -> tuple[int, str]:
 
 
 def _named(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Short texts of a wrapper with the names of the fields that lead to them."""
+    """Yield short texts of a wrapper with their field names."""
     if isinstance(value, dict) and depth < DEPTH_MAX:
         for own, part in value.items():
             yield from _named(part, f"{name}.{own}", depth + 1)
@@ -348,7 +351,7 @@ def _named(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def find_field(value: Any, name: str, depth: int = 0) -> str:
-    """The first field of that name in a wrapper, as text; else empty."""
+    """Return the first field with that name as text, or empty."""
     if not isinstance(value, dict) or depth > DEPTH_MAX:
         return ""
     if name in value:

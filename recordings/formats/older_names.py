@@ -1,4 +1,4 @@
-"""Field names of the request logs of other Kafka releases, renamed to those of 4.3.1.
+"""Renames fields of other Kafka releases' request logs to those of 4.3.1.
 
 `python -m tests.support.message_schemas` compares the schemas in kafka-clients jars and lists all
 renamed fields. Fields without a counterpart in 4.3.1 keep their names.
@@ -15,11 +15,11 @@ DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
 LIST_CONFIG_RESOURCES, STREAMS_GROUP_HEARTBEAT = 74, 88
 
 Names = dict[str, tuple[str, "Names"]]
-"""Old name to new name, and the names within it."""
+"""New name and nested names by old name."""
 
 
 class _Renaming(NamedTuple):
-    """Renamed fields of a body; only a body that has the field `sign` needs it."""
+    """Renamed fields of a body that has the field `sign`."""
 
     sign: bytes
     names: Names
@@ -109,7 +109,7 @@ _RESPONSES = {
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """The bodies of an exchange with the field names of Kafka 4.3.1.
+    """Return the bodies of an exchange with the field names of Kafka 4.3.1.
 
     Args:
         key: of the API.
@@ -126,7 +126,7 @@ def _body(body: msgspec.Raw, renaming: _Renaming | None) -> msgspec.Raw:
 
 
 def rename(value: Any, names: Names) -> Any:
-    """A decoded body, or a part of it, with fields renamed."""
+    """Rename fields of a decoded body or a part of it."""
     if not names:
         return value
     if isinstance(value, list):

@@ -1,14 +1,14 @@
-"""Which recording a line belongs to, and the document that it becomes.
+"""Reads recorded exchanges from the lines of a file.
 
-A file may mix several recordings with other log lines:
+A file may mix several formats with other log lines:
 
 - `Completed request:` is Kafka's request log;
-- an object with a `requestHeader`, or the `kind` of a connection's end, is a document of a capture;
-- an object that begins with `header` is an entry of Kroxylicious' protocol log.
+- an object with `requestHeader`, or with a disconnect's `kind`, is a capture's document;
+- an object whose first field is `header` is an entry of Kroxylicious' protocol log.
 
-Each of them may stand behind prefixes, in a text of any JSON, over several lines, and cut into
-pieces by a container runtime. Any other line is counted by what it is; a line that should be one
-of those above and is damaged is dead.
+Each may have prefixes, be inside a text of any JSON, span several lines, and be cut into pieces by
+a container runtime. Other lines are counted by kind; a damaged line of these formats is a dead
+letter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,19 +25,19 @@ from brokertwin.recordings.formats import (
     request_log,
     text_requests,
 )
-from brokertwin.recordings.formats.clock import Clock
+from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
     OTHER,
     Document,
     Fields,
-    Left,
     Texts,
+    UnpairedDocuments,
     UnreadableError,
 )
 from brokertwin.recordings.formats.kinds import kind_of
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.stamps import stamp_of, stamps
 from brokertwin.recordings.formats.texts import (
     Around,
@@ -56,7 +56,7 @@ from brokertwin.state.core.schema import Int32, Int64
 
 NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
-"""A result of a log search may be one JSON object with many entries."""
+"""A search result may be one JSON object with many entries."""
 
 NO_TIME = "no time"
 NO_TIME_TOLD = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
@@ -65,23 +65,22 @@ DOCKER_BYTES_MIN = 16_000
 
 NESTING_MAX = 8
 BRACES_MAX = 8
-"""So many braces before a quoted request are tried as the beginning of what wraps it."""
+"""Maximum number of braces before a quoted request tried as the start of its wrapper."""
 
 TAIL_BYTES = 500
-"""How much of the text behind an entry is looked at."""
+"""Length of text after an entry that is examined."""
 
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
 class Origin(NamedTuple):
-    """What is known of a file.
+    """Properties of a file.
 
     Attributes:
-        name: the file's, unique among those read together.
-        zone: of the JVM that wrote the log.
-        is_qualified: whether connections of captures need the file's name before theirs, because
-            several files are read together.
-        texts: which logs with requests as text are read, too.
+        name: unique among the files read together.
+        zone: zone of the JVM that wrote the log.
+        is_qualified: connections of captures get the file's name as a prefix.
+        texts: accepted text logs.
         day_first: whether `05/06/2026` is June 5th.
     """
 
@@ -126,11 +125,11 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 _ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
-Made = Iterator[Document | Left]
+Made = Iterator[Document | UnpairedDocuments]
 _ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
 
 
-class Reader:
+class FormatReader:
     """Reads the lines of one file, in order.
 
     Args:
@@ -139,7 +138,7 @@ class Reader:
 
     def __init__(self, source: Origin) -> None:
         self._source = source
-        self._clock = Clock(source.zone, source.day_first)
+        self._clock = LineClock(source.zone, source.day_first)
         self._pairs = kroxylicious.Pairs()
         self._open: dict[Key, Open] = {}
         self._pieces: dict[Key, tuple[Around, bytearray]] = {}
@@ -152,11 +151,11 @@ class Reader:
 
     @property
     def unknown_zones(self) -> set[str]:
-        """Names of time zones in the log that are not known."""
+        """Names of unknown time zones in the log."""
         return self._clock.unknown_zones
 
-    def read(self, lines: Iterator[Line]) -> Made:
-        """What the lines become; each line is in one document or is left with a reason."""
+    def read(self, lines: Iterator[SourceLine]) -> Made:
+        """Yield documents; each line is in one of them or left with a reason."""
         for line in lines:
             yield from self._guarded(line, self._take(line))
         for around, text in list(self._pieces.values()):
@@ -166,13 +165,13 @@ class Reader:
         yield from self._pairs.rest()
         yield from self._clients.rest()
 
-    def _guarded(self, line: Line, made: Made) -> Made:
+    def _guarded(self, line: SourceLine, made: Made) -> Made:
         try:
             yield from made
         except _ERRORS as error:
             yield dead_letter(line, error)
 
-    def _take(self, line: Line) -> Made:
+    def _take(self, line: SourceLine) -> Made:
         text = line.text.rstrip(b"\r\n")
         if len(text) > WRAPPED_BYTES_MAX:
             raise _too_large(len(text))
@@ -181,12 +180,12 @@ class Reader:
         heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
         if heading is not None:
             self._heading = heading
-            yield Left(line, OTHER, is_dead=False)
+            yield UnpairedDocuments(line, OTHER, is_dead=False)
             return
         yield from self._framed(Around(line, (), label=self._heading), text)
 
     def _framed(self, around: Around, text: bytes) -> Made:
-        """A text that may have prefixes, or is a piece that a container runtime has cut."""
+        """Handle a text that may have prefixes or be a piece from a container runtime."""
         frame = layouts.unframed(text)
         around = around._replace(
             key=(*around.key, frame.label, frame.stream),
@@ -201,7 +200,7 @@ class Reader:
         yield from self._continued(around, frame.text)
 
     def _piece(self, around: Around, text: bytes, is_partial: bool) -> Made:
-        """A line of a container's output, or a part of one."""
+        """Handle a container's output line or a part of it."""
         first, pieces = self._pieces.pop(around.key, (around, bytearray()))
         if pieces and layouts.begins_like(text, pieces):
             yield from self._guarded(first.line, self._framed(first, bytes(pieces)))
@@ -213,7 +212,7 @@ class Reader:
             yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
 
     def _continued(self, around: Around, text: bytes) -> Made:
-        """A text that may go on with an open one."""
+        """Handle a text that may continue an open one."""
         opened = self._open.pop(around.key, None)
         if opened is None:
             yield from self._entry(around, text)
@@ -230,7 +229,7 @@ class Reader:
             self._open[around.key] = opened
 
     def _entry(self, around: Around, text: bytes) -> Made:
-        """A text that may be an entry, or several in a row."""
+        """Handle a text with zero or more entries."""
         if around.depth > NESTING_MAX:
             raise UnreadableError("nested", f"the line is in more than {NESTING_MAX} wrappers")
         text.decode("utf-8")
@@ -256,7 +255,7 @@ class Reader:
             yield from self._other(around, Part(b"", text, b""))
 
     def _quoted(self, around: Around, text: bytes, start: Start) -> Made:
-        """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
+        """Handle a request in a quoted text: JSON after a prefix, a table, a field."""
         around = around._replace(depth=around.depth + 1)
         unfinished: Open | None = None
         brace = -1
@@ -279,7 +278,7 @@ class Reader:
             yield from self._entry(around, plain)
 
     def _completed(self, around: Around, part: Part) -> Made:
-        """A line of Kafka's request log."""
+        """Handle a line of Kafka's request log."""
         time = self._time(around, part)
         if time is None:
             raise UnreadableError(NO_TIME, NO_TIME_TOLD)
@@ -292,7 +291,7 @@ class Reader:
         yield made
 
     def _exchanged(self, around: Around, part: Part) -> Made:
-        """An entry of Kroxylicious' protocol log."""
+        """Handle an entry of Kroxylicious' protocol log."""
         found = kroxylicious.SESSION.search(part.tail)
         session = found[1].decode("utf-8", "replace") if found else around.session
         time = self._time(around, part)
@@ -305,7 +304,7 @@ class Reader:
         return self._clock.ms(around.head + part.head, part.tail, around.stamps)
 
     def _object(self, around: Around, part: Part) -> Made:
-        """A document of a capture, or JSON that wraps an entry."""
+        """Handle a capture's document, or JSON that wraps an entry."""
         line = around.line
         try:
             fields = _fields_decoder.decode(part.json)
@@ -317,7 +316,7 @@ class Reader:
             yield from self._entry(around._replace(head=part.head + part.json[:mark]), bare)
             return
         if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
-            yield Left(line, NOT_READ, is_dead=False)
+            yield UnpairedDocuments(line, NOT_READ, is_dead=False)
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
         elif _DOCKER <= fields.keys() <= _DOCKER_ALL:
@@ -330,7 +329,7 @@ class Reader:
             yield from self._unwrapped(around, part)
 
     def _of_docker(self, around: Around, part: Part) -> Made:
-        """A line of Docker's json-file. Its text has no line end if it goes on in the next."""
+        """Handle a line of Docker's json-file; without a line end it continues."""
         record = _docker_decoder.decode(part.json)
         text, time = record.log.encode(), stamp_of(record.time)
         is_ended = text.endswith(b"\n")
@@ -349,7 +348,7 @@ class Reader:
         yield from self._piece(inside, text, is_partial)
 
     def _unwrapped(self, around: Around, part: Part) -> Made:
-        """The entries in a wrapper; copies in other fields, whole or cut, do not count."""
+        """Handle the entries in a wrapper; copies in other fields are dropped."""
         value = msgspec.json.decode(part.json)
         stream = (around.key, layouts.find_field(value, "stream"))
         given = stamps(around.head + part.head)
@@ -387,7 +386,7 @@ class Reader:
         lefts = {
             (left.line, left.reason, place): left
             for _, place, left in made
-            if isinstance(left, Left)
+            if isinstance(left, UnpairedDocuments)
         }
         for (line, _, place), left in lefts.items():
             if not (left.is_dead and place in whole and line == around.line):
@@ -396,7 +395,7 @@ class Reader:
             yield from self._other(around, part)
 
     def _other(self, around: Around, part: Part) -> Made:
-        """A line of a text log, or one that is no exchange."""
+        """Handle a line of a text log, or one without an exchange."""
         made = self._of_text(around, part) if self._source.texts else None
         if made is None:
             yield self._left(around, part)
@@ -404,7 +403,7 @@ class Reader:
             yield from made
 
     def _of_text(self, around: Around, part: Part) -> Made | None:
-        """What a line of a text log completes; None if it is no such line."""
+        """Return the exchange that a text log line completes; None for other lines."""
         old = text_requests.MARKS.search(part.json)
         mark = old or client_logs.MARKS.search(part.json)
         is_log = old is not None and old[0].startswith(request_log.MARK)
@@ -412,7 +411,7 @@ class Reader:
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
-            return None
+            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
         place = self._placed(around.line)
         if old is None:
             return self._clients.take(around.line, place, part.json, time)
@@ -422,13 +421,15 @@ class Reader:
             made.label = around.label
         return iter((made,))
 
-    def _left(self, around: Around, part: Part) -> Left:
-        """A line that is no exchange; one of a group's coordinator with what it tells."""
+    def _left(self, around: Around, part: Part) -> UnpairedDocuments:
+        """Describe a line without an exchange; a coordinator's line with its content."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
-            request_log.start_of(part.json, mark)  # raises if it is text
+            request_log.start_of(part.json, mark)  # # raises for text
         kind = kind_of(part.json)
-        left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+        left = UnpairedDocuments(
+            around.line, kind.name if kind is not None else OTHER, is_dead=False
+        )
         found = coordinator_lines.FORM.search(part.json)
         if found is None:
             return left
@@ -438,14 +439,14 @@ class Reader:
         told = coordinator_lines.logged(place, part.json, time) if time is not None else None
         return left._replace(logged=told)
 
-    def _placed(self, line: Line) -> str:
-        """The id of an exchange: file and line; a further one of the line has a number."""
+    def _placed(self, line: SourceLine) -> str:
+        """Return an exchange id: file and line, then a number for further ones."""
         place = f"{line.file}:{line.number}"
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
         return place if self._count == 1 else f"{place}.{self._count}"
 
-    def _captured(self, line: Line, text: bytes, fields: Fields) -> Document:
+    def _captured(self, line: SourceLine, text: bytes, fields: Fields) -> Document:
         captured = _captured_decoder.decode(text)
         if captured.kind != Kind.REQUEST:
             raise UnreadableError(
@@ -462,7 +463,7 @@ class Reader:
         _check(document)
         return document
 
-    def _ended(self, line: Line, text: bytes) -> Document:
+    def _ended(self, line: SourceLine, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
         if not ended.connection:
             raise UnreadableError(Reason.MISSING_FIELD, "a connection ends that has no name")
@@ -471,12 +472,12 @@ class Reader:
 
     def _document(
         self,
-        line: Line,
+        line: SourceLine,
         said: _Captured | _Ended,
         asked: tuple[RequestHeader, msgspec.Raw],
         response: msgspec.Raw,
     ) -> Document:
-        """A line of a capture; its connection has a name among all files that are read together."""
+        """Return a capture's document with its connection's name qualified."""
         header, request = asked
         named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
         return Document(
@@ -494,15 +495,15 @@ class Reader:
 
 
 class _Found(NamedTuple):
-    """What a text in a wrapper is: its path, the place of its record, the entry."""
+    """A document in a wrapper: its path, the place of its record, the entry."""
 
     path: Key
     place: tuple[int, ...]
-    entry: Document | Left
+    entry: Document | UnpairedDocuments
 
 
 def _distinct(made: Sequence[_Found]) -> list[Document]:
-    """The documents in a wrapper; what another field has, too, counts once."""
+    """The distinct documents in a wrapper; copies in other fields are dropped."""
     found: dict[tuple[object, ...], Key] = {}
     kept = []
     for path, _, each in made:
@@ -519,16 +520,16 @@ def _too_large(size: int) -> UnreadableError:
 
 
 def _check(document: Document) -> None:
-    """Raises UnreadableError where a body is none."""
+    """Raise UnreadableError for an undecodable body."""
     if not bytes(document.request).lstrip().startswith(b"{"):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` - at `$.request`")
     if bytes(document.response).lstrip()[:1] not in (b"{", b"n", b""):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` or null - at `$.response`")
 
 
-def dead_letter(line: Line, error: Exception) -> Left:
-    """A line that cannot be read, and why."""
+def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
+    """Describe an unreadable line and the reason."""
     if isinstance(error, UnreadableError):
-        return Left(line, error.reason, error.detail)
+        return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)
-    return Left(line, refusal.reason, refusal.detail)
+    return UnpairedDocuments(line, refusal.reason, refusal.detail)

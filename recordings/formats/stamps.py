@@ -1,4 +1,4 @@
-"""Times in texts and fields, in the forms that log layouts and log agents write."""
+"""Times in the formats of log layouts and log agents."""
 
 import re
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 HOUR_MS = 60 * 60 * 1000
 SECONDS = range(946_684_800, 4_102_444_800)
-"""Seconds since 1970 that are taken for a time: the years 2000 to 2099."""
+"""Accepted seconds since 1970: the years 2000 to 2099."""
 
 TEXT_BYTES_MAX = 2_000
-"""Times are looked for at both ends of a text, so far from an end."""
+"""Length of text at both ends that is searched for times."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -23,7 +23,7 @@ ZONES_H = {
     "NZDT": 13, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8,
     "PDT": -7,
 }  # fmt: skip
-"""Offsets of abbreviated zones in hours, with the US meaning if an abbreviation has several."""
+"""Offsets of zone abbreviations in hours; ambiguous ones are US zones."""
 
 _CLOCK = (
     rb"(?P<h>\d{1,2}):(?P<m>\d\d):(?P<s>\d\d)(?:[.,:](?P<f>\d{1,9}))?(?: ?(?P<half>[AaPp])[Mm]\b)?"
@@ -45,7 +45,7 @@ _FORMS = [
     re.compile(rb"(?<![\d.])" + date + _ZONE + rb"(?P<late>(?: \d{4}\b)?)") for date in _DATES
 ]
 _KAFKAS = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] [A-Z]{4,5} ")
-"""What Kafka's own configuration writes before a message; it is read more quickly."""
+"""The prefix in Kafka's default layout, parsed faster."""
 
 _EPOCH = re.compile(rb"(?<![\w.:/-])\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w:/-])")
 _EPOCH_DIGITS = (10, 13, 16, 19)
@@ -60,13 +60,13 @@ _MS = timedelta(milliseconds=1)
 
 
 class Stamp(NamedTuple):
-    """A time that a text or a field names.
+    """A time in a text or field.
 
     Attributes:
-        local_ms: date and time of day in ms, as if they were UTC.
-        unit_ms: how exact it is: 1, or 1000 if it has no fraction of a second.
-        offset_ms: offset of its zone; None if it names none that is known.
-        unknown_zone: the name of its zone if that is not known.
+        local_ms: date and time in ms, as if in UTC.
+        unit_ms: precision: 1, or 1000 without a fraction.
+        offset_ms: zone offset; None if unknown or missing.
+        unknown_zone: the name of an unknown zone.
         day_first: for a date such as `05/06/2026`, the time with the day before the month.
     """
 
@@ -78,7 +78,7 @@ class Stamp(NamedTuple):
 
 
 def stamps(text: bytes) -> list[Stamp]:
-    """The times in a text, in their order."""
+    """Return the times in a text, in order."""
     kafkas = _KAFKAS.fullmatch(text)
     if kafkas is not None:
         with suppress(ValueError):
@@ -103,7 +103,10 @@ def stamps(text: bytes) -> list[Stamp]:
 
 
 def stamp_of(value: Any) -> Stamp | None:
-    """The time in a field: text, s, ms, us or ns since 1970, or an object of such parts."""
+    """Parse the time in a field: text, number since 1970, or an object.
+
+    Numbers are s, ms, us or ns.
+    """
     if isinstance(value, dict):
         return _of_parts(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -114,7 +117,7 @@ def stamp_of(value: Any) -> Stamp | None:
 
 
 def _of_parts(value: dict[str, Any]) -> Stamp | None:
-    """Seconds and nanoseconds, as in Log4j's `instant`; else the first time in the object."""
+    """Parse seconds and nanoseconds (Log4j's `instant`), or the first time."""
     parts = {name.lower(): part for name, part in value.items()}
     seconds = next((part for name, part in parts.items() if "second" in name), None)
     nanos = next((part for name, part in parts.items() if "nano" in name), 0)
@@ -166,7 +169,7 @@ def _strangeness(dates: list[datetime], now: datetime) -> tuple[bool, int, timed
 
 
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
-    """The time that a form has found; None if there is no such time."""
+    """Parse a matched time; None if invalid."""
     part = {name: (text or b"").decode("ascii") for name, text in match.groupdict().items()}
     month, day = part["mo"], int(part["d"])
     if month.isalpha():
@@ -205,7 +208,7 @@ def _dated(part: dict[str, str], month: int, day: int) -> Stamp | None:
 
 
 def _year(text: str, local: datetime) -> int:
-    """The year; syslog names none, then it is the last one that does not give a future time."""
+    """The year; syslog has none, so it is the latest without a future time."""
     if text:
         return int(text) if len(text) == 4 else 2000 + int(text)
     now = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
@@ -213,11 +216,13 @@ def _year(text: str, local: datetime) -> int:
 
 
 def _offset_of(zone: str, local: datetime) -> int | None:
-    """The offset of `+02:00`, `-0330`, `+01`, `CET` or `Europe/Berlin` in ms; None for no zone.
+    """The offset of `+02:00`, `-0330`, `+01`, `CET` or `Europe/Berlin` in ms.
+
+    None without a zone.
 
     Raises:
-        KeyError: there is no such abbreviation.
-        ZoneInfoNotFoundError: there is no such zone.
+        KeyError: unknown abbreviation.
+        ZoneInfoNotFoundError: unknown zone.
     """
     if not zone:
         return None

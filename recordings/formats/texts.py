@@ -1,4 +1,4 @@
-"""Where the JSON of an entry begins and ends in a text that may come in pieces."""
+"""JSON of an entry in a text that may come in pieces."""
 
 import re
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats import kroxylicious, layouts, request_log, text_requests
-from brokertwin.recordings.formats.documents import OTHER, Fields, Left
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.documents import OTHER, Fields, UnpairedDocuments
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.stamps import Stamp
 from brokertwin.state.core.events import Reason
 
 CUT = "cut"
 Key = tuple[object, ...]
-"""Where a continuation is looked for: names around the line, and the path in a wrapper."""
+"""Key of an expected continuation: names around the line, wrapper path."""
 
 _UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
 _LIST = re.compile(rb"\s*[{\[]")
@@ -23,19 +23,19 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 
 class Around(NamedTuple):
-    """What stands around a text.
+    """The context of a text.
 
     Attributes:
-        line: where it begins.
-        key: where its continuation is looked for.
+        line: its first line.
+        key: where its continuation is expected.
         head: prefixes of the line.
         stamps: times in the fields of wrappers.
         label: name of a container, pod or host.
-        session: the connection's name, by Kroxylicious.
-        depth: how many wrappers there are.
+        session: the connection's name in Kroxylicious.
+        depth: number of wrappers.
     """
 
-    line: Line
+    line: SourceLine
     key: Key
     head: bytes = b""
     stamps: tuple[Stamp, ...] = ()
@@ -45,7 +45,7 @@ class Around(NamedTuple):
 
 
 class Open:
-    """A text whose JSON is not complete yet."""
+    """A text with incomplete JSON."""
 
     def __init__(self, around: Around, text: bytes, is_request: bool, scan: layouts.Scan) -> None:
         self.around = around
@@ -55,7 +55,7 @@ class Open:
         self._is_bare = text.rstrip().endswith(b"{")
 
     def add(self, text: bytes) -> bool:
-        """Take the next piece; returns whether the JSON is complete."""
+        """Add a piece; returns whether the JSON is complete."""
         self.text += text
         self._is_bare = False
         return self.scan.end_in(text) is not None
@@ -65,7 +65,7 @@ class Open:
         if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
             return True
         if _UNQUOTED.search(text) is not None:
-            return True  # in a field it would have escapes
+            return True  # # in a field it would be escaped
         if self._is_bare and text.strip()[:1] not in (b'"', b"}"):
             return True
         if layouts.begins_like(text, self.text):
@@ -74,7 +74,7 @@ class Open:
 
 
 class Part(NamedTuple):
-    """JSON in a text, and what stands before and behind it."""
+    """JSON in a text, with the text before and after it."""
 
     head: bytes
     json: bytes
@@ -82,12 +82,12 @@ class Part(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where JSON begins in a text.
+    """The start of JSON in a text.
 
     Attributes:
-        at: the offset of its brace.
-        is_request: whether it is a line of Kafka's request log.
-        quote: how quotation marks are written in it if it is quoted itself; else empty.
+        at: offset of its brace.
+        is_request: it is a line of Kafka's request log.
+        quote: the form of its quotation marks if it is quoted itself; else empty.
     """
 
     at: int
@@ -96,7 +96,7 @@ class Start(NamedTuple):
 
 
 def start_in(text: bytes, at: int) -> Start | None:
-    """The next JSON object that may be an entry or wrap one."""
+    """Find the next JSON object that may be or wrap an entry."""
     opening = layouts.OPENING.match(text, at)
     if opening is not None and (at == 0 or _LIST.match(text)):
         return Start(opening.end())
@@ -114,7 +114,7 @@ def start_in(text: bytes, at: int) -> Start | None:
 
 
 def end_in(text: bytes, start: int, scan: layouts.Scan) -> int | None:
-    """The offset behind the object; None if it is not complete. Mostly the last brace ends it."""
+    """Return the offset after the object; None if incomplete."""
     last = text.rfind(b"}") + 1
     if last > start and is_object(text[start:last]):
         return last
@@ -131,17 +131,17 @@ def is_object(text: bytes) -> bool:
 
 
 def is_complete(text: bytes) -> bool:
-    """Whether the request in a text has its end there."""
+    """Whether the request in a text is complete."""
     start = start_in(text, 0)
     return start is not None and layouts.Scan().end_in(text, start.at) is not None
 
 
-def abandoned(opened: Open) -> Left:
-    """A text that does not go on as JSON does; if it holds no entry, it is another log line."""
+def abandoned(opened: Open) -> UnpairedDocuments:
+    """Describe a text whose JSON does not continue."""
     text = bytes(opened.text)
     if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
-        return Left(opened.around.line, CUT, "the JSON of the entry has no end")
+        return UnpairedDocuments(opened.around.line, CUT, "the JSON of the entry has no end")
     bare = text.strip()
     if opened.around.depth or not bare.startswith(b"{") or bare == b"{":
-        return Left(opened.around.line, OTHER, is_dead=False)
-    return Left(opened.around.line, Reason.NOT_JSON, "Input data was truncated")
+        return UnpairedDocuments(opened.around.line, OTHER, is_dead=False)
+    return UnpairedDocuments(opened.around.line, Reason.NOT_JSON, "Input data was truncated")

@@ -1,6 +1,6 @@
-"""Files as plain bytes: decompressed, taken out of archives, and decoded from UTF-16.
+"""Decompresses files, unpacks archives, and decodes UTF-16.
 
-The content decides, not the name: rotation and download tools drop suffixes.
+The content is examined, not the name, because rotation and download tools drop suffixes.
 """
 
 import bz2
@@ -17,12 +17,12 @@ import lz4.frame
 import zstandard
 
 HEAD_BYTES = 512
-"""How much of a file shows what it is: a tar header is one block."""
+"""Bytes that show a file's format; a tar header is one block."""
 
 CHUNK_BYTES = 256 * 1024
 
 Decompressor = Any
-"""An object with `decompress`, `eof` and `unused_data`, as `bz2.BZ2Decompressor`."""
+"""An object with `decompress`, `eof` and `unused_data`, like `bz2.BZ2Decompressor`."""
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Decompressor]], ...] = (
@@ -55,19 +55,19 @@ ERRORS = (
     zipfile.BadZipFile,
     zstandard.ZstdError,
 )
-"""What a damaged file raises while it is read."""
+"""Errors of reading a damaged file."""
 
 
 def members(
     raw: io.BufferedReader, on_cut: Callable[[], None]
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The files in a file, each with its name within it and its lines.
+    """Yield the files in a file, with their names and lines.
 
     A file that is no archive is its only member, without a name.
 
     Args:
         raw: the file.
-        on_cut: called if compressed data ends before its end marker; what is there is read.
+        on_cut: called if compressed data ends without its end marker; the rest is still read.
     """
     head = raw.peek(HEAD_BYTES)[:HEAD_BYTES]
     if head.startswith(_ZIP):
@@ -117,7 +117,7 @@ def _decompressed(
 def _chunks(
     raw: IO[bytes], magic: bytes, make: Callable[[], Decompressor], on_cut: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Decompressed pieces; a file may be several compressed ones in a row."""
+    """Yield decompressed pieces; a file may have several streams."""
     current = make()
     while data := raw.read(CHUNK_BYTES):
         while data:
@@ -145,7 +145,7 @@ def _sized(raw: IO[bytes], on_cut: Callable[[], None]) -> Iterator[bytes]:
 
 
 def _decoded(stream: io.BufferedReader, head: bytes) -> Iterable[bytes]:
-    """The lines as UTF-8, without a byte order mark."""
+    """Yield the lines as UTF-8 without a byte order mark."""
     if head.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
         return stream
@@ -157,7 +157,7 @@ def _decoded(stream: io.BufferedReader, head: bytes) -> Iterable[bytes]:
 
 
 def _utf_16(head: bytes) -> str:
-    """The codec of UTF-16 text, which Windows tools write; else empty."""
+    """Return the codec of UTF-16 text from Windows tools, or empty."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = head[0::2], head[1::2]
@@ -167,12 +167,12 @@ def _utf_16(head: bytes) -> str:
 
 
 def buffered(stream: Any) -> io.BufferedReader:
-    """A stream of bytes as one whose beginning can be looked at."""
+    """Return a buffered reader that allows peeking."""
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
 
 
 class _Chunked(io.RawIOBase):
-    """Pieces as a file."""
+    """A raw stream over pieces."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

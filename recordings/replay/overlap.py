@@ -1,11 +1,11 @@
-"""Which requests can change another one's answer: those that write what it touches.
+"""Which requests can change the response of another.
 
-A request touches the topics, groups, transactional ids and producers that its body names. One that
-names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
-everything, and so does the end of a connection. A Metadata request may create the topics that it
-names, a look-up of a coordinator its internal topic. A heartbeat of a consumer group is about all
-topics that its group subscribes to: the coordinator looks at them each time. Who ends a transaction
-is about all that requests of its transactional id name: markers are written there.
+A request touches the topics, groups, transactional ids and producers in its body. A request about
+all of them (Metadata without topics, ListGroups, an incremental Fetch) touches everything, as does
+a disconnect. Metadata may create its topics, and a coordinator lookup its internal topic. A
+consumer group heartbeat touches all topics that its group subscribes to, because the coordinator
+checks them. Ending a transaction touches everything in requests of its transactional id, because
+markers are written there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,33 +36,33 @@ NAMING_FIELDS = frozenset(
         "transactionalIds",
     }
 )
-"""Fields of a request whose values name what it touches, where these are strings."""
+"""Request fields whose string values name a touched item."""
 
 READ_ONLY = frozenset({1, 2, 9, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
-"""API keys of requests that change nothing that another connection can see."""
+"""API keys of requests that change nothing visible to other connections."""
 
 ON_CONTROLLER = frozenset({19, 20, 37})
-"""API keys of requests that the controller decides and the brokers hear of afterwards."""
+"""API keys of controller requests, which brokers learn of later."""
 
 ENDS_TRANSACTIONS = frozenset({22, 26})
-"""API keys of requests after which a coordinator has markers written: InitProducerId, EndTxn."""
+"""API keys of requests that write markers: InitProducerId, EndTxn."""
 
 OF_TRANSACTIONS = frozenset({0, 24, 25, 28})
-"""API keys of requests within a transaction: Produce, AddPartitionsToTxn, and of offsets."""
+"""API keys of requests in a transaction: Produce, AddPartitionsToTxn, offsets."""
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 EVERYTHING = frozenset({"*"})
 
 OF_ALL_TOPICS = frozenset({METADATA, 75})
-"""API keys of Metadata and DescribeTopicPartitions: about all topics if they name none."""
+"""API keys of Metadata and DescribeTopicPartitions: all topics by default."""
 
 LISTS = frozenset({16, 66})
 """API keys of ListGroups and ListTransactions."""
 
 
 class Footprints:
-    """What each exchange of a history touches."""
+    """The items that each exchange of a history touches."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._exchanges = exchanges
@@ -88,7 +88,7 @@ class Footprints:
                 self._subscribed.setdefault(body.get("groupId", ""), set()).update(read)
 
     def may_change(self, index: int, other: int) -> bool:
-        """Whether the request at `index` could change the answer to the one at `other`."""
+        """Whether the request at `index` could change the response at `other`."""
         if not _may_write(self._exchanges[index]):
             return False
         mine, theirs = self._of(index), self._of(other)
@@ -118,7 +118,7 @@ class Footprints:
         return named | _internal_topic(body) if key == FIND_COORDINATOR else named
 
     def _all_named(self, body: Any) -> frozenset[str]:
-        """What a body names, topics by their names."""
+        """Everything named in a body, topics by name."""
         return frozenset(self._names.get(name, name) for name in _named(body))
 
 
@@ -131,7 +131,7 @@ def _may_write(exchange: Exchange) -> bool:
 
 
 def _internal_topic(body: Any) -> frozenset[str]:
-    """The topic that a look-up of a coordinator creates where it is missing."""
+    """The topic that a coordinator lookup creates if it is missing."""
     key_type = body.get("keyType", 0)
     return frozenset(INTERNAL_TOPICS[key_type : key_type + 1] if key_type >= 0 else ())
 
@@ -151,7 +151,7 @@ def _named(value: Any) -> Iterator[str]:
 
 
 def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
-    """The requests with acks 0 that stand at the end of a connection, for each that has some."""
+    """Trailing acks 0 requests of each connection that has some."""
     by_connection: dict[str, list[int]] = {}
     for index, exchange in enumerate(exchanges):
         if exchange.kind is not Kind.REQUEST:

@@ -65,7 +65,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     if not asked or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
-    deadline = machine.told_at + machine.settings.request_timeout_ms
+    deadline = machine.event_time + machine.settings.request_timeout_ms
     delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
     return Decision(delay=delay, messages=[message])
 

@@ -145,7 +145,7 @@ def _write_to_zookeeper(
     asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
     body = msgspec.structs.replace(request.body, topics=asked)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
-    deadline = broker.told_at + broker.settings.offsets_commit_timeout_ms
+    deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
     delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
     return Decision(delay=delay, messages=[message])
 

@@ -108,7 +108,7 @@ def _ask_zookeeper(
         ],
     )
     message = Message(broker.id, CONTROLLER, API.key, body)
-    deadline = broker.told_at + broker.settings.request_timeout_ms
+    deadline = broker.event_time + broker.settings.request_timeout_ms
     delay = Delay(deadline, [], msgspec.msgpack.encode(state))
     return Decision(delay=delay, messages=[message])
 

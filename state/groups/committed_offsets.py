@@ -44,7 +44,7 @@ class Offset(msgspec.Struct, array_like=True):
     topic_id: Uuid
 
 
-class CommittedOffset(NamedTuple):
+class CommittedOffsetRow(NamedTuple):
     """A committed offset with group and partition, for snapshots and reports."""
 
     group: str
@@ -151,7 +151,7 @@ def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[Offs
     ]
 
 
-def rows(column: bytes) -> list[CommittedOffset]:
+def rows(column: bytes) -> list[CommittedOffsetRow]:
     """Return the offsets in a cell's column `groups`, sorted."""
     table = Table(column)
     found = []
@@ -159,5 +159,5 @@ def rows(column: bytes) -> list[CommittedOffset]:
         item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
         if item is not None:
             *values, _topic_id = msgspec.structs.astuple(item)
-            found.append(CommittedOffset(*_key_parts(key), *values))
+            found.append(CommittedOffsetRow(*_key_parts(key), *values))
     return sorted(found)

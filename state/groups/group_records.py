@@ -171,7 +171,7 @@ def _classic(names: Names, value: bytes | None) -> ClassicRow:
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
-    """The partitions of a ConsumerProtocolAssignment; None for other bytes."""
+    """Return the partitions of an assignment; None if it is malformed."""
     if not assignment:
         return frozenset()
     try:

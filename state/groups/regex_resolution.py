@@ -27,7 +27,7 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 TIMING_MS = 250
-"""Uncertainty of the interval in a recording: it has arrival times, Kafka uses later ones."""
+"""Uncertainty in a recording, which has arrival times only."""
 
 Denied = Callable[[Iterable[str]], frozenset[str]]
 """Returns those of the topics that a member may not describe."""

@@ -259,12 +259,8 @@ class StreamsGroupCoordinator:
         """Return the group epoch, bumped if the assignment must change."""
         group, configs = self.group, self._assignment_configs()
         metadata_hash = self._metadata_hash(topics_hash)
-        current = (
-            group.metadata_hash,
-            group.validated_topology_epoch,
-            group.last_assignment_configs,
-        )
-        if not has_changed and current == (metadata_hash, validated, configs):
+        last = (group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs)
+        if not has_changed and last == (metadata_hash, validated, configs):
             return group.group_epoch
         epoch = group.group_epoch + 1
         written = StreamsGroupMetadataWritten(

@@ -236,7 +236,7 @@ class ReplicationObserver:
                 for read in topic.partitions:
                     yield (topic_id, read.partition_index), read
 
-    def _fetch_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_fetch(self, exchange: ObservedExchange) -> None:
         fetch = self._fetches.pop(exchange.place, None)
         if fetch is None or follower_of(fetch.request) == recorded.ANY_REPLICA:
             return
@@ -321,7 +321,7 @@ class ReplicationObserver:
 
     # Produce
 
-    def _produce_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_produce(self, exchange: ObservedExchange) -> None:
         if exchange.response == b"null":
             return
         sizes = {
@@ -389,7 +389,7 @@ class ReplicationObserver:
         behind_ms = self.time - progress.caught_up
         return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
 
-    def _alter_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_alter_partition(self, exchange: ObservedExchange) -> None:
         for topic in exchange.response_body(AlterPartitionResponse).topics:
             for each in topic.partitions:
                 known = self._partition((topic.topic_id, each.partition_index))
@@ -402,7 +402,7 @@ class ReplicationObserver:
 
     # Metadata
 
-    def _metadata_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_metadata(self, exchange: ObservedExchange) -> None:
         for topic in exchange.response_body(recorded.ObservedMetadataResponse).topics or []:
             if topic.error_code or topic.topic_id == ZERO_UUID:
                 continue
@@ -483,9 +483,9 @@ _ON_REQUEST: dict[int, Handler] = {
     56: ReplicationObserver._alter_requested,
 }
 _ON_RESPONSE: dict[int, Handler] = {
-    0: ReplicationObserver._produce_answered,
-    1: ReplicationObserver._fetch_answered,
-    3: ReplicationObserver._metadata_answered,
-    56: ReplicationObserver._alter_answered,
-    75: ReplicationObserver._metadata_answered,
+    0: ReplicationObserver._observe_produce,
+    1: ReplicationObserver._observe_fetch,
+    3: ReplicationObserver._observe_metadata,
+    56: ReplicationObserver._observe_alter_partition,
+    75: ReplicationObserver._observe_metadata,
 }

@@ -26,7 +26,7 @@ from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.shared import AcknowledgementBatch, ShareFetchTopic
 from brokertwin.state.share import share_partitions
-from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, ShareStatus
+from brokertwin.state.share.share_partition import REJECT, RENEW, AcknowledgedRecords, ShareStatus
 from brokertwin.state.share.share_sessions import TopicPartitionId
 from brokertwin.state.share.state_store import UNKNOWN_PARTITION_MESSAGE, ShareStateError
 
@@ -153,7 +153,7 @@ def _acknowledge(
     results.places.append(place)
     limits = share_partitions.limits_of(broker, context.group_id)
     acknowledgements = [
-        Acknowledgement(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
+        AcknowledgedRecords(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
         for each in batches
     ]
     changes = share.acknowledge(context.member_id, acknowledgements, limits, broker.now)

@@ -58,7 +58,7 @@ class ShareLimits(msgspec.Struct, frozen=True):
     may_renew: bool = True
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
+class AcknowledgedRecords(msgspec.Struct, frozen=True):
     """Acknowledged records (offsets inclusive).
 
     `types` has one type for all records, or one for each.
@@ -214,7 +214,11 @@ class SharePartition(msgspec.Struct):
     # Acknowledging
 
     def acknowledge(
-        self, member_id: str, acknowledgements: list[Acknowledgement], limits: ShareLimits, now: int
+        self,
+        member_id: str,
+        acknowledgements: list[AcknowledgedRecords],
+        limits: ShareLimits,
+        now: int,
     ) -> StateBatches | ShareStateError:
         """Apply a member's acknowledgements and return the changes.
 
@@ -238,7 +242,7 @@ class SharePartition(msgspec.Struct):
     def _acknowledge(
         self,
         member_id: str,
-        given: Acknowledgement,
+        given: AcknowledgedRecords,
         limits: ShareLimits,
         now: int,
         changed: list[tuple[int, int, InFlightState]],
@@ -277,7 +281,7 @@ class SharePartition(msgspec.Struct):
         return None
 
     def _acknowledged_batches(
-        self, given: Acknowledgement
+        self, given: AcknowledgedRecords
     ) -> list[InFlightBatch] | ShareStateError:
         """Return the batches of an given, or an error."""
         count = self._batches_up_to(given.first)

@@ -352,7 +352,7 @@ def _timer(broker: Broker, share_key: ShareKey) -> str:
 
 
 def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
-    """Return the start offset of a group without one (share.auto.offset.reset).
+    """Return the start offset by share.auto.offset.reset.
 
     Source: `SharePartition.startOffsetDuringInitialization` in Kafka; KIP-1106.
     """

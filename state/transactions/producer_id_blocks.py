@@ -183,7 +183,7 @@ def allocate_block(table: Table, broker: int) -> tuple[int, list[Record]]:
 
 
 def apply_written(table: Table, record: ProducerIdBlockWritten) -> None:
-    """The document after a conditional write. Raises ValueError for a bad version."""
+    """Store a document. Raises ValueError after a version conflict."""
     written = read_document(table).write(record.document, record.version)
     if written is None or written.document is None:
         raise ValueError(f"the document at {PATH} has another version than {record.version}")

@@ -124,22 +124,24 @@ def is_known(place: Place, real: Any) -> bool:
     return place.case == "a logger" and not _error_of(real)
 
 
-class Who(NamedTuple):
+class AuthorizedUser(NamedTuple):
     """A user with its ACLs: resource type, operation, permission."""
 
     name: str
     acls: list[tuple[ResourceType, Operation, Permission]]
 
 
-def users() -> list[Who]:
+def users() -> list[AuthorizedUser]:
     """Return all users; the last two send every version."""
     everything = [(kind, Operation.ALL, Permission.ALLOW) for kind in KINDS]
     found = []
     for kind, operation in RIGHTS:
         word = f"{kind.name}-{operation.name}".lower().replace("_", "-")
-        found.append(Who(f"only-{word}", [(kind, operation, Permission.ALLOW)]))
-        found.append(Who(f"not-{word}", [*everything, (kind, operation, Permission.DENY)]))
-    return [*found, Who(ALL, everything), Who(NONE, [])]
+        found.append(AuthorizedUser(f"only-{word}", [(kind, operation, Permission.ALLOW)]))
+        found.append(
+            AuthorizedUser(f"not-{word}", [*everything, (kind, operation, Permission.DENY)])
+        )
+    return [*found, AuthorizedUser(ALL, everything), AuthorizedUser(NONE, [])]
 
 
 def _acl(who: str, kind: ResourceType, operation: Operation, permission: Permission) -> Any:
@@ -174,59 +176,59 @@ class Side:
 
     def _prepare(self, admin: Client) -> None:
         """Create topics, coordinators and ACLs, and wait until the broker knows them."""
-        for who in [*users(), Who(ADMIN, [])]:
+        for who in [*users(), AuthorizedUser(ADMIN, [])]:
             self._names[admin.topic(f"t-{who.name}")] = f"t-{who.name}"
-        for asked, version in self._requests(Who(ADMIN, []), COORDINATED):
-            if asked.case != NEVER:
-                again = partial(admin.call, asked.api, version, asked.body)
-                wait_until(lambda again=again: not _error_of(again()), asked.api)
+        for request, version in self._requests(AuthorizedUser(ADMIN, []), COORDINATED):
+            if request.case != NEVER:
+                again = partial(admin.call, request.api, version, request.body)
+                wait_until(lambda again=again: not _error_of(again()), request.api)
         wanted = [_acl(who.name, *each) for who in users() for each in who.acls]
-        answer = admin.call("CREATE_ACLS", 3, {"creations": wanted})
-        assert not any(each["errorCode"] for each in answer["results"])
+        response = admin.call("CREATE_ACLS", 3, {"creations": wanted})
+        assert not any(each["errorCode"] for each in response["results"])
         last = "not-user-describe-tokens"
         with self._logged_in(last) as client:  # its ACLs are the last ones before those of `all`
-            asked = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
-            wait_until(lambda: client.call("METADATA", 12, asked)["topics"][0]["errorCode"] == 0)
+            body = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
+            wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
 
     def ask_all(self) -> None:
         """Send all requests as every user."""
         for who in users():
             client = self._logged_in(who.name)
-            for asked, version in self._requests(who, set(NEWEST)):
-                place = Place(asked.api, asked.case, version, who.name)
+            for request, version in self._requests(who, set(NEWEST)):
+                place = Place(request.api, request.case, version, who.name)
                 try:
-                    answer = client.call(asked.api, version, dict(asked.body))
-                    self.found[place] = self._comparable(answer)
-                    if asked.api == "DELETE_TOPICS":
-                        self._wait_until_gone(answer)
-                    elif asked.api == "CREATE_DELEGATION_TOKEN" and not answer["errorCode"]:
-                        self._wait_until_told(answer["tokenId"])
+                    response = client.call(request.api, version, dict(request.body))
+                    self.found[place] = self._comparable(response)
+                    if request.api == "DELETE_TOPICS":
+                        self._wait_until_gone(response)
+                    elif request.api == "CREATE_DELEGATION_TOKEN" and not response["errorCode"]:
+                        self._wait_until_known(response["tokenId"])
                 except NotEncodableError:
                     continue  # this version lacks the field
                 except ConnectionError:
                     self.found[place] = "closed"
                     client = self._logged_in(who.name)
 
-    def _wait_until_gone(self, answer: dict[str, Any]) -> None:
+    def _wait_until_gone(self, response: dict[str, Any]) -> None:
         """Wait until the broker has applied the controller's deletion."""
-        gone = [each["name"] for each in answer["responses"] if not each["errorCode"]]
-        asked = {"topics": [{"name": name} for name in gone], "allowAutoTopicCreation": False}
+        gone = [each["name"] for each in response["responses"] if not each["errorCode"]]
+        body = {"topics": [{"name": name} for name in gone], "allowAutoTopicCreation": False}
         with self._logged_in(ADMIN) as admin:
             wait_until(
-                lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, asked)["topics"])
+                lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, body)["topics"])
             )
 
-    def _wait_until_told(self, token_id: str) -> None:
+    def _wait_until_known(self, token_id: str) -> None:
         """Wait until the broker knows a token, so that later users see it."""
         with self._logged_in(ADMIN) as admin:
 
             def tokens() -> set[str]:
-                answer = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-                return {each["tokenId"] for each in answer["tokens"]}
+                response = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+                return {each["tokenId"] for each in response["tokens"]}
 
             wait_until(lambda: token_id in tokens())
 
-    def _requests(self, who: Who, apis: set[str]) -> Iterator[tuple[Asked, int]]:
+    def _requests(self, who: AuthorizedUser, apis: set[str]) -> Iterator[tuple[Asked, int]]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         versions = range(max(NEWEST.values()) + 1)
         told = [all_of(who.name, version, ids[f"t-{who.name}"]) for version in versions]
@@ -254,9 +256,9 @@ class Side:
         return "new" if NEW_ID.fullmatch(text) else text
 
 
-def _error_of(answer: dict[str, Any]) -> int:
+def _error_of(response: dict[str, Any]) -> int:
     """Return the first error of a response."""
-    for name, value in answer.items():
+    for name, value in response.items():
         if name == "errorCode" and value:
             return int(value)
         for part in value if isinstance(value, list) else ():
@@ -265,40 +267,40 @@ def _error_of(answer: dict[str, Any]) -> int:
     return 0
 
 
-class Said(NamedTuple):
+class ServedResponses(NamedTuple):
     """The APIs that a broker lists, and its responses."""
 
     served: set[str]
     found: dict[Place, Any]
 
 
-def said(address: Address) -> Said:
+def said(address: Address) -> ServedResponses:
     """Send all requests to a broker."""
     side = Side(address)
     side.ask_all()
-    return Said(side.served, side.found)
+    return ServedResponses(side.served, side.found)
 
 
-def shortened(what: Said) -> Any:
+def shortened(what: ServedResponses) -> Any:
     """Deduplicate for a golden: the distinct responses, and an index for each key."""
     known: dict[str, int] = {}
     places: dict[str, dict[str, int]] = {}
-    for place, answer in what.found.items():
-        number = known.setdefault(json.dumps(answer), len(known))
-        asked = f"{place.api} {place.version} {place.case}"
-        places.setdefault(asked, {})[place.who] = number
+    for place, response in what.found.items():
+        number = known.setdefault(json.dumps(response), len(known))
+        key = f"{place.api} {place.version} {place.case}"
+        places.setdefault(key, {})[place.who] = number
     return {"served": what.served, "answers": list(known), "places": places}
 
 
-def restored(value: Any) -> Said:
+def restored(value: Any) -> ServedResponses:
     """Undo `shortened`."""
-    answers = list(map(json.loads, value["answers"]))
+    responses = list(map(json.loads, value["answers"]))
     found = {}
-    for asked, by_user in value["places"].items():
-        api, version, case = asked.split(" ", 2)
+    for key, by_user in value["places"].items():
+        api, version, case = key.split(" ", 2)
         for who, number in by_user.items():
-            found[Place(api, case, int(version), who)] = answers[number]
-    return Said(value["served"], found)
+            found[Place(api, case, int(version), who)] = responses[number]
+    return ServedResponses(value["served"], found)
 
 
 def ask_kafka(home: Path, names: list[str]) -> Any:
@@ -320,7 +322,7 @@ def scenario() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
+def sides(tmp_path_factory: pytest.TempPathFactory) -> list[ServedResponses]:
     """Return the real broker's responses, and the gateway's."""
     home = tmp_path_factory.mktemp("authorization")
     names = [ADMIN, "broker", *(who.name for who in users())]
@@ -340,18 +342,20 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
 
 
 @pytest.mark.compares
-def test_every_user_gets_kafkas_responses(sides: list[Said]) -> None:
+def test_every_user_gets_kafkas_responses(sides: list[ServedResponses]) -> None:
     real, ours = (side.found for side in sides)
     differing = [
-        f"{place}\n  kafka {json.dumps(answer)}\n  ours  {json.dumps(ours[place])}"
-        for place, answer in real.items()
-        if answer != ours[place] and not is_known(place, answer)
+        f"{place}\n  kafka {json.dumps(response)}\n  ours  {json.dumps(ours[place])}"
+        for place, response in real.items()
+        if response != ours[place] and not is_known(place, response)
     ]
     assert not differing, "\n".join([f"{len(differing)} of {len(real)}", *differing[:40]])
 
 
 @pytest.mark.compares
-def test_every_api_has_a_request_and_each_right_changes_a_response(sides: list[Said]) -> None:
+def test_every_api_has_a_request_and_each_right_changes_a_response(
+    sides: list[ServedResponses],
+) -> None:
     """Every API of 4.3.1 is included, except those listed here."""
     real, ours = sides
     assert real.served - ours.served <= NOT_ASKED.keys()
@@ -362,9 +366,9 @@ def test_every_api_has_a_request_and_each_right_changes_a_response(sides: list[S
         assert {v for a, v in versions if a == api} == set(range(OLDEST[api], NEWEST[api] + 1))
     assert {place.who for place in real.found} == {who.name for who in users()}
     told: dict[str, list[bool]] = {who.name: [] for who in users()}
-    for place, answer in real.found.items():
+    for place, response in real.found.items():
         if place.version == NEWEST[place.api]:
-            told[place.who].append(bool(_error_of(answer)))
+            told[place.who].append(bool(_error_of(response)))
     idle = {
         name.removeprefix("only-")
         for name, refused in told.items()

@@ -104,10 +104,10 @@ def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) 
     ):
         for seed in walks:
             name = name_of(seed)
-            asked = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
+            key = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
             for attempt in range(TRIES):
                 ours = play(name, seed, gateway.addresses[1], clock)
-                theirs = Played(*recording.answer(asked, partial(play, name, seed, real)))
+                theirs = Played(*recording.answer(key, partial(play, name, seed, real)))
                 again += attempt > 0
                 if ours.transcript == theirs.transcript:
                     break

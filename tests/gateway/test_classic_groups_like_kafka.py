@@ -60,11 +60,11 @@ def test_random_walks_get_the_responses_and_rows_of_a_real_broker(patient_kafka:
         for side in sides:
             side.begin(groups, {})
         for seed, walk in walks.items():
-            for step, answer in WaitingSides(sides, walk, clock).walked(seed, STEPS):
-                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+            for step, response in WaitingSides(sides, walk, clock).walked(seed, STEPS):
+                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
                 met.update((step.api, code) for code in codes)
-                if step.api == "JOIN_GROUP" and answer["members"]:
-                    met["members led", str(len(answer["members"]))] += 1
+                if step.api == "JOIN_GROUP" and response["members"]:
+                    met["members led", str(len(response["members"]))] += 1
             met["over", "sessions"] += len(walk.doomed)
             met["over", "phases"] += walk.short_phases
         assert not too_few(met, LEAST), met

@@ -103,8 +103,8 @@ class Side:
         given = [{"name": key, "value": value} for key, value in configs.items()]
         topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "assignments": []}
         body = {"topics": [{**topic, "configs": given}], "timeoutMs": 10_000, "validateOnly": False}
-        answer = self.call("CreateTopics", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0, answer
+        response = self.call("CreateTopics", 7, body)
+        assert response["topics"][0]["errorCode"] == 0, response
 
     def write(self, name: str, batch: Batch, timestamp: int, txn: str | None = None) -> None:
         keys, values = ([each.encode() for each in batch[0]], list(map(_bytes, batch[1])))
@@ -120,9 +120,9 @@ class Side:
         body["topicData"] = [{"name": name, "partitionData": [partition]}]
 
         def is_written() -> bool:
-            answer = self.call("Produce", 9, body)
-            code = answer["responses"][0]["partitionResponses"][0]["errorCode"]
-            assert code in {0, 3, 6}, answer  # a new topic may be unknown at first
+            response = self.call("Produce", 9, body)
+            code = response["responses"][0]["partitionResponses"][0]["errorCode"]
+            assert code in {0, 3, 6}, response  # a new topic may be unknown at first
             return bool(code == 0)
 
         wait_until(is_written)
@@ -134,10 +134,10 @@ class Side:
             self.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [txn]})
 
         def is_there() -> bool:
-            answer = self.call("InitProducerId", 4, body)
-            self.producers[name] = (answer["producerId"], answer["producerEpoch"])
+            response = self.call("InitProducerId", 4, body)
+            self.producers[name] = (response["producerId"], response["producerEpoch"])
             self.sequences[name] = 0
-            return bool(answer["errorCode"] == 0)
+            return bool(response["errorCode"] == 0)
 
         wait_until(is_there)
 
@@ -197,8 +197,8 @@ class Side:
         body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 24, "isolationLevel": isolation}
         body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": ""}
         body |= {"topics": [{"topic": name, "partitions": [partition]}], "replicaId": -1}
-        answer = self.call("Fetch", 12, body | fields)
-        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        response = self.call("Fetch", 12, body | fields)
+        found: dict[str, Any] = response["responses"][0]["partitions"][0]
         found["records"] = seen(found["records"] or b"")
         return found
 
@@ -245,7 +245,7 @@ def seen(data: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
-    """Start both; the small index of ours would seal other logs."""
+    """Start both; our small index would seal other logs."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
     quick = {"log.cleaner.backoff.ms": "100"}
@@ -309,9 +309,9 @@ def look_ups(side: Side, name: str, now: int) -> list[Any]:
     else:
         times.append(-3)
     found = [side.looked_up(name, each) for each in times]
-    told = {now + wave * LATER_MS + step for wave in range(WAVES + 1) for step in (0, 10, 20)}
+    timestamps = {now + wave * LATER_MS + step for wave in range(WAVES + 1) for step in (0, 10, 20)}
     for each in found:
-        if each["timestamp"] not in told:
+        if each["timestamp"] not in timestamps:
             each["timestamp"] = "clock"  # of a marker, or of an append
     return found
 
@@ -366,8 +366,8 @@ def delete_and_compare(sides: Sides, now: int) -> None:
     for name in TOPICS:
         partition = {"partitionIndex": 0, "offset": 9}
         body = {"topics": [{"name": name, "partitions": [partition]}], "timeoutMs": 10_000}
-        answers = [side.call("DeleteRecords", 2, body) for side in sides.each()]
-        assert answers[0] == answers[1]
+        responses = [side.call("DeleteRecords", 2, body) for side in sides.each()]
+        assert responses[0] == responses[1]
         found = [
             [side.read(name, 9, 1), side.read(name, 3, 0), *look_ups(side, name, now)]
             for side in sides.each()

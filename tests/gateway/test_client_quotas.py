@@ -60,8 +60,8 @@ def altered(client: Client, entity: list[dict[str, Any]], **op: Any) -> tuple[in
     """Return error and message of an alteration."""
     op = {"key": "consumer_byte_rate", "value": RATE, "remove": False, **op}
     body = {"entries": [{"entity": entity, "ops": [op]}], "validateOnly": False}
-    answer = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
-    return answer["errorCode"], answer["errorMessage"]
+    response = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
+    return response["errorCode"], response["errorMessage"]
 
 
 def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
@@ -71,11 +71,11 @@ def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
 def describe(client: Client, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
     filters = [{"entityType": k, "matchType": t, "match": m} for k, t, m in components]
     body = {"components": filters, "strict": strict}
-    answer = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
-    entries = answer["entries"]
+    response = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
+    entries = response["entries"]
     for entry in entries or ():
         entry["entity"].sort(key=str)
-    return answer["errorCode"], None if entries is None else sorted(entries, key=str)
+    return response["errorCode"], None if entries is None else sorted(entries, key=str)
 
 
 def wait_for(client: Client, entities: int) -> None:
@@ -171,12 +171,12 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
         body = {"maxWaitMs": 0, "maxBytes": 10_100, "sessionId": session, "sessionEpoch": epoch}
         body |= {"topics": [{"topic": topic, "partitions": [wanted]}]}
-        answer = client.call("FETCH", 12, body)
-        session, epoch = answer["sessionId"], epoch + 1
-        has_records = bool(answer["responses"])
+        response = client.call("FETCH", 12, body)
+        session, epoch = response["sessionId"], epoch + 1
+        has_records = bool(response["responses"])
         offset += has_records
-        is_throttled = answer["throttleTimeMs"] > 0
-        found.append((answer["errorCode"], session > 0, is_throttled, has_records))
+        is_throttled = response["throttleTimeMs"] > 0
+        found.append((response["errorCode"], session > 0, is_throttled, has_records))
     assert alter(client, [part("client-id", client.name)], remove=True) == 0
     return found
 
@@ -204,15 +204,15 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
         body["topicData"][0]["partitionData"][0]["index"] = partition
         wait_until(partial(is_produced, client, body), "records in all partitions")
     wanted = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
-    asked = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
+    request = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
     with Client(client.address) as other:
-        other.send("FETCH", 12, asked)
+        other.send("FETCH", 12, request)
         size = len(other.receive())
     whose = [part("client-id", client.name)]
     assert alter(client, whose, value=float(size * 15 // 100)) == 0
     settle(client)
     began = time.monotonic()
-    found = [client.call("FETCH", 12, asked)["throttleTimeMs"] for _ in range(2)]
+    found = [client.call("FETCH", 12, request)["throttleTimeMs"] for _ in range(2)]
     took_ms = (time.monotonic() - began) * 1000
     assert alter(client, whose, remove=True) == 0
     wait_for(client, entities=0)
@@ -220,8 +220,8 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
 
 
 def is_produced(client: Client, body: dict[str, Any]) -> bool:
-    answer = client.call("PRODUCE", 9, body)["responses"][0]["partitionResponses"][0]
-    return not answer["errorCode"]
+    response = client.call("PRODUCE", 9, body)["responses"][0]["partitionResponses"][0]
+    return not response["errorCode"]
 
 
 @pytest.mark.full
@@ -323,7 +323,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
     wanted = {"name": known[0], "count": 9, "assignments": None}
     grown: dict[str, Any] = {"topics": [wanted], "timeoutMs": 5000}
     grown["validateOnly"] = True
-    asked: list[tuple[str, int, dict[str, Any]]] = [
+    requests: list[tuple[str, int, dict[str, Any]]] = [
         ("CREATE_TOPICS", 7, made(20)),
         ("CREATE_TOPICS", 7, made(3, 2, 4)),
         ("CREATE_TOPICS", 6, made(1)),
@@ -333,11 +333,11 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         ("DELETE_TOPICS", 5, {"topicNames": known[1:], "timeoutMs": 5000}),
     ]
     found = []
-    for api, version, body in asked:
-        answer = client.call(api, version, body)
-        results = answer.get("topics") or answer.get("results") or answer["responses"]
+    for api, version, body in requests:
+        response = client.call(api, version, body)
+        results = response.get("topics") or response.get("results") or response["responses"]
         codes = [each["errorCode"] for each in results]
-        found.append((answer["throttleTimeMs"], codes))
+        found.append((response["throttleTimeMs"], codes))
     assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     wait_for(client, entities=0)
     return found
@@ -445,7 +445,7 @@ WAITS_S = 0.3
 
 
 def slow_ones(address: Address) -> float:
-    """Return how long three connections behind a burst are delayed."""
+    """Return how long three connections after a burst are delayed."""
     name = "max.connection.creation.rate"
     with Client(address) as client:
         change = {"name": name, "configOperation": 0, "value": "2"}
@@ -463,8 +463,8 @@ def slow_ones(address: Address) -> float:
                 waited.append(time.monotonic() - began)
         finally:
             change["configOperation"] = 1
-            answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-            assert answer["responses"][0]["errorCode"] == 0
+            response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+            assert response["responses"][0]["errorCode"] == 0
     return sum(waited[-3:])
 
 

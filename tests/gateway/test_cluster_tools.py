@@ -77,15 +77,15 @@ def create(gateway: Running, name: str, *replicas: list[int]) -> None:
     topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
     with gateway.client() as client:
         body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
-        answer = client.call("CREATE_TOPICS", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0
+        response = client.call("CREATE_TOPICS", 7, body)
+        assert response["topics"][0]["errorCode"] == 0
     for number, each in enumerate(replicas):
         with gateway.client(each[0]) as client:
             data = [{"index": number, "records": batch(b"a", b"b")}]
             topics = [{"name": name, "partitionData": data}]
             body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-            answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
-            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+            response = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+            assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
 def described(tool: Tool, name: str, *words: str) -> list[dict[str, str]]:
@@ -212,14 +212,14 @@ def is_appended(client: Client) -> bool:
     data = [{"index": 0, "records": batch(b"x" * 2**19)}]
     topics = [{"name": "slow", "partitionData": data}]
     body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-    answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
-    return bool(answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
+    response = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+    return bool(response["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
 
 
 def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> bool:
     (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
-    said = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
-    return said == [(replicas, in_sync)]
+    outputs = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
+    return outputs == [(replicas, in_sync)]
 
 
 def hold_everything(ask: Ask) -> None:
@@ -234,8 +234,8 @@ def hold_everything(ask: Ask) -> None:
 def alter(ask: Ask, broker: int, resource: dict[str, Any]) -> None:
     with ask(broker) as client:
         body = {"resources": [resource], "validateOnly": False}
-        (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
-    assert answer["errorCode"] == 0, answer
+        (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 def changed(what: str, value: str) -> list[dict[str, Any]]:
@@ -258,8 +258,8 @@ def size_as(replica: int, client: Client) -> int:
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2**20}
     topics = [{"topic": "slow", "partitions": [wanted]}]
     body = {"replicaId": replica, "maxBytes": 2**20, "sessionEpoch": -1, "topics": topics}
-    answer = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
-    (partition,) = answer["responses"][0]["partitions"]
+    response = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
+    (partition,) = response["responses"][0]["partitions"]
     assert partition["errorCode"] == 0, partition
     return len(partition["records"] or "")
 
@@ -295,20 +295,20 @@ def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
     fill(ask, 4)
     hold_everything(ask)
     words = ("--reassignment-json-file", plan(path, "slow", p0=[3, 2]))
-    said: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
+    outputs: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
     everywhere(ask, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
-    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
-    assert "slow-0 is still in progress" in said[1]
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
+    assert "slow-0 is still in progress" in outputs[1]
     with ask(1) as client:
         wait_until(lambda: size_as(3, client) == 0, "who fetches as the replica gets nothing")
-        said.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
-    said.append(tool(REASSIGN, "--list"))
+        outputs.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
+    outputs.append(tool(REASSIGN, "--list"))
     faster = ("--execute", "--additional", "--throttle", str(FAST))
-    said.append(tool(REASSIGN, *words, *faster))
+    outputs.append(tool(REASSIGN, *words, *faster))
     everywhere(ask, partial(has_replicas, [3, 2], [2, 3]), "the move is over")
-    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
-    assert "slow-0 is completed" in said[-2]
-    return said
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
+    assert "slow-0 is completed" in outputs[-2]
+    return outputs
 
 
 @pytest.mark.kafka
@@ -329,9 +329,9 @@ def test_throttled_reassignment_is_slow_and_prints_like_a_real_cluster(
         assert without_disks(found) == without_disks(expected)
 
 
-def without_disks(said: Any) -> Any:
+def without_disks(outputs: Any) -> Any:
     """Return the output without the paths of logs."""
-    return re.sub(r'"log_dirs":\[[^]]*\]', "", said) if isinstance(said, str) else said
+    return re.sub(r'"log_dirs":\[[^]]*\]', "", outputs) if isinstance(outputs, str) else outputs
 
 
 @pytest.mark.kafka

@@ -202,9 +202,9 @@ def lines_of(capture: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def without_records(answer: dict[str, Any]) -> None:
+def without_records(response: dict[str, Any]) -> None:
     """Remove record sets: recordings have null there, which a ShareFetch cannot have."""
-    for topic in answer["responses"]:
+    for topic in response["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = b""
 
@@ -224,8 +224,8 @@ def test_recorded_exchanges_round_trip(capture: Path) -> None:
         if line["response"] is not None:
             if key == SHARE_FETCH:
                 without_records(line["response"])
-            answer = bytes(encode_response(key, version, 7, line["response"]))
-            correlation, response = decode_response(key, version, answer)
+            received = bytes(encode_response(key, version, 7, line["response"]))
+            correlation, response = decode_response(key, version, received)
             assert correlation == 7
             assert key in (FETCH, SHARE_FETCH) or response == line["response"]
 

@@ -62,13 +62,13 @@ def kafka(home: Path) -> Iterator[Cluster]:
             yield Cluster(client, lambda broker: nodes[broker][0].stop())
 
 
-def stable(answer: Any) -> Any:
+def stable(response: Any) -> Any:
     """Return a response without uncompared fields, with sorted lists."""
-    if isinstance(answer, dict):
-        return {name: stable(each) for name, each in answer.items() if name not in UNSTABLE}
-    if isinstance(answer, list):
-        return sorted((stable(each) for each in answer), key=str)
-    return answer
+    if isinstance(response, dict):
+        return {name: stable(each) for name, each in response.items() if name not in UNSTABLE}
+    if isinstance(response, list):
+        return sorted((stable(each) for each in response), key=str)
+    return response
 
 
 def partitions(client: Client, topic: str) -> dict[int, Any]:
@@ -86,10 +86,10 @@ def partitions(client: Client, topic: str) -> dict[int, Any]:
     }
 
 
-def election(kind: int, asked: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
-    found = asked
-    if asked is not None:
-        found = [{"topic": topic, "partitions": each} for topic, each in asked]
+def election(kind: int, partitions: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
+    found = partitions
+    if partitions is not None:
+        found = [{"topic": topic, "partitions": each} for topic, each in partitions]
     return ELECT, 2, {"electionType": kind, "topicPartitions": found, "timeoutMs": 10_000, **other}
 
 
@@ -228,9 +228,9 @@ def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Pa
     with gateway(tmp_path) as cluster:
         ours = play(cluster, {})
     expected = {
-        (len(steps), number): answer
-        for steps, answers in zip((BEFORE, AFTER), ours, strict=True)
-        for number, (_, answer) in enumerate(answers)
+        (len(steps), number): response
+        for steps, responses in zip((BEFORE, AFTER), ours, strict=True)
+        for number, (_, response) in enumerate(responses)
     }
     real = golden(
         "cluster/controller",

@@ -44,21 +44,21 @@ class Side:
         setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
         resource = {"resourceType": 4, "resourceName": of, "configs": [setting]}
         body = {"resources": [resource], "validateOnly": False}
-        (answer,) = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+        (response,) = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
         named = self._disks if text == "*" else text.split(",")
         is_any_left = not set(self._disks) <= set(named)
 
         def is_known() -> bool:
             wanted = {"name": "probe", "numPartitions": 1, "replicationFactor": 1}
-            asked = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": True}
-            (topic,) = self._client.call("CREATE_TOPICS", 7, asked)["topics"]
+            request = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": True}
+            (topic,) = self._client.call("CREATE_TOPICS", 7, request)["topics"]
             cordoned = [each[1] for each in self.dirs()]
             are = [each in named for each in self._disks]
             return bool(topic["errorCode"] == 0) is is_any_left and cordoned == are
 
-        if answer["errorCode"] == 0:
+        if response["errorCode"] == 0:
             wait_until(is_known, "the controller and the broker know what is cordoned")
-        return answer["errorCode"], answer["errorMessage"]
+        return response["errorCode"], response["errorMessage"]
 
     def dirs(self) -> list[tuple[int, bool, list[tuple[str, int]]]]:
         """Return error, cordoned flag and logs of each directory."""
@@ -93,8 +93,8 @@ class Side:
         self.asked.append(["move", topic, partition, disk])
         topics = [{"name": topic, "partitions": [partition]}]
         body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
-        (answer,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
-        return int(answer["partitions"][0]["errorCode"])
+        (response,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
+        return int(response["partitions"][0]["errorCode"])
 
     def grow(self, topic: str, count: int) -> Any:
         """Add partitions to a topic."""

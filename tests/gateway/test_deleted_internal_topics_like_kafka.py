@@ -95,11 +95,11 @@ class Groups(Asking):
         self.beat(STREAMED, 0)
 
     def _begin_transaction(self) -> None:
-        asked = {"transactionalId": WRITER, "transactionTimeoutMs": 60_000}
+        body = {"transactionalId": WRITER, "transactionTimeoutMs": 60_000}
         found: list[Body] = []
 
         def is_there() -> bool:
-            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, body))
             return not errors(found[-1])
 
         wait_until(is_there)
@@ -114,10 +114,10 @@ class Groups(Asking):
 
     def end_transaction(self) -> None:
         self.ask("", "END_TXN", 3, {**self.producer, "committed": True})
-        asked = {"transactionalIds": [WRITER]}
+        body = {"transactionalIds": [WRITER]}
 
         def is_complete() -> bool:
-            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
             return found["transactionState"] == "CompleteCommit"
 
         wait_until(is_complete)
@@ -140,10 +140,10 @@ class Groups(Asking):
         self._wait_for_state(CLASSIC, "PreparingRebalance")
 
     def _wait_for_state(self, group: str, state: str) -> None:
-        asked = {"groups": [group], "includeAuthorizedOperations": False}
+        body = {"groups": [group], "includeAuthorizedOperations": False}
 
         def is_so() -> bool:
-            (found,) = self.quietly("DESCRIBE_GROUPS", 5, asked)["groups"]
+            (found,) = self.quietly("DESCRIBE_GROUPS", 5, body)["groups"]
             return bool(found["groupState"] == state)
 
         wait_until(is_so)
@@ -162,9 +162,9 @@ class Groups(Asking):
 
     def those_who_wait(self) -> None:
         for what, api, client in self._waiting:
-            answer = decode_response(api, 3, client.receive())[1]
-            assert bool(answer.pop("memberId", "its id")), "a join that waited names its member"
-            self.note(what, answer)
+            response = decode_response(api, 3, client.receive())[1]
+            assert bool(response.pop("memberId", "its id")), "a join that waited names its member"
+            self.note(what, response)
 
     def beat(self, group: str, epoch: int | None = None) -> None:
         """Send a member's heartbeat in its epoch, or a joining one."""
@@ -182,8 +182,8 @@ class Groups(Asking):
             name, version = "STREAMS_GROUP_HEARTBEAT", 0
             joining = {"rebalanceTimeoutMs": 60_000, "topology": topology(part("0", TOPIC))}
             body |= {**joining, **NO_TASKS, "processId": "p"} if not epoch else {}
-        answer = self.ask(f"epoch {epoch}", name, version, body)
-        self.epochs[group] = answer["memberEpoch"] if not errors(answer) else epoch
+        response = self.ask(f"epoch {epoch}", name, version, body)
+        self.epochs[group] = response["memberEpoch"] if not errors(response) else epoch
 
     def look(self, when: str) -> None:
         """Send all requests that describe groups."""
@@ -259,9 +259,9 @@ def go_on_without_groups(side: Side) -> Groups:
 
 def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> None:
     with both("deleted_topics/groups") as sides:
-        told = [go_on_without_groups(side).told for side in sides]
-    assert_same(told)
-    waited = [answer for what, answer in told[1] if what in ("the join", "the sync")]
+        results = [go_on_without_groups(side).told for side in sides]
+    assert_same(results)
+    waited = [response for what, response in results[1] if what in ("the join", "the sync")]
     assert [errors(each) for each in waited] == [{NOT_COORDINATOR}] * 2
 
 
@@ -293,8 +293,8 @@ class Transactions(Asking):
         self.commit("")
         self.ends("open")
 
-    def note(self, what: str, answer: Any) -> None:
-        super().note(what, self._relative(answer))
+    def note(self, what: str, response: Any) -> None:
+        super().note(what, self._relative(response))
 
     def _relative(self, value: Any) -> Any:
         """Return producer ids relative to the first one."""
@@ -308,11 +308,11 @@ class Transactions(Asking):
         return [self._relative(each) for each in value] if isinstance(value, list) else value
 
     def _init(self, name: str) -> Body:
-        asked = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
         found: list[Body] = []
 
         def is_there() -> bool:
-            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, body))
             return not errors(found[-1])
 
         wait_until(is_there)
@@ -320,8 +320,8 @@ class Transactions(Asking):
         return {"transactionalId": name, **of}
 
     def init(self, when: str, **of: Any) -> Body:
-        asked = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
-        return self.ask(when, "INIT_PRODUCER_ID", 4, {**asked, **of})
+        body = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
+        return self.ask(when, "INIT_PRODUCER_ID", 4, {**body, **of})
 
     def add(self, when: str, holder: Body) -> None:
         named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
@@ -333,9 +333,9 @@ class Transactions(Asking):
         records = transactional(holder["producerId"], holder["producerEpoch"], sequence)
         data = [{"name": TOPIC, "partitionData": [{"index": 0, "records": records}]}]
         body = {"transactionalId": name, "acks": -1, "timeoutMs": 30_000, "topicData": data}
-        answer = self.side.call("PRODUCE", version, body)
-        answer.pop("throttleTimeMs")
-        self.note(f"{when}: produce for {name}", answer)
+        response = self.side.call("PRODUCE", version, body)
+        response.pop("throttleTimeMs")
+        self.note(f"{when}: produce for {name}", response)
 
     def commit(self, when: str) -> None:
         body = commit_body("group") | {"generationId": -1} | self.holders[self.OPEN]
@@ -358,8 +358,8 @@ class Transactions(Asking):
         self.ask(when, "LIST_TRANSACTIONS", 1, listed)
         self.add(when, holder)
         for is_verified in (False, True):
-            asked = [{**holder, "verifyOnly": is_verified, "topics": topics}]
-            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": asked})
+            body = [{**holder, "verifyOnly": is_verified, "topics": topics}]
+            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": body})
         self.ask(when, "ADD_OFFSETS_TO_TXN", 3, {**holder, "groupId": "group"})
         for version in (3, 5):
             self.ask(when, "END_TXN", version, {**holder, "committed": True})
@@ -416,17 +416,19 @@ def test_deleting_the_topic_of_transactions_leaves_open_transactions_unfinished(
     both: BothSides,
 ) -> None:
     with both("deleted_topics/transactions") as sides:
-        told = [go_on_without_transactions(side).told for side in sides]
-    assert_same(told)
+        results = [go_on_without_transactions(side).told for side in sides]
+    assert_same(results)
     stable = [
-        answer["topics"][0]["partitions"][0]["offset"] for what, answer in told[1] if "on 1" in what
+        response["topics"][0]["partitions"][0]["offset"]
+        for what, response in results[1]
+        if "on 1" in what
     ]
     assert stable[:-1] == [0] * len(stable[:-1])
     assert stable[-1] > 0
 
 
-def _holder(answer: Body) -> Body:
-    return {name: answer[name] for name in ("producerId", "producerEpoch")}
+def _holder(response: Body) -> Body:
+    return {name: response[name] for name in ("producerId", "producerEpoch")}
 
 
 # Share states
@@ -456,9 +458,9 @@ class Shares(Asking):
         self.look("before")
 
     def _is_assigned(self) -> bool:
-        answer = self.beat()
-        self.epoch = answer["memberEpoch"] if not errors(answer) else self.epoch
-        return bool((answer["assignment"] or {}).get("topicPartitions"))
+        response = self.beat()
+        self.epoch = response["memberEpoch"] if not errors(response) else self.epoch
+        return bool((response["assignment"] or {}).get("topicPartitions"))
 
     def beat(self) -> Body:
         body: Body = {"groupId": self.group, "memberId": self.MEMBER, "memberEpoch": self.epoch}
@@ -472,9 +474,9 @@ class Shares(Asking):
         of = {"partitionIndex": 0, "partitionMaxBytes": 1 << 20, "acknowledgementBatches": []}
         limits = {"maxWaitMs": 200, "minBytes": 1, "maxBytes": 1 << 20}
         limits |= {"maxRecords": 10, "batchSize": 10}
-        asked = {"groupId": self.group, "memberId": self.MEMBER}
-        asked |= {"shareSessionEpoch": session_epoch, **limits, "topics": self._topics(**of)}
-        return self._shown("SHARE_FETCH", 1, asked)
+        body = {"groupId": self.group, "memberId": self.MEMBER}
+        body |= {"shareSessionEpoch": session_epoch, **limits, "topics": self._topics(**of)}
+        return self._shown("SHARE_FETCH", 1, body)
 
     def first_of_all_sessions(self) -> Body:
         """Fetch with no session open: leaders read the state again, which is gone.
@@ -498,15 +500,17 @@ class Shares(Asking):
         """Return the response to a fetch on a connection with a session."""
         return self.side.shown(Step(api, version, body), self.client.call(api, version, body), [])
 
-    def _records(self, answer: Body) -> bool:
-        return any(each["acquiredRecords"] for t in answer["responses"] for each in t["partitions"])
+    def _records(self, response: Body) -> bool:
+        return any(
+            each["acquiredRecords"] for t in response["responses"] for each in t["partitions"]
+        )
 
     def acknowledge(self, when: str, session_epoch: int, offset: int) -> None:
         batches = [{"firstOffset": offset, "lastOffset": offset, "acknowledgeTypes": [1]}]
-        asked = {"groupId": self.group, "memberId": self.MEMBER}
-        asked |= {"shareSessionEpoch": session_epoch}
-        asked["topics"] = self._topics(partitionIndex=0, acknowledgementBatches=batches)
-        self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, asked))
+        body = {"groupId": self.group, "memberId": self.MEMBER}
+        body |= {"shareSessionEpoch": session_epoch}
+        body["topics"] = self._topics(partitionIndex=0, acknowledgementBatches=batches)
+        self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, body))
 
     def state(self) -> Body:
         """Return the start offset that the share coordinator has."""
@@ -529,8 +533,8 @@ class Shares(Asking):
             self.ask(when, api, 0, body)
 
     def offsets(self, when: str) -> None:
-        asked = {"groups": [{"groupId": self.group, "topics": None}]}
-        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, asked)
+        body = {"groups": [{"groupId": self.group, "topics": None}]}
+        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, body)
 
 
 def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
@@ -575,5 +579,5 @@ def test_deleting_the_topic_of_share_states_deletes_states_but_no_group(
     `shares` is the first case, `sharing` the second.
     """
     with both(f"deleted_topics/{group}") as sides:
-        told = [go_on_without_share_states(side, group, topic).told for side in sides]
-    assert_same(told)
+        results = [go_on_without_share_states(side, group, topic).told for side in sides]
+    assert_same(results)

@@ -10,8 +10,8 @@ STATIC, DEFAULT = 4, 5
 
 def described(client: Client, broker: str, *names: str) -> dict[str, Any]:
     """Return settings of a broker by name."""
-    asked = {"resourceType": BROKER, "resourceName": broker, "configurationKeys": list(names)}
-    body = {"resources": [asked], "includeSynonyms": True, "includeDocumentation": False}
+    request = {"resourceType": BROKER, "resourceName": broker, "configurationKeys": list(names)}
+    body = {"resources": [request], "includeSynonyms": True, "includeDocumentation": False}
     (result,) = client.call("DESCRIBE_CONFIGS", 4, body)["results"]
     return {each["name"]: each for each in result["configs"]}
 

@@ -70,8 +70,8 @@ def commit_as_a_zombie(gateway: Running, offset: int) -> int:
     body = {"groupId": GROUP, "memberId": "gone", "generationIdOrMemberEpoch": 3}
     body["topics"] = [{"name": READ.topic, "partitions": partitions}]
     with gateway.client() as client:
-        answer = client.call("OFFSET_COMMIT", 8, body)
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = client.call("OFFSET_COMMIT", 8, body)
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def committed(gateway: Running) -> int:
@@ -79,8 +79,8 @@ def committed(gateway: Running) -> int:
     partitions = {"name": READ.topic, "partitionIndexes": [READ.partition]}
     group = {"groupId": GROUP, "topics": [partitions]}
     with gateway.client() as client:
-        answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})
-    return int(answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+        response = client.call("OFFSET_FETCH", 8, {"groups": [group]})
+    return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 
 def test_zombie_overwrites_its_successors_offset_without_a_coordinator(

@@ -149,8 +149,8 @@ class Asking:
     def look(self) -> None:
         """Find out which partition is on which disk."""
         found: dict[str, dict[int, int]] = {name: {} for name in TOPICS}
-        answer = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
-        for each in answer["results"]:
+        response = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+        for each in response["results"]:
             disk = self.cluster.disks.index(each["logDir"])
             for topic in each["topics"]:
                 for partition in topic["partitions"]:
@@ -176,32 +176,34 @@ class Asking:
 
     def ask(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
         """Record the response of a broker."""
-        answer = self.cluster.clients[broker].call(api, version, body)
-        self.told.append((api, version, broker, self._stable(answer)))
-        return answer
+        response = self.cluster.clients[broker].call(api, version, body)
+        self.told.append((api, version, broker, self._stable(response)))
+        return response
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
         """Produce a record."""
         body = produce_body(topic, RECORDS, self.number(topic, place), acks)
         return self.ask(broker, "PRODUCE", 9, body)
 
-    def _stable(self, answer: Any, topic: str = "") -> Any:
+    def _stable(self, response: Any, topic: str = "") -> Any:
         """Return a response with disks for partition numbers, without uncompared fields."""
-        if isinstance(answer, list):
-            return sorted((self._stable(each, topic) for each in answer), key=str)
-        if not isinstance(answer, dict):
-            return answer
-        names = [answer[key] for key in ("name", "topic", "topicName") if key in answer]
+        if isinstance(response, list):
+            return sorted((self._stable(each, topic) for each in response), key=str)
+        if not isinstance(response, dict):
+            return response
+        names = [response[key] for key in ("name", "topic", "topicName") if key in response]
         topic = str(names[0]) if names else topic
         found = {
-            key: self._stable(value, topic) for key, value in answer.items() if key not in UNSTABLE
+            key: self._stable(value, topic)
+            for key, value in response.items()
+            if key not in UNSTABLE
         }
         for key in ("partitionIndex", "index", "partition", "partitionId"):
             if topic in self._numbers and isinstance(found.get(key), int):
                 places = {number: place for place, number in self._numbers[topic].items()}
                 found[key] = places[found[key]]
-        if "logDir" in answer:
-            found["disk"] = self.cluster.disks.index(answer["logDir"])
+        if "logDir" in response:
+            found["disk"] = self.cluster.disks.index(response["logDir"])
         return found
 
     def leaders(self, topic: str) -> list[tuple[int, int, list[int]]]:
@@ -235,8 +237,8 @@ def prepare(asking: Asking) -> None:
     ]
     for each in wanted:  # one by one, so that each is spread evenly
         body = {"topics": [each], "timeoutMs": 30_000}
-        answer = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0
+        response = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
+        assert response["topics"][0]["errorCode"] == 0
 
     def is_known() -> bool:
         try:
@@ -296,8 +298,8 @@ def questions(asking: Asking) -> None:
     asking.ask(BROKER, "WRITE_TXN_MARKERS", 1, body)
     for version in (1, 4, 5):
         asking.ask(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
-    asked = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
-    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": asked})
+    led = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
+    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": led})
     elections: dict[str, Any] = {"timeoutMs": 10_000}
     elections["topicPartitions"] = [
         {"topic": topic, "partitions": [asking.number(topic, each) for each in (0, 1)]}
@@ -362,9 +364,9 @@ def ask_kafka(home: Path) -> list[Any]:
 @pytest.mark.compares
 def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Path) -> None:
     with gateway(tmp_path) as ours:
-        answers = lead_through(ours)
-    asked = [TOPICS, [(api, version, broker) for api, version, broker, _ in answers]]
-    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=asked)
-    assert len(answers) == len(expected)
-    differing = [pair for pair in zip(answers, expected, strict=True) if pair[0] != pair[1]]
+        responses = lead_through(ours)
+    scenario = [TOPICS, [(api, version, broker) for api, version, broker, _ in responses]]
+    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=scenario)
+    assert len(responses) == len(expected)
+    differing = [pair for pair in zip(responses, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []

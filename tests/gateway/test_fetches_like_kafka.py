@@ -46,7 +46,7 @@ def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sid
 
 @pytest.fixture
 def sides(module_sides: tuple[Sides, Tape], request: pytest.FixtureRequest) -> Sides:
-    """Both sides; the real broker's responses to each test are a track of their own."""
+    """Both sides; each test has its own track of real responses."""
     (ours, real), recording = module_sides
     return ours, real.on(recording.track(request.node.name))
 
@@ -66,10 +66,10 @@ def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any)
     """Fetch, and mask session ids, topic ids and bytes."""
     body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20}
     body |= {"isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1, "rackId": ""}
-    answer = side.call(
+    response = side.call(
         "Fetch", version, {**body, "forgottenTopicsData": [], **fields} | {"topics": topics}
     )
-    return dict(answer)
+    return dict(response)
 
 
 def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -
     return {**named, "partitions": [partition | fields]}
 
 
-def plain(answer: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
-    found = dict(answer)
+def plain(response: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
+    found = dict(response)
     found["sessionId"] = "some" if found.get("sessionId") else "none"
     found["responses"] = [
         {
@@ -116,22 +116,22 @@ def test_fetch_with_negative_size_limits_and_without_a_topic_name(
     sides: Sides, version: int, level: int
 ) -> None:
     """A batch is not cut in the middle; the gateway omits a partial one, as documented."""
-    told: tuple[list[Any], list[Any]] = ([], [])
-    for side, answers in zip(sides, told, strict=True):
+    results: tuple[list[Any], list[Any]] = ([], [])
+    for side, responses in zip(sides, results, strict=True):
         ident = topic_id(side, "filled")
         names = {ident: "filled", wire_zero(): ""}
         for offset, own in product((0, 2, RECORDS, RECORDS + 1), (-(2**31), -1, 0, 1, 1 << 20)):
             wanted = asked(version, "filled", ident, offset, partitionMaxBytes=own)
             for most in (-1, 0, 1 << 20):
-                answer = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
-                answers.append(plain(answer, names))
+                response = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
+                responses.append(plain(response, names))
         other = topic_id(side, "staying")
         pair = [asked(version, "filled", ident), asked(version, "staying", other)]
         pair[1]["partitions"][0]["partitionMaxBytes"] = -1
-        answers.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
-        answers.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
-    assert told[0] == told[1]
-    partitions = [p for each in told[1] for t in each["responses"] for p in t["partitions"]]
+        responses.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
+        responses.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
+    assert results[0] == results[1]
+    partitions = [p for each in results[1] for t in each["responses"] for p in t["partitions"]]
     assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
 
 
@@ -148,9 +148,9 @@ def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
         for side in sides:
             ident = topic_id(side, "filled")
             topics, session = [asked(version, "filled", ident)], {"sessionId": session_id}
-            answer = fetch(side, version, topics, **session, sessionEpoch=epoch)
-            is_echoed = answer["sessionId"] == session_id
-            found.append((is_echoed, plain(answer, {ident: "filled"})))
+            response = fetch(side, version, topics, **session, sessionEpoch=epoch)
+            is_echoed = response["sessionId"] == session_id
+            found.append((is_echoed, plain(response, {ident: "filled"})))
         assert found[0] == found[1], (session_id, epoch)
         codes.add(found[0][1]["errorCode"])
     assert codes == {0, -1, 70}
@@ -159,14 +159,14 @@ def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
 @pytest.mark.parametrize("version", [12, 16])
 def test_fetch_session_reports_a_deleted_topic(sides: Sides, version: int) -> None:
     name = f"going-{version}"
-    told = [list(session_of_deleted(side, version, name)) for side in sides]
-    for (what, one), (_, other) in zip(*told, strict=True):
+    results = [list(session_of_deleted(side, version, name)) for side in sides]
+    for (what, one), (_, other) in zip(*results, strict=True):
         assert one["responses"] == other["responses"], what
         assert one == other, what
     codes = [
         partition["errorCode"]
-        for _, answer in told[0]
-        for topic in answer["responses"]
+        for _, response in results[0]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     ]
     assert set(codes) - {0}, "the deletion is told of"
@@ -254,8 +254,8 @@ def test_fetch_with_a_zero_topic_id(
     sides: Sides, version: int, named: list[tuple[str, int]]
 ) -> None:
     """Kafka fails if another partition follows it; sessions continue."""
-    told = [list(with_zeros(side, version, named)) for side in sides]
-    assert told[0] == told[1]
+    results = [list(with_zeros(side, version, named)) for side in sides]
+    assert results[0] == results[1]
 
 
 def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
@@ -283,17 +283,17 @@ def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) 
     for side in sides:
         side.create(name, {})
         wait_until(lambda side=side: side.looked_up(name, -1)["errorCode"] == 0)
-        answers = []
+        responses = []
         for first, second in product(sets, sets):
             parts = [{"index": 0, "records": sets[each]} for each in (first, second)]
             data = [parts] if is_one_topic else [[each] for each in parts]
             topics = [{"name": name, "partitionData": each} for each in data]
             body = {"transactionalId": None, "acks": -1, "timeoutMs": 5000, "topicData": topics}
-            told = side.call("Produce", 11, body)["responses"]
-            answers += [(first, second, topic["partitionResponses"]) for topic in told]
+            results = side.call("Produce", 11, body)["responses"]
+            responses += [(first, second, topic["partitionResponses"]) for topic in results]
         read = fetch(side, 12, [asked(12, name, None)])["responses"][0]["partitions"][0]
         batches = wire.parse_batches(read["records"])
-        answers.append([(each["baseOffset"], each["records"]) for each in batches])
-        walked.append(answers)
+        responses.append([(each["baseOffset"], each["records"]) for each in batches])
+        walked.append(responses)
     for ours, theirs in zip(*walked, strict=True):
         assert ours == theirs

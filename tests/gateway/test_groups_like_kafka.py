@@ -43,8 +43,8 @@ def test_random_walks_get_the_responses_and_rows_of_a_real_broker(real_kafka: Ad
         for side in sides:
             side.begin(groups, AT_ONCE)
         for seed, walk in walks.items():
-            for step, answer in walked(sides, walk, seed, STEPS):
-                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+            for step, response in walked(sides, walk, seed, STEPS):
+                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
                 heard |= {(step.api, code) for code in codes}
         assert sides.real.tape is not None
         kinds = kinds_of_same_rows(sides.real.tape, real_kafka, rows, groups)

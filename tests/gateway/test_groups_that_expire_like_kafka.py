@@ -64,6 +64,6 @@ def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
 
 def described(client: Client, api: str, group: str) -> str | int:
     """Return a group's state, or its error."""
-    asked = {"groupIds": [group], "includeAuthorizedOperations": False}
-    told = client.call(api, 1, asked)["groups"][0]
+    body = {"groupIds": [group], "includeAuthorizedOperations": False}
+    told = client.call(api, 1, body)["groups"][0]
     return str(told["groupState"]) if not told["errorCode"] else int(told["errorCode"])

@@ -139,8 +139,8 @@ def change(client: Client, resource: str, **values: str | None) -> None:
     ]
     wanted = {"resourceType": 4, "resourceName": resource, "configs": configs}
     body = {"resources": [wanted], "validateOnly": False}
-    (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
-    assert answer["errorCode"] == 0, answer
+    (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 @pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connections"])

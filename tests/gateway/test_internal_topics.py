@@ -45,7 +45,7 @@ RETRIABLE = {3, 5, 6, 14, 15, 16, 51}
 Row = tuple[int, bytes | None, bytes | None]
 
 
-class Told(NamedTuple):
+class TopicContents(NamedTuple):
     """Contents of the topics, their coordinators, and the APIs that were called in order."""
 
     rows: dict[str, list[Row]]
@@ -77,10 +77,10 @@ class Side:
         return found[-1]
 
     def coordinator(self, key: str, key_type: int) -> None:
-        asked = {"keyType": key_type, "coordinatorKeys": [key]}
-        self._broker = self.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
+        body = {"keyType": key_type, "coordinatorKeys": [key]}
+        self._broker = self.call("FIND_COORDINATOR", 6, body)["coordinators"][0]["nodeId"]
 
-    def play(self) -> Told:
+    def play(self) -> TopicContents:
         """Play offsets, a group member, transactions that commit and abort, a deletion."""
         began = int(time.time() * 1000)
         for name, count in (("orders", 2), ("payments", 5)):
@@ -92,18 +92,18 @@ class Side:
             self.call("OFFSET_COMMIT", 8, {"groupId": "g", **offsets(offset, "said")})
         self._join("joined")
         self.coordinator("t", 1)
-        asked = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-        producer = self.call("INIT_PRODUCER_ID", 4, asked)
+        body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+        producer = self.call("INIT_PRODUCER_ID", 4, body)
         of_producer = {name: producer[name] for name in ("producerId", "producerEpoch")}
         self._mask(struct.pack(">q", producer["producerId"]))
         for commits in (True, False):
             self._transaction({"transactionalId": "t", **of_producer}, commits)
         self.coordinator("g", 0)
-        asked = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
-        self.call("OFFSET_DELETE", 0, asked)
+        body = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
+        self.call("OFFSET_DELETE", 0, body)
         key = self._share_state(created["topics"][0]["topicId"])
         places = {OFFSETS: ("g", 0), TRANSACTIONS: ("t", 1), SHARES: (key, 2)}
-        return self._told(began, places)
+        return self._contents(began, places)
 
     def _share_state(self, topic_id: str) -> str:
         """Initialize, write and delete a share state twice; return its key."""
@@ -135,10 +135,10 @@ class Side:
 
     def _join(self, group: str) -> None:
         protocol = {"name": "range", "metadata": b"sub"}
-        asked = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
-        asked |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
-        given = self.call("JOIN_GROUP", 5, asked)["memberId"]
-        joined = self.call("JOIN_GROUP", 5, asked | {"memberId": given})
+        body = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
+        body |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
+        given = self.call("JOIN_GROUP", 5, body)["memberId"]
+        joined = self.call("JOIN_GROUP", 5, body | {"memberId": given})
         self._mask(given.encode())
         member = {"groupId": group, "memberId": given, "generationId": joined["generationId"]}
         assigned = [{"memberId": given, "assignment": b"all"}]
@@ -161,10 +161,10 @@ class Side:
         self.call("TXN_OFFSET_COMMIT", 3, {**producer, "groupId": "g", **offsets(7, "of t", 2)})
         self.coordinator("t", 1)
         self.call("END_TXN", 3, {**producer, "committed": commits})
-        asked = {"transactionalIds": ["t"]}
+        body = {"transactionalIds": ["t"]}
 
         def is_complete() -> bool:
-            (state,) = self.call("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            (state,) = self.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
             return str(state["transactionState"]).startswith("Complete")
 
         wait_until(is_complete, "the transaction is complete")
@@ -173,7 +173,7 @@ class Side:
         """Replace values of one side by their length."""
         self._masks[octets] = b"*" * len(octets)
 
-    def _told(self, began: int, places: dict[str, tuple[str, int]]) -> Told:
+    def _contents(self, began: int, places: dict[str, tuple[str, int]]) -> TopicContents:
         """Return contents of topics that the coordinators of these keys lead."""
         rows: dict[str, list[Row]] = {}
         ends = {}
@@ -193,7 +193,7 @@ class Side:
                 if not batch.is_control_batch
                 for each in batch
             ]
-        return Told(rows, ends, self._asked)
+        return TopicContents(rows, ends, self._asked)
 
     def _plain(self, octets: bytes | None, began: int) -> bytes | None:
         if octets is None:
@@ -223,16 +223,16 @@ def offsets(offset: int, metadata: str, partitions: int = 1) -> dict[str, Any]:
     return {"topics": [{"name": "orders", "partitions": places}]}
 
 
-def codes(answer: Any) -> Iterator[int]:
+def codes(response: Any) -> Iterator[int]:
     """Return every error code in a response."""
-    if isinstance(answer, dict):
-        for name, each in answer.items():
+    if isinstance(response, dict):
+        for name, each in response.items():
             if name.endswith("rrorCode"):
                 yield each
             else:
                 yield from codes(each)
-    elif isinstance(answer, list):
-        for each in answer:
+    elif isinstance(response, list):
+        for each in response:
             yield from codes(each)
 
 
@@ -255,7 +255,7 @@ def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def ours(gateway: Running) -> Told:
+def ours(gateway: Running) -> TopicContents:
     """Read the topics of a gateway."""
     clients = {broker: gateway.client(broker, PATIENCE_S) for broker in gateway.addresses}
     try:
@@ -265,27 +265,29 @@ def ours(gateway: Running) -> Told:
             client.close()
 
 
-def ask_kafka(home: Path) -> Told:
+def ask_kafka(home: Path) -> TopicContents:
     """Read the topics of a real broker."""
     with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
         return Side({1: client}).play()
 
 
 @pytest.mark.compares
-def test_internal_topics_have_the_rows_of_a_real_broker(ours: Told, tmp_path: Path) -> None:
+def test_internal_topics_have_the_rows_of_a_real_broker(
+    ours: TopicContents, tmp_path: Path
+) -> None:
     said = golden(
         "logs/internal_topics",
         lambda: ask_kafka(tmp_path / "kafka"),
         scenario=ours.asked,
         settings=ONE,
     )
-    real = Told(*said)
+    real = TopicContents(*said)
     for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends
 
 
-def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: Told) -> None:
+def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: TopicContents) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_of(gateway))
     place = kafka.TopicPartition(OFFSETS, 0)
     consumer.assign([place])
@@ -302,7 +304,7 @@ def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: Told)
 
 
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
-    """Return what a client reads of a partly cleaned coordinator batch at offset 7."""
+    """Return the batch that a client reads of a partly cleaned coordinator batch at offset 7."""
     written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
     header = {
         "baseOffset": 7,

@@ -65,12 +65,12 @@ async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any])
         writes = edge_fields.store_batches(engine, 1, version, body)
         await edge_fields.put_locators(writes)
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
-    answer = await engine.submit(request)
-    assert answer.error is None, answer
+    response = await engine.submit(request)
+    assert response.error is None, response
     under_way = engine._persistence._compacting  # type: ignore[union-attr]
     if under_way is not None:
         await under_way
-    return answer.response
+    return response.response
 
 
 class Life:
@@ -100,8 +100,8 @@ class Life:
         sent = [batch(b"%d of %d" % (number, partition)) for partition in range(2)]
         data = [{"index": index, "records": each} for index, each in enumerate(sent)]
         body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "t", "partitionData": data}]}
-        answer = await ask(engine, "PRODUCE", 9, body)
-        for partition in answer["responses"][0]["partitionResponses"]:
+        response = await ask(engine, "PRODUCE", 9, body)
+        for partition in response["responses"][0]["partitionResponses"]:
             assert partition["errorCode"] == 0
             self.told[partition["index"], partition["baseOffset"]] = sent[partition["index"]]
 
@@ -184,8 +184,8 @@ async def wait_and_fetch(engine: LocalEngine) -> None:
     """Open a fetch session with a pending Fetch."""
     wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
     body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
-    answer = await ask(engine, "FETCH", 12, body)
-    waits = {**body, "sessionId": answer["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
+    response = await ask(engine, "FETCH", 12, body)
+    waits = {**body, "sessionId": response["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
     header = {"requestApiKey": KEYS["FETCH"], "requestApiVersion": 12, "correlationId": 1}
     waits |= {"minBytes": 1, "topics": []}
     engine.submit(EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, waits))

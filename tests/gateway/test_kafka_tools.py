@@ -123,9 +123,9 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
         gateway.bootstrap, "TopicCommand", "--create", "--topic", "shared", "--partitions", "2"
     )
     said = {"groupId": "workers", "memberId": "worker-1", "rackId": None}
-    asked = {"keyType": 0, "coordinatorKeys": ["workers"]}
+    request = {"keyType": 0, "coordinatorKeys": ["workers"]}
     with gateway.client() as client:
-        while client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["errorCode"]:
+        while client.call("FIND_COORDINATOR", 6, request)["coordinators"][0]["errorCode"]:
             pass
         for _ in range(2):
             body = {**said, "memberEpoch": 0, "subscribedTopicNames": ["shared"]}

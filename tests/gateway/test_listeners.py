@@ -38,13 +38,13 @@ PASSWORD = "geheim"
 
 
 def altered(client: Client, broker: int = 1, **changes: str | None) -> int:
-    """Alter settings and return the result; `_` in names stands for `.`."""
+    """Alter settings and return the result; `_` in names becomes `.`."""
     wanted = [
         (name.replace("_", "."), DELETE if text is None else SET, text)
         for name, text in changes.items()
     ]
-    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, str(broker), wanted)])
-    return int(answer["responses"][0]["errorCode"])
+    response = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, str(broker), wanted)])
+    return int(response["responses"][0]["errorCode"])
 
 
 def is_served(port: int) -> bool:

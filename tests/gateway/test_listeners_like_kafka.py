@@ -47,13 +47,13 @@ class Side:
         return ",".join([self.given, *(f"{n}://{HOST}:{self.ports[n]}" for n in names)])
 
     def alter(self, **changes: str | None) -> Any:
-        """Alter settings and return the result; `_` in names stands for `.`."""
+        """Alter settings and return the result; `_` in names becomes `.`."""
         wanted = [
             (name.replace("_", "."), DELETE if text is None else SET, text)
             for name, text in changes.items()
         ]
-        answer = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
-        return json.loads(STORE.sub("STORE", json.dumps(answer)))
+        response = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
+        return json.loads(STORE.sub("STORE", json.dumps(response)))
 
     def told(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
         """Return broker addresses that a listener's client gets, without ids."""
@@ -100,22 +100,22 @@ class Both(NamedTuple):
 
     def alter(self, *names: str, **changes: str | None) -> Any:
         """Set the listeners besides the first one, and other settings."""
-        asked = [names, {name: bool(text) for name, text in changes.items()}]
+        request = [names, {name: bool(text) for name, text in changes.items()}]
         return self._same(
-            asked, lambda side: side.alter(listeners=side.listening(*names), **changes)
+            request, lambda side: side.alter(listeners=side.listening(*names), **changes)
         )
 
     def set(self, **changes: str | None) -> Any:
         """Alter settings; None restores the initial value."""
-        asked = {name: bool(text) for name, text in changes.items()}
-        return self._same(asked, lambda side: side.alter(**changes))
+        request = {name: bool(text) for name, text in changes.items()}
+        return self._same(request, lambda side: side.alter(**changes))
 
-    def _same(self, asked: object, ask: Callable[[Side], Any]) -> Any:
+    def _same(self, request: object, ask: Callable[[Side], Any]) -> Any:
         def ask_real() -> Any:
             assert self.real is not None
             return ask(self.real)
 
-        ours, theirs = ask(self.ours), self.track.answer(asked, ask_real)
+        ours, theirs = ask(self.ours), self.track.answer(request, ask_real)
         assert ours == theirs
         return ours
 

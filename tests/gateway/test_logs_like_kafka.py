@@ -101,8 +101,8 @@ def batch(timestamp: int, *keys: bytes | None, values: list[Any] | None = None) 
 
 
 def deleted(name: str, offset: int, partition: int = 0) -> Step:
-    asked = {"name": name, "partitions": [{"partitionIndex": partition, "offset": offset}]}
-    return lambda side: side.call("DeleteRecords", 2, {"topics": [asked], "timeoutMs": 10_000})
+    body = {"name": name, "partitions": [{"partitionIndex": partition, "offset": offset}]}
+    return lambda side: side.call("DeleteRecords", 2, {"topics": [body], "timeoutMs": 10_000})
 
 
 def changed(name: str, configs: dict[str, str]) -> Step:
@@ -172,14 +172,14 @@ def of_segments(now: int) -> Iterator[tuple[str, Step]]:
         times += [now + each for each in (-1, 0, 5, 6, 700, 2100, 3505, 3506)]
         for offset in (0, -2, 13, 3, 2, 5, 6):
             yield f"{name}, deleted to {offset}", deleted(name, offset)
-            for asked in times:
-                yield f"{name}, {asked} after {offset}", looked_up(name, asked)
+            for body in times:
+                yield f"{name}, {body} after {offset}", looked_up(name, body)
             for at in range(0, 12, 2):
                 yield f"{name}, read at {at} after {offset}", read(name, at, at % 4 // 2)
             yield f"{name}, a wait after {offset}", partial(waited, name=name, offset=6)
         yield f"{name}, all deleted", deleted(name, -1)
-        for asked in (-1, -2, -3, -4, -5, -6, 0, now):
-            yield f"{name}, {asked} after all", looked_up(name, asked)
+        for body in (-1, -2, -3, -4, -5, -6, 0, now):
+            yield f"{name}, {body} after all", looked_up(name, body)
     for name in ("compact", "both", "nope"):
         yield f"{name}, deleted", deleted(name, 0)
     yield "no such partition", deleted("plain", 0, 7)
@@ -191,16 +191,16 @@ def of_settings(_now: int) -> Iterator[tuple[str, Step]]:
         yield str(configs), changed("plain", configs)
 
 
-def plain(answer: Any, now: int) -> Any:
+def plain(response: Any, now: int) -> Any:
     """Return a response without its broker's clock."""
-    if isinstance(answer, dict):
-        found = {key: plain(each, now) for key, each in answer.items()}
+    if isinstance(response, dict):
+        found = {key: plain(each, now) for key, each in response.items()}
         if found.get("logAppendTimeMs", -1) >= now:
             found["logAppendTimeMs"] = "clock"
         return found
-    if isinstance(answer, list):
-        return [plain(each, now) for each in answer]
-    return re.sub(r"within \[.*\]", "", answer) if isinstance(answer, str) else answer
+    if isinstance(response, list):
+        return [plain(each, now) for each in response]
+    return re.sub(r"within \[.*\]", "", response) if isinstance(response, str) else response
 
 
 @pytest.mark.compares

@@ -40,14 +40,14 @@ MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
 Told = dict[str, Any]
 
 
-def errors(answer: Any) -> list[int]:
+def errors(response: Any) -> list[int]:
     """Return the errors of a response, top-level ones first."""
-    if isinstance(answer, list):
-        return [each for part in answer for each in errors(part)]
-    if not isinstance(answer, dict):
+    if isinstance(response, list):
+        return [each for part in response for each in errors(part)]
+    if not isinstance(response, dict):
         return []
-    own = [each for name, each in answer.items() if name.endswith("rrorCode")]
-    return own + [each for part in answer.values() for each in errors(part)]
+    own = [each for name, each in response.items() if name.endswith("rrorCode")]
+    return own + [each for part in response.values() for each in errors(part)]
 
 
 class Waiting:
@@ -160,15 +160,15 @@ class Waiting:
         assert errors(gone) == [0], topic
         for api, version, client in self._sent:
             assert not client.is_silent(20), f"{api} waits on"
-            answer = json.dumps(decode_response(KEYS[api], version, client.receive())[1])
-            self.told.append((api, json.loads(answer.replace(self.orders, "orders"))))
+            response = json.dumps(decode_response(KEYS[api], version, client.receive())[1])
+            self.told.append((api, json.loads(response.replace(self.orders, "orders"))))
             client.close()
         self._sent.clear()
 
     def play(self) -> list[tuple[str, Told]]:
         """Play the whole scenario.
 
-        After a deletion a real broker applies no more metadata until its groups' followers follow.
+        After a deletion a real broker stops applying metadata until its groups' followers follow.
         """
         self.begin()
         lost = {

@@ -86,9 +86,9 @@ class JavaMember:
 
     def assigned(self) -> set[int]:
         """Return the coordinator's assignment, once the member has reached its target."""
-        asked = {"groupIds": [self._group], "includeAuthorizedOperations": False}
+        body = {"groupIds": [self._group], "includeAuthorizedOperations": False}
         with self._gateway.client() as client:
-            (group,) = client.call("CONSUMER_GROUP_DESCRIBE", 1, asked)["groups"]
+            (group,) = client.call("CONSUMER_GROUP_DESCRIBE", 1, body)["groups"]
         return {
             number
             for member in group["members"]
@@ -140,7 +140,7 @@ def crash(bootstrap: str, members: list[Member]) -> None:
         process.kill()
 
 
-def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
+def assignments(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
     """Return epoch, member and partitions of each response with an assignment."""
     found = []
     for document in documents:
@@ -163,7 +163,7 @@ def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[i
 def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
     """Check that no epoch has a partition with two owners; return the number of owners."""
     owners: dict[tuple[int, int], str] = {}
-    for epoch, member_id, partitions in told(recorded.documents(), topic_id):
+    for epoch, member_id, partitions in assignments(recorded.documents(), topic_id):
         for partition in partitions:
             owner = owners.setdefault((epoch, partition), member_id)
             assert owner == member_id, (epoch, partition, owner, member_id)
@@ -183,10 +183,10 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
         if "response" not in document or name_of(document) != "OFFSET_COMMIT":
             continue
         done = document["time"] + document["responseTime"]
-        answers = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
+        responses = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
         for topic in document["request"]["topics"]:
             name = topic_of(topic)
-            errors = {each["partitionIndex"]: each["errorCode"] for each in answers[name]}
+            errors = {each["partitionIndex"]: each["errorCode"] for each in responses[name]}
             for each in topic["partitions"]:
                 place, offset = (name, each["partitionIndex"]), each["committedOffset"]
                 if errors[place[1]] == 0:

@@ -337,11 +337,11 @@ UNWRITTEN = [
 """A group that exists in its coordinator's memory only: its first commit stores nothing."""
 
 
-def in_order(answer: Any) -> Any:
+def in_order(response: Any) -> Any:
     """Return a response with sorted lists, without the responding broker."""
-    if isinstance(answer, dict):
-        return {key: in_order(value) for key, value in answer.items() if key not in OWN}
-    return sorted(map(in_order, answer), key=str) if isinstance(answer, list) else answer
+    if isinstance(response, dict):
+        return {key: in_order(value) for key, value in response.items() if key not in OWN}
+    return sorted(map(in_order, response), key=str) if isinstance(response, list) else response
 
 
 KINDS = {

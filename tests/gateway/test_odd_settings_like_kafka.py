@@ -96,8 +96,8 @@ def marker(epoch: int, coordinator_epoch: int, is_commit: bool = False) -> Step:
 
 
 def committed(group: str) -> Step:
-    asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
-    return Step("OFFSET_FETCH", 8, {"groups": [asked], "requireStable": True})
+    body = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
+    return Step("OFFSET_FETCH", 8, {"groups": [body], "requireStable": True})
 
 
 DELETION = Step("DELETE_GROUPS", 2, {"groupsNames": [OTHER]})

@@ -35,9 +35,9 @@ def test_every_request_has_an_error_response() -> None:
 def check_refused(key: int, version: int) -> None:
     body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
     request = Request({"requestApiKey": key, "requestApiVersion": version}, body)
-    answer = error_response(request, Error.UNKNOWN_SERVER_ERROR)
-    assert answer is not None, f"the connection would be closed: {key} {version}"
-    written = encode_response(key, version, 5, answer)
+    response = error_response(request, Error.UNKNOWN_SERVER_ERROR)
+    assert response is not None, f"the connection would be closed: {key} {version}"
+    written = encode_response(key, version, 5, response)
     correlation, found = decode_response(key, version, bytes(written))
     assert correlation == 5
     tells = key not in EMPTY_IN_ERROR or has_own_code(request)

@@ -177,7 +177,7 @@ def test_python_clients_log_in_with_every_mechanism(
     assert read_with_kafka_python(secured.kafka_python(mechanism, user), topic) == RECORDS
 
 
-def told(configuration: dict[str, Any], what: str) -> str:
+def errors_of(configuration: dict[str, Any], what: str) -> str:
     """Return the errors of a refused client, as soon as `what` is among them."""
     said: list[Any] = []
     admin = AdminClient({**configuration, "error_cb": said.append})
@@ -198,7 +198,7 @@ def test_wrong_password_is_refused_and_reported(
     secured: Secured, mechanism: str, user: str
 ) -> None:
     configuration = secured.confluent(mechanism, user, "wrong")
-    assert "Authentication failed" in told(configuration, "_AUTHENTICATION")
+    assert "Authentication failed" in errors_of(configuration, "_AUTHENTICATION")
 
 
 def test_kafka_python_reports_a_wrong_password(
@@ -219,7 +219,7 @@ def test_disabled_mechanism_is_reported(tmp_path: Path) -> None:
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
-        said = told(only_512.confluent("PLAIN"), "_AUTHENTICATION")
+        said = errors_of(only_512.confluent("PLAIN"), "_AUTHENTICATION")
     assert "broker's supported mechanisms: SCRAM-SHA-512" in said
 
 
@@ -254,7 +254,7 @@ def test_client_without_the_authoritys_certificate_does_not_connect(secured: Sec
     other = Authority().certificate
     configuration = {**secured.confluent(), "ssl.ca.pem": other}
     del configuration["ssl.ca.location"]
-    assert "certificate verify failed" in told(configuration, "_SSL")
+    assert "certificate verify failed" in errors_of(configuration, "_SSL")
     create(secured.confluent(), "still-served")
 
 

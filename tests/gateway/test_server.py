@@ -131,11 +131,11 @@ def test_list_offsets_continues_behind_deleted_first_records(client: Client) -> 
 
 def test_records_of_a_topic_with_log_append_time(client: Client) -> None:
     client.topic("append", message_timestamp_type="LogAppendTime")
-    answer = client.produce("append", batch(b"a", b"b"))
+    response = client.produce("append", batch(b"a", b"b"))
     read = MemoryRecords(client.fetch("append", 0)["records"]).next_batch()
     assert read.validate_crc()
     found = [(record.timestamp, record.timestamp_type) for record in read]
-    assert found == [(answer["logAppendTimeMs"], 1)] * 2
+    assert found == [(response["logAppendTimeMs"], 1)] * 2
 
 
 def test_bytes_of_refused_and_deleted_batches_are_deleted(gateway: Running, client: Client) -> None:
@@ -244,9 +244,9 @@ def test_only_produce_requests_are_pipelined() -> None:
             client.send("PRODUCE", 9, produce_body("slow", batch(b"%d" % number)))
         ids = []
         for number in range(20):
-            found, answer = decode_response(PRODUCE, 9, client.receive())
+            found, response = decode_response(PRODUCE, 9, client.receive())
             ids.append(found)
-            partition = answer["responses"][0]["partitionResponses"][0]
+            partition = response["responses"][0]["partitionResponses"][0]
             assert partition["baseOffset"] == number
         assert ids == sorted(ids)
         assert client.list_offset("slow", -1)["offset"] == 20
@@ -326,8 +326,8 @@ def test_dead_letter_is_an_error_response(
 
     for key in (PRODUCE, METADATA):
         monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
-    answer = client.produce("any", batch(b"a"), partition=3)
-    assert (answer["index"], answer["errorCode"]) == (3, error)
+    response = client.produce("any", batch(b"a"), partition=3)
+    assert (response["index"], response["errorCode"]) == (3, error)
     (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
     assert (topic["name"], topic["errorCode"]) == ("any", error)
     client.send("PRODUCE", 9, produce_body("any", batch(b"a"), acks=0))
@@ -336,8 +336,8 @@ def test_dead_letter_is_an_error_response(
 
 def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client) -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = client.call("API_VERSIONS", 3, software)
-    listed = {each["apiKey"]: each for each in answer["apiKeys"]}
+    response = client.call("API_VERSIONS", 3, software)
+    listed = {each["apiKey"]: each for each in response["apiKeys"]}
     assert listed.keys() == (SERVED.keys() | ITS_OWN) - UNNAMED
     for key in SERVED.keys() - UNNAMED:
         assert listed[key]["maxVersion"] == SERVED[key].versions[1]
@@ -350,12 +350,12 @@ def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client)
 
 def test_group_features_are_listed_with_their_apis(client: Client) -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = client.call("API_VERSIONS", 4, software)
-    supported = {each["name"] for each in answer["supportedFeatures"]}
-    finalized = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = client.call("API_VERSIONS", 4, software)
+    supported = {each["name"] for each in response["supportedFeatures"]}
+    finalized = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert finalized["transaction.version"] == 2
     assert finalized.keys() <= supported
-    heartbeats = {each["apiKey"] for each in answer["apiKeys"]} & {68, 76, 88}
+    heartbeats = {each["apiKey"] for each in response["apiKeys"]} & {68, 76, 88}
     assert heartbeats == {68, 76, 88}
     of_groups = {"group.version", "share.version", "streams.version"}
     assert supported >= of_groups
@@ -411,8 +411,8 @@ def test_acls_match_the_hosts_of_clients(host: str, error: int) -> None:
     allowed = {**denied, "host": "*", "permissionType": 3}
     with running_gateway(authorized) as running, running.client() as client:
         client.topic("t")
-        answer = client.call("CREATE_ACLS", 3, {"creations": [denied, allowed]})
-        assert [each["errorCode"] for each in answer["results"]] == [0, 0]
+        response = client.call("CREATE_ACLS", 3, {"creations": [denied, allowed]})
+        assert [each["errorCode"] for each in response["results"]] == [0, 0]
         assert client.produce("t", batch(b"a"))["errorCode"] == error
 
 
@@ -494,18 +494,18 @@ def test_gateway_stops_reading_from_a_client_that_does_not_read() -> None:
 # -- addresses
 
 
-def addresses_of(answer: dict[str, Any]) -> dict[int, tuple[str, int]]:
-    return {each["nodeId"]: (each["host"], each["port"]) for each in answer["brokers"]}
+def addresses_of(response: dict[str, Any]) -> dict[int, tuple[str, int]]:
+    return {each["nodeId"]: (each["host"], each["port"]) for each in response["brokers"]}
 
 
 def test_metadata_has_the_address_of_each_broker() -> None:
     with running_gateway(brokers=3) as running, running.client() as client:
         client.topic("spread", partitions=6)
-        answer = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
-        assert addresses_of(answer) == running.addresses
-        leaders = {each["leaderId"] for each in answer["topics"][0]["partitions"]}
+        response = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
+        assert addresses_of(response) == running.addresses
+        leaders = {each["leaderId"] for each in response["topics"][0]["partitions"]}
         assert leaders == {1, 2, 3}
-        for partition in answer["topics"][0]["partitions"]:
+        for partition in response["topics"][0]["partitions"]:
             with running.client(partition["leaderId"]) as leader:
                 produced = leader.produce("spread", batch(b"a"), partition["partitionIndex"])
                 assert produced["errorCode"] == Error.NONE
@@ -521,11 +521,11 @@ def test_wrong_broker_returns_the_leader() -> None:
         topics = client.call("METADATA", 9, {"topics": [{"name": "led"}]})["topics"]
         leader = topics[0]["partitions"][0]["leaderId"]
         with running.client(3 - leader) as other:
-            answer = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
-        partition = answer["responses"][0]["partitionResponses"][0]
+            response = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
+        partition = response["responses"][0]["partitionResponses"][0]
         assert partition["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
         assert partition["currentLeader"]["leaderId"] == leader
-        (endpoint,) = answer["nodeEndpoints"]
+        (endpoint,) = response["nodeEndpoints"]
         assert (endpoint["host"], endpoint["port"]) == running.addresses[leader]
 
 
@@ -534,8 +534,8 @@ def test_advertised_address_replaces_the_bound_one() -> None:
     with running_gateway(brokers=2, advertise=outside) as running:
         port = running.gateway._servers[1].sockets[0].getsockname()[1]
         with Client(Address("127.0.0.1", port)) as client:
-            answer = client.call("METADATA", 9, {"topics": []})
-        assert addresses_of(answer) == {1: outside, 2: ("kafka.example.org", 7001)}
+            response = client.call("METADATA", 9, {"topics": []})
+        assert addresses_of(response) == {1: outside, 2: ("kafka.example.org", 7001)}
 
 
 def test_port_in_use_is_an_error_with_a_hint(gateway: Running) -> None:
@@ -555,23 +555,23 @@ def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:
     beat = {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000}
     with running_gateway() as running, running.client() as client:
         body["clusterId"] = client.call("DESCRIBE_CLUSTER", 0)["clusterId"]
-        for key, asked in ((62, body), (63, beat)):
+        for key, wanted in ((62, body), (63, beat)):
             header = {"requestApiKey": key, "requestApiVersion": 1 if key == 63 else 4}
-            request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, asked)
+            request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, wanted)
 
             async def submitted(request: EdgeRequest = request) -> EngineResponse:
                 return await running.engine.submit(request)
 
-            answer = running.run(submitted())
-            assert answer.response["errorCode"] == 0, answer
+            response = running.run(submitted())
+            assert response.response["errorCode"] == 0, response
         (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
         assert (found["host"], found["port"]) == ("plaintext", 7)
         assignments = [{"partitionIndex": n, "brokerIds": [9]} for n in range(50)]
         topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
-        asked = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
-        assert client.call("CREATE_TOPICS", 7, asked)["topics"][0]["errorCode"] == 0
-        asked = {"keyType": 0, "coordinatorKeys": ["g"]}
-        (led,) = client.call("FIND_COORDINATOR", 4, asked)["coordinators"]
+        wanted = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
+        assert client.call("CREATE_TOPICS", 7, wanted)["topics"][0]["errorCode"] == 0
+        wanted = {"keyType": 0, "coordinatorKeys": ["g"]}
+        (led,) = client.call("FIND_COORDINATOR", 4, wanted)["coordinators"]
         assert (led["nodeId"], led["host"], led["port"]) == (9, "plaintext", 7)
 
 
@@ -582,4 +582,4 @@ def test_log_names_the_request_for_which_a_connection_is_closed() -> None:
         assert client.is_closed()
         wait_until(lambda: any(each["event"] == "connection closed" for each in logs))
     (reason,) = {each["reason"] for each in logs if each["event"] == "connection closed"}
-    assert reason == "a request that has no answer: DESCRIBE_ACLS"
+    assert reason == "a request without a response: DESCRIBE_ACLS"

@@ -42,9 +42,9 @@ def _begin(side: Side, walk: ShareWalk) -> None:
 
     def fetched() -> int:
         nonlocal epoch
-        answer = side.answer(walk.first_fetch(epoch), walk.groups)
+        response = side.answer(walk.first_fetch(epoch), walk.groups)
         epoch += 1
-        ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(answer))
+        ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(response))
         return sum(int(last) - int(first) + 1 for first, last in ranges)
 
     wait_until(lambda: fetched() == RECORDS)
@@ -58,10 +58,10 @@ def _known(side: Side, walk: ShareWalk) -> dict[int, tuple[int, int]]:
 
 def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for step, answer in walked(sides, walk, seed, STEPS):
+    for step, response in walked(sides, walk, seed, STEPS):
         if walk.is_closing(step):
             wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
-        said = json.dumps(answer)
+        said = json.dumps(response)
         met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', said))
         met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', said))
     return met

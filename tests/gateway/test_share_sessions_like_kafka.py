@@ -42,10 +42,10 @@ class Members:
         self._epochs: dict[str, int] = {}
         self._topic_id = ""
         client = self.connect()
-        asked = {"keyType": 0, "coordinatorKeys": [name]}
+        body = {"keyType": 0, "coordinatorKeys": [name]}
 
         def is_there() -> bool:
-            found = client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]
+            found = client.call("FIND_COORDINATOR", 6, body)["coordinators"][0]
             return not found["errorCode"] and self._begins_at_0(client)
 
         wait_until(is_there)
@@ -53,10 +53,10 @@ class Members:
     def _begins_at_0(self, client: Client) -> bool:
         at = {"partitionIndex": 0, "startOffset": 0}
         body = {"groupId": self._name, "topics": [{"topicName": self._name, "partitions": [at]}]}
-        answer = client.call("ALTER_SHARE_GROUP_OFFSETS", 0, body)
-        if answer["errorCode"] or answer["responses"][0]["partitions"][0]["errorCode"]:
+        response = client.call("ALTER_SHARE_GROUP_OFFSETS", 0, body)
+        if response["errorCode"] or response["responses"][0]["partitions"][0]["errorCode"]:
             return False
-        self._topic_id = answer["responses"][0]["topicId"]
+        self._topic_id = response["responses"][0]["topicId"]
         return True
 
     def connect(self) -> Client:
@@ -89,8 +89,8 @@ class Members:
         """Send a ShareAcknowledge of the session, without a fetch."""
         self._epochs[member] += 1
         body = self._said(member, self._epochs[member] - 1, [said])
-        answer = client.call("SHARE_ACKNOWLEDGE", 2, body)
-        assert not answer["errorCode"], answer
+        response = client.call("SHARE_ACKNOWLEDGE", 2, body)
+        assert not response["errorCode"], response
 
     def receive(self, client: Client) -> Any:
         """Return first and last offset and delivery count of a response, or the error."""
@@ -101,10 +101,10 @@ class Members:
         return None if client.is_silent(min(20 * pause_s, LONG_MS / 2000)) else self.receive(client)
 
     @staticmethod
-    def got(answer: dict[str, Any]) -> Any:
-        return answer["errorCode"] or [
+    def got(response: dict[str, Any]) -> Any:
+        return response["errorCode"] or [
             (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for partition in topic["partitions"]
             for each in partition["acquiredRecords"]
         ]
@@ -278,8 +278,8 @@ def too_fast(members: Members) -> Iterator[Any]:
         entity = [{"entityType": "client-id", "entityName": "tester"}]
         change = {"key": "consumer_byte_rate", "value": RATE, "remove": is_gone}
         body = {"entries": [{"entity": entity, "ops": [change]}], "validateOnly": False}
-        answer = admin.call("ALTER_CLIENT_QUOTAS", 1, body)
-        assert answer["entries"][0]["errorCode"] == 0
+        response = admin.call("ALTER_CLIENT_QUOTAS", 1, body)
+        assert response["entries"][0]["errorCode"] == 0
 
     yield members.fetch(one, "one")
     limit(False)

@@ -258,7 +258,7 @@ def with_console_tools(bootstrap: str) -> list[str]:
 
 
 def of_a_compacted_topic(gateway: Running) -> None:
-    """Return what the job's cleaner leaves, and after another pass."""
+    """Return the records after the job's cleaner ran once, and twice."""
     side = Side(*gateway.addresses[1], time.time() + PATIENCE_S)
     side.create("compacted", COMPACTED)
     write_wave(side, topic="compacted")

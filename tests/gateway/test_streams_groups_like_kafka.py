@@ -26,13 +26,13 @@ LEAST = {
 
 def _go(sides: Sides, walk: StreamsWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for step, answer in walked(sides, walk, seed, STEPS):
-        if walk.may_change_topics(step, answer):
+    for step, response in walked(sides, walk, seed, STEPS):
+        if walk.may_change_topics(step, response):
             sides.real.wait_for(sides.ours.partition_counts(walk.topics))
-        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
         met.update((step.api, code) for code in codes)
-        met.update(("statusCode", str(each["statusCode"])) for each in answer.get("status") or [])
-        met.update(("told", name) for name in LEAST["told"] if answer.get(name))
+        met.update(("statusCode", str(each["statusCode"])) for each in response.get("status") or [])
+        met.update(("told", name) for name in LEAST["told"] if response.get(name))
     return met
 
 

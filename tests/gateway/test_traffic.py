@@ -73,8 +73,8 @@ def looked_at(gateway: Running) -> Status:
 def test_running_gateway_shows_its_clients_and_its_state() -> None:
     with running_gateway(brokers=2) as gateway, gateway.client() as client:
         client.topic("orders", 3)
-        asked = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
-        client.call("METADATA", 12, asked)
+        body = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
+        client.call("METADATA", 12, body)
         client.call("API_VERSIONS", 0, {})
         found = looked_at(gateway)
         assert found.gateway is not None

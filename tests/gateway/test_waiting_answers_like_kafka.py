@@ -63,9 +63,9 @@ class Player:
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             for question, future in asked:
-                answer, seconds = future.result()
+                response, seconds = future.result()
                 waited = "waited" if seconds > WAITED_S else "at once"
-                self.told.append((when, question.what, answer, waited))
+                self.told.append((when, question.what, response, waited))
 
     def ask_rejoining(self, questions: Iterable[Question]) -> None:
         """Send all, and let the follower follow before any request times out."""
@@ -88,8 +88,8 @@ class Player:
 
     def _answer(self, question: Question) -> tuple[Any, float]:
         begin = time.monotonic()
-        answer = self.world.call(question.api, question.version, question.body)
-        return self._plain(answer), time.monotonic() - begin
+        response = self.world.call(question.api, question.version, question.body)
+        return self._plain(response), time.monotonic() - begin
 
     def _plain(self, said: Any) -> Any:
         """Return a response without drawn values, with names for ids and sorted lists."""

@@ -28,10 +28,10 @@ def test_an_artifact_name_has_no_version(name: str, artifact: str) -> None:
 @pytest.mark.kafka
 def test_downloaded_jars_are_not_downloaded_again() -> None:
     first = jars.fetch(jars.kafka_jars(), default_home())
-    said: list[str] = []
-    again = jars.fetch(jars.kafka_jars(), default_home(), Path("/no/such/settings"), said.append)
+    lines: list[str] = []
+    again = jars.fetch(jars.kafka_jars(), default_home(), Path("/no/such/settings"), lines.append)
     assert again == first
-    assert said == []
+    assert lines == []
 
 
 @pytest.mark.spark
@@ -49,17 +49,17 @@ def test_the_connector_has_no_jar_of_pyspark() -> None:
 def test_each_downloaded_jar_is_reported(tmp_path: Path) -> None:
     wanted = jars.JarSet("org", "one", "1.0", also=(("org", "two", "2.0"),))
     settings = mirror(tmp_path / "mirror", modules_of(wanted))
-    said: list[str] = []
+    lines: list[str] = []
     seen: list[tuple[int, int]] = []
 
     fetched = jars.fetch(
-        wanted, tmp_path / "home", settings, said.append, lambda *told: seen.append(told)
+        wanted, tmp_path / "home", settings, lines.append, lambda *progress: seen.append(progress)
     )
 
     assert [jar.name for jar in fetched] == ["one-1.0.jar", "two-2.0.jar"]
-    assert said[0] == "downloading one 1.0"
-    assert said[1].startswith("  one-1.0.jar in ")
-    assert said[2].startswith("  two-2.0.jar in ")
+    assert lines[0] == "downloading one 1.0"
+    assert lines[1].startswith("  one-1.0.jar in ")
+    assert lines[2].startswith("  two-2.0.jar in ")
     assert seen == [(0, 1), (0, 2), (1, 2), (2, 2)], "all modules are known before a jar comes"
 
 

@@ -80,11 +80,11 @@ def test_a_used_port_is_avoided(broker: EmbeddedKafka) -> None:
     broker.stop()
     host, _, port = first.rpartition(":")
     with closing(socket.create_server((host, int(port)))):
-        said: list[str] = []
-        second = broker.start(say=said.append)
+        lines: list[str] = []
+        second = broker.start(say=lines.append)
         assert second != first
         assert topics(second) is not None
-        assert said[-1].startswith(f"{first} is in use by another process")
+        assert lines[-1].startswith(f"{first} is in use by another process")
 
 
 @pytest.mark.kafka
@@ -119,15 +119,15 @@ def test_a_killed_broker_gets_its_port_again(
     process = psutil.Process(broker.status().pid)
     process.kill()
     process.wait(PATIENCE_S)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def is_free(port: int) -> bool:
-        asked.append(port)
-        return len(asked) > 3
+        requested.append(port)
+        return len(requested) > 3
 
     monkeypatch.setattr(kafka_broker, "_is_free", is_free)
     assert broker.start() == bootstrap
-    assert asked[:4] == [int(bootstrap.rpartition(":")[2])] * 4
+    assert requested[:4] == [int(bootstrap.rpartition(":")[2])] * 4
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

@@ -15,7 +15,7 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topics import login_error
 from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import TopicPartition
+from brokertwin.recordings.formats.batches import BatchPartition
 from brokertwin.settings import default_home, load
 from brokertwin.state.core import outputs
 from tests.support.certificates import Authority, Identity
@@ -135,7 +135,7 @@ def test_kafka_python_reaches_it(
 def test_batch_headers_are_read_from_it(
     stores: str, secured: dict[str, ClientProperties], record: bytes
 ) -> None:
-    place = TopicPartition(TOPIC, 0)
+    place = BatchPartition(TOPIC, 0)
     [batch] = batch_reader.read(secured[stores], {place: {0}})[place]
     assert (batch.base_offset, batch.record_count) == (0, 1)
 

@@ -16,7 +16,7 @@ from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.settings import load
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import job, runner
-from brokertwin.streaming.job.clock import Clock, now_ms
+from brokertwin.streaming.job.clock import JobClock, now_ms
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 
@@ -75,8 +75,8 @@ def test_a_topic_with_other_settings_is_rejected(
 @pytest.mark.parametrize(("topic", "count"), [("requests", 3), ("responses", 2), ("data", 4)])
 def test_another_partition_count_is_rejected(bench: JobBench, topic: str, count: int) -> None:
     prepare(bench)
-    told = f"{topic} has {count} partitions, but the settings have 5"
-    with pytest.raises(UserError, match=told) as refused:
+    message = f"{topic} has {count} partitions, but the settings have 5"
+    with pytest.raises(UserError, match=message) as refused:
         prepare(bench, **{f"{topic}_partitions": 5})
     assert f"{topic}_partitions = {count}" in refused.value.hint
 
@@ -134,9 +134,9 @@ def test_a_reader_sees_every_row_once(bench: JobBench) -> None:
 
 
 @contextmanager
-def ticking(bench: JobBench) -> Iterator[Clock]:
+def ticking(bench: JobBench) -> Iterator[JobClock]:
     placements = {placed.cluster: placed for placed in job.placements(bench.settings)}
-    clock = Clock(bench.client, bench.prefix, placements, skew_ms=5000)
+    clock = JobClock(bench.client, bench.prefix, placements, skew_ms=5000)
     clock.start()
     try:
         yield clock

@@ -30,7 +30,7 @@ def fetched(code: int, *batches: str, topic: str = TOPIC_ID) -> dict[str, Any]:
 def on_response(
     fault: FaultKind,
     api: str,
-    answer: dict[str, Any],
+    response: dict[str, Any],
     at: tuple[int, int] = (SURE, SURE + 1),
     is_steady: bool = True,
     **body: str,
@@ -44,7 +44,7 @@ def on_response(
     assert denials.errors == {REFUSALS[fault]}
     denials.on_response("m", "METADATA", METADATA, NOW, is_steady)
     denials.on_request("r", api, SimpleNamespace(**body), at[0])
-    denials.on_response("r", api, answer, at[1], is_steady)
+    denials.on_response("r", api, response, at[1], is_steady)
     return bool(violations), denials.refused
 
 
@@ -78,18 +78,20 @@ def test_reading_denied_records_is_a_violation() -> None:
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (30, False)])
 def test_committing_an_offset_of_a_denied_group_is_a_violation(code: int, is_wrong: bool) -> None:
-    answer = {"topics": [{"partitions": [{"errorCode": code}]}]}
+    response = {"topics": [{"partitions": [{"errorCode": code}]}]}
     body = {"group_id": DENIED_GROUP}
-    assert on_response(FaultKind.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_GROUP, "OFFSET_COMMIT", response, **body)[0] == is_wrong
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (53, False)])
 def test_adding_a_partition_under_a_denied_transactional_id_is_a_violation(
     code: int, is_wrong: bool
 ) -> None:
-    answer = {"resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]}
+    response = {
+        "resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]
+    }
     body = {"v3_and_below_transactional_id": DENIED_ID}
-    assert on_response(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", response, **body)[0] == is_wrong
 
 
 def test_each_kind_of_denial_is_drawn_alone() -> None:

@@ -33,7 +33,7 @@ def test_acknowledged_records_occur_once_in_order_at_their_offsets() -> None:
     [
         ([(0, "a")], "b was acknowledged at 1, and is lost"),
         ([(0, "a"), (1, "b"), (2, "b")], "b is in the logs 2 times"),
-        ([(0, "b"), (1, "a")], "a of producer lies behind b, sent later"),
+        ([(0, "b"), (1, "a")], "a of producer is after b, sent later"),
         ([(0, "a"), (5, "b")], "b was acknowledged at 1, and is at"),
     ],
 )

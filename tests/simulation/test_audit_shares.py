@@ -23,7 +23,7 @@ LOCK_MS, DELIVERIES_MAX = 100, 3
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
-class Told:
+class AuditedShareGroup:
     """Members of the group `parcels` that read partition 0 of the topic `t`."""
 
     def __init__(self) -> None:
@@ -44,11 +44,11 @@ class Told:
             group_id="parcels", member_id=member, share_session_epoch=epoch, max_wait_ms=0,
             min_bytes=1, max_records=1, batch_size=1, topics=[], forgotten_topics_data=[],
         )  # fmt: skip
-        asked = self._ask(member, "SHARE_FETCH", body, sent)
+        request = self._ask(member, "SHARE_FETCH", body, sent)
         if heard:
             acquired = {"firstOffset": 7, "lastOffset": 7, "deliveryCount": count}
             part = {"partitionIndex": 0, "acknowledgeErrorCode": 0, "acquiredRecords": [acquired]}
-            self._answer(asked, part, heard)
+            self._answer(request, part, heard)
 
     def say(
         self, member: str, kind: AcknowledgeType, sent: int, heard: int, error: int = 0
@@ -65,21 +65,21 @@ class Told:
         body = ShareAcknowledgeRequest(
             group_id="parcels", member_id=member, share_session_epoch=2, topics=topics
         )
-        asked = self._ask(member, "SHARE_ACKNOWLEDGE", body, sent)
+        request = self._ask(member, "SHARE_ACKNOWLEDGE", body, sent)
         if heard:
-            self._answer(asked, {"partitionIndex": 0, "errorCode": error}, heard)
+            self._answer(request, {"partitionIndex": 0, "errorCode": error}, heard)
 
     def _ask(self, member: str, api: str, body: Any, now: int) -> SimulatedRequest:
         self._count += 1
         send = Send(1, self._count, api, 2, body)
-        asked = SimulatedRequest(f"{member}/{self._count}", send, self.connection(member), {})
-        self.shares.on_request(asked, now)
-        return asked
+        request = SimulatedRequest(f"{member}/{self._count}", send, self.connection(member), {})
+        self.shares.on_request(request, now)
+        return request
 
-    def _answer(self, asked: SimulatedRequest, part: dict[str, Any], now: int) -> None:
+    def _answer(self, request: SimulatedRequest, part: dict[str, Any], now: int) -> None:
         topics = [{"topicId": "t", "partitions": [part]}]
         body = {"errorCode": 0, "acquisitionLockTimeoutMs": LOCK_MS, "responses": topics}
-        self.shares.on_response(asked, body, now)
+        self.shares.on_response(request, body, now)
 
     def unsettled(self) -> set[str]:
         records = RecordAudit(self.violations.append)
@@ -92,14 +92,14 @@ class Told:
 def test_two_members_with_the_same_record_are_a_violation(
     sent: int, heard: int, count: int
 ) -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", sent, heard, count)
     assert "is had by" in on_response.violations[0]
 
 
 def test_an_expired_lock_releases_a_record() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", 20, 110, 2)
     assert on_response.violations == []
@@ -107,7 +107,7 @@ def test_an_expired_lock_releases_a_record() -> None:
 
 @pytest.mark.parametrize("ends", ["says", "closes", "is cut off", "brokers were away"])
 def test_releasing_a_record_frees_it(ends: str) -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     if ends == "says":
         on_response.say("one", RELEASE, 13, 0)
@@ -123,7 +123,7 @@ def test_releasing_a_record_frees_it(ends: str) -> None:
 
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT])
 def test_redelivering_an_accepted_or_rejected_record_is_a_violation(kind: AcknowledgeType) -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     on_response.say("one", kind, 13, 20)
     on_response.fetch("two", 20, 30, 2)
@@ -133,7 +133,7 @@ def test_redelivering_an_accepted_or_rejected_record_is_a_violation(kind: Acknow
 
 
 def test_acknowledging_a_record_of_another_member_is_a_violation() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", 120, 130, 2)
     on_response.say("one", RELEASE, 131, 140, Error.INVALID_RECORD_STATE)
@@ -143,14 +143,14 @@ def test_acknowledging_a_record_of_another_member_is_a_violation() -> None:
 
 
 def test_accepting_an_undelivered_record_is_a_violation() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.shares._given.clear()
     on_response.say("one", ACCEPT, 13, 14)
     assert "no application had it" in on_response.violations[0]
 
 
 def test_a_record_with_a_rejected_acknowledgement_may_be_redelivered() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
     on_response.say("one", ACCEPT, 13, 20, Error.INVALID_RECORD_STATE)
     on_response.fetch("two", 121, 131, 2)
@@ -158,7 +158,7 @@ def test_a_record_with_a_rejected_acknowledgement_may_be_redelivered() -> None:
 
 
 def test_deliveries_are_bounded() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12, DELIVERIES_MAX)
     assert on_response.violations == []
     on_response.fetch("one", 210, 212, DELIVERIES_MAX + 1)
@@ -166,7 +166,7 @@ def test_deliveries_are_bounded() -> None:
 
 
 def test_each_record_is_settled_or_exhausted() -> None:
-    on_response = Told()
+    on_response = AuditedShareGroup()
     assert on_response.unsettled() == {"first"}
     on_response.fetch("one", 10, 12)
     on_response.say("one", RELEASE, 13, 14)
@@ -174,7 +174,7 @@ def test_each_record_is_settled_or_exhausted() -> None:
     on_response.fetch("one", 20, 0)
     on_response.fetch("one", 30, 0)
     assert on_response.unsettled() == set()
-    accepted = Told()
+    accepted = AuditedShareGroup()
     accepted.say("one", ACCEPT, 13, 14, Error.INVALID_RECORD_STATE)
     assert accepted.unsettled() == {"first"}
     accepted.say("one", ACCEPT, 15, 0)

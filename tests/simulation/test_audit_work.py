@@ -17,7 +17,7 @@ SESSION_MS = 100
 BEGINS = "second begins sink-0 of connect; first runs it, and was heard of"
 
 
-class Told:
+class AuditedWorkers:
     """Two workers of a group in sequence."""
 
     def __init__(self) -> None:
@@ -30,36 +30,36 @@ class Told:
 
 
 def test_a_task_may_move_after_it_has_ended() -> None:
-    told = Told()
-    told.work.heartbeat_responded("first", 10, Error.NONE)
-    told.runs("first", 1, 10, "sink-0", "sink-1")
-    told.runs("first", NO_GENERATION, 20, "sink-1")
-    assert told.runs("second", 2, 30, "sink-0") == []
-    assert told.runs("first", 2, 30, "sink-1") == []
+    audited = AuditedWorkers()
+    audited.work.heartbeat_responded("first", 10, Error.NONE)
+    audited.runs("first", 1, 10, "sink-0", "sink-1")
+    audited.runs("first", NO_GENERATION, 20, "sink-1")
+    assert audited.runs("second", 2, 30, "sink-0") == []
+    assert audited.runs("first", 2, 30, "sink-1") == []
 
 
 def test_starting_a_task_of_a_live_owner_is_a_violation() -> None:
-    told = Told()
-    told.work.heartbeat_responded("first", 10, Error.NONE)
-    told.runs("first", 1, 10, "sink-0")
-    assert told.runs("second", 2, 10 + SESSION_MS - 1, "sink-0") == [BEGINS]
+    audited = AuditedWorkers()
+    audited.work.heartbeat_responded("first", 10, Error.NONE)
+    audited.runs("first", 1, 10, "sink-0")
+    assert audited.runs("second", 2, 10 + SESSION_MS - 1, "sink-0") == [BEGINS]
 
 
 @pytest.mark.parametrize("error", [Error.NONE, Error.REBALANCE_IN_PROGRESS])
 def test_an_owner_without_a_live_session_does_not_block_a_task(error: Error) -> None:
-    told = Told()
-    told.work.heartbeat_responded("first", 10, Error.NONE)
-    told.runs("first", 1, 10, "sink-0")
-    told.work.heartbeat_responded("first", 10 if error is Error.NONE else 60, error)
-    assert told.runs("second", 2, 10 + SESSION_MS, "sink-0") == []
+    audited = AuditedWorkers()
+    audited.work.heartbeat_responded("first", 10, Error.NONE)
+    audited.runs("first", 1, 10, "sink-0")
+    audited.work.heartbeat_responded("first", 10 if error is Error.NONE else 60, error)
+    assert audited.runs("second", 2, 10 + SESSION_MS, "sink-0") == []
 
 
 def test_a_task_has_one_owner_in_a_generation_even_if_it_is_silent() -> None:
-    told = Told()
-    told.runs("first", 1, 10, "sink-0")
-    told.work.crashed("first")
-    assert told.runs("second", 2, 20, "sink-0") == []
-    assert told.runs("third", 2, 900, "sink-0") == [
+    audited = AuditedWorkers()
+    audited.runs("first", 1, 10, "sink-0")
+    audited.work.crashed("first")
+    assert audited.runs("second", 2, 20, "sink-0") == []
+    assert audited.runs("third", 2, 900, "sink-0") == [
         "sink-0 of connect is run by second and third in 2"
     ]
 

@@ -13,7 +13,7 @@ from tests.support import browsers
 WIDTHS = (390, 1280)
 
 
-class Asked(HTMLParser):
+class PageLinks(HTMLParser):
     """Resources and links of a page."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Asked(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of three rows, one of which violates an expectation."""
-    rows = [GOOD["requests"] | {"id": name, "answers": answers} for name, answers in
+    rows = [GOOD["requests"] | {"id": name, "answers": responses} for name, responses in
             (("a", 1), ("b", 0), ("c", 2))]  # fmt: skip
     frame = checks.frame_of(rows, suites.COLUMNS["requests"])
     file = tmp_path_factory.mktemp("docs") / "requests.html"
@@ -43,10 +43,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_has_no_external_resource_or_link(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    asked = Asked()
-    asked.feed(text)
-    assert asked.loaded == []
-    assert {link[:1] for link in asked.links} == {"#"}
+    body = PageLinks()
+    body.feed(text)
+    assert body.loaded == []
+    assert {link[:1] for link in body.links} == {"#"}
     assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+/", text) == []
     assert "<style>" in text
 

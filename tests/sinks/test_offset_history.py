@@ -178,7 +178,7 @@ def test_a_listing_during_a_merge_misses_no_file(
     for path, content in kept.items():
         path.write_bytes(content)
     whole, looks = Path.glob, [list(kept)]
-    monkeypatch.setattr(Path, "glob", lambda *asked: looks.pop() if looks else whole(*asked))
+    monkeypatch.setattr(Path, "glob", lambda *body: looks.pop() if looks else whole(*body))
     assert list(store.rows()) == rows
 
 

@@ -163,14 +163,14 @@ def test_after_kill_9_of_the_writer_the_newest_snapshot_is_complete(tmp_path: Pa
             assert writer.stdout.readline(), "it has not written one"
             time.sleep(pick.random() * 0.05)
             os.kill(writer.pid, signal.SIGKILL)
-            told = writer.stdout.read().splitlines()
+            printed = writer.stdout.read().splitlines()
             assert writer.wait(PATIENCE_S) == -signal.SIGKILL
         found = snapshot_store.list_all(tmp_path)
         assert 1 <= len(found) <= 5
         for each in found:
             cells = snapshot_store.read_cells(tmp_path / each.name)
             assert cells["b"]["logs"] == each.batch.to_bytes(4, "big") * 20_000
-        assert found[-1].batch >= max(map(int, told), default=newest + 1)
+        assert found[-1].batch >= max(map(int, printed), default=newest + 1)
         newest = found[-1].batch
     assert newest >= 3, "each has written one at least"
     written(tmp_path, newest + 1)

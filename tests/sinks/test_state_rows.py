@@ -106,9 +106,9 @@ def test_batches_of_producers_and_partitions_of_sessions_have_their_own_rows(
     first = one(bench, ItemKind.PRODUCER_BATCHES)
     assert [first[name] for name in ("firstSequence", "lastSequence")] == [0, 2]
     assert [first[name] for name in ("firstOffset", "lastOffset")] == [0, 2]
-    asked = one(bench, ItemKind.SESSION_PARTITIONS)
-    assert (asked["topic"], asked["partition"], asked["partitionMaxBytes"]) == ("orders", 0, 100)
-    assert asked["sessionId"] == one(bench, ItemKind.SESSIONS)["sessionId"]
+    body = one(bench, ItemKind.SESSION_PARTITIONS)
+    assert (body["topic"], body["partition"], body["partitionMaxBytes"]) == ("orders", 0, 100)
+    assert body["sessionId"] == one(bench, ItemKind.SESSIONS)["sessionId"]
     led = one(bench, ItemKind.PARTITIONS, topic="orders", partition=1)
     assert (led["leader"], led["isr"], led["replicas"]) == (1, [1], [1])
 

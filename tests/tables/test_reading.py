@@ -93,7 +93,7 @@ def test_the_newest_snapshot_or_that_of_a_batch_or_time_is_read(tmp_path: Path) 
 
 def logs_of_batches(checkpoint: Path, **begun_ms: int) -> None:
     """Write Spark's logs of planned and committed batches."""
-    facts.write(checkpoint, facts.Facts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
+    facts.write(checkpoint, facts.JobFacts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir()
     for batch, ms in begun_ms.items():
@@ -111,9 +111,11 @@ def test_a_time_selects_the_last_batch_started_by_then(tmp_path: Path) -> None:
 
     assert [batch(Moment(ms=NOON_MS + ms)) for ms in (0, 999, 1000, 9999)] == [3, 3, 4, 4]
     assert (batch(None), batch(Moment(batch=3))) == (4, 3)
-    with pytest.raises(UserError, match=r"no state at 2026-11-22 12:00:00.122") as told:
+    with pytest.raises(UserError, match=r"no state at 2026-11-22 12:00:00.122") as raised:
         batch(Moment(ms=NOON_MS - 1))
-    assert told.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
+    assert (
+        raised.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
+    )
     with pytest.raises(UserError, match="no state of micro-batch 5"):
         batch(Moment(batch=5))
 
@@ -158,9 +160,9 @@ def test_a_missing_state_is_rejected_with_a_message(tmp_path: Path, replayed: Ta
     ],
 )
 def test_an_invalid_query_is_explained(replayed: Tables, query: str, words: str, hint: str) -> None:
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError, match=words) as raised:
         replayed.sql(query)
-    assert hint in told.value.hint
+    assert hint in raised.value.hint
 
 
 def test_a_result_is_written_to_parquet_with_its_types(replayed: Tables, tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ def test_a_table_has_the_fields_of_the_state(bench: Bench, table: schemas.TableS
     for row in rows:
         assert sorted(row) == sorted(names)
     for column in table.columns:
-        told = [row[column.name] for row in rows]
+        expected = [row[column.name] for row in rows]
         found = made[column.name]
         if column.type == TIME:
             found = found.cast(pa.int64()).fill_null(-1)
         pairs = column.type == schemas.MAP
-        assert [dict(one) if pairs else one for one in found.to_pylist()] == told, column.name
+        assert [dict(one) if pairs else one for one in found.to_pylist()] == expected, column.name
 
 
 def test_every_column_has_a_description() -> None:

@@ -231,8 +231,8 @@ def test_the_test_itself_has_all_permissions(kafka_broker: KafkaBroker) -> None:
     kafka_broker.produce("orders", "one")
     assert kafka_broker.coordinator("g") == 1
     with connect(kafka_broker) as client:
-        answer = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
-    assert answer["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
+        response = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+    assert response["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
 
 
 REFUSED: list[tuple[Any, str]] = [

@@ -265,8 +265,10 @@ def test_a_reader_continues_after_its_fetch_session_is_dropped(
     assert len(kafka_broker.expire_session(client="reader")) == has_session
     kafka_broker.produce("orders", "1", "2")
     assert list(reader) == [b"1", b"2"]
-    answers = [r["response"]["errorCode"] for r in kafka_broker.requests("FETCH") if r["response"]]
-    assert (70 in answers) == has_session
+    responses = [
+        r["response"]["errorCode"] for r in kafka_broker.requests("FETCH") if r["response"]
+    ]
+    assert (70 in responses) == has_session
 
 
 @pytest.mark.kafka_broker(brokers=3)

@@ -41,11 +41,11 @@ def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str
     return client.call("PRODUCE", 9, {"acks": acks, "timeoutMs": 1000, "topicData": list(topics)})
 
 
-def codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
+def codes(response: dict[str, Any]) -> dict[tuple[str, int], int]:
     """Return the error of each partition of a Produce response."""
     return {
         (topic["name"], partition["index"]): partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitionResponses"]
     }
 
@@ -65,11 +65,11 @@ def check_fails(kafka_broker: KafkaBroker, client: Client, api: str, version: in
     if api == "FETCH":
         body = {**body, "replicaId": -1, "replicaState": {}, "sessionId": 0, "sessionEpoch": -1}
     before = columns(kafka_broker)
-    answer = client.call(api, version, body)
+    response = client.call(api, version, body)
     assert trouble.hits == 1, (api, version)
     if (api, version) not in TOLD_BY_NO_DIRECTORIES:
-        assert REFUSED in codes_in(answer), (api, version)
-    assert codes_in(answer) <= {REFUSED, Error.NONE}, (api, version)
+        assert REFUSED in codes_in(response), (api, version)
+    assert codes_in(response) <= {REFUSED, Error.NONE}, (api, version)
     assert columns(kafka_broker) == before, f"{api} has been handled in version {version}"
 
 
@@ -140,10 +140,10 @@ def fetch(client: Client, version: int, **body: Any) -> dict[str, Any]:
     return client.call("FETCH", version, {"maxBytes": 1000, "sessionEpoch": -1, **body})
 
 
-def errors_of(answer: dict[str, Any]) -> dict[int, int]:
+def errors_of(response: dict[str, Any]) -> dict[int, int]:
     return {
         partition["partitionIndex"]: partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
@@ -178,8 +178,8 @@ def test_errors_of_a_whole_fetch_and_of_its_partitions(
     kafka_broker.produce("orders", "first")
     kafka_broker.fail_next("FETCH", error)
     wanted = [{"partition": 0, "partitionMaxBytes": 1000}]
-    answer = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
-    assert (answer["errorCode"], errors_of(answer)) == (whole, parts)
+    response = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
+    assert (response["errorCode"], errors_of(response)) == (whole, parts)
 
 
 def test_metadata_returns_brokers_and_errors_of_topics(
@@ -189,10 +189,10 @@ def test_metadata_returns_brokers_and_errors_of_topics(
     kafka_broker.create_topic("payments")
     for wanted in (None, [{"name": "orders"}, {"name": "payments"}]):
         kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
-        answer = client.call("METADATA", 12, {"topics": wanted})
-        found = {topic["name"]: topic["errorCode"] for topic in answer["topics"]}
+        response = client.call("METADATA", 12, {"topics": wanted})
+        found = {topic["name"]: topic["errorCode"] for topic in response["topics"]}
         assert (found["orders"], found["payments"]) == (Error.LEADER_NOT_AVAILABLE, 0)
-        assert len(answer["brokers"]) == 1
+        assert len(response["brokers"]) == 1
 
 
 def test_metadata_without_topics_cannot_return_an_error(
@@ -219,7 +219,7 @@ def test_a_partition_of_a_groups_offsets_fails(kafka_broker: KafkaBroker, client
         "OFFSET_FETCH", "COORDINATOR_LOAD_IN_PROGRESS", topic="orders", partition=1
     )
     wanted = {"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0, 1]}]}
-    answer = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
-    (group,) = answer["groups"]
+    response = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
+    (group,) = response["groups"]
     partitions = {p["partitionIndex"]: p["errorCode"] for p in group["topics"][0]["partitions"]}
     assert partitions == {0: 0, 1: Error.COORDINATOR_LOAD_IN_PROGRESS}

@@ -123,8 +123,8 @@ def test_a_member_follows_its_coordinator(kafka_broker: KafkaBroker, member: Mem
 
 
 def errors_of(broker: KafkaBroker, api: str) -> set[int]:
-    answers = [request["response"] for request in broker.requests(api)]
-    return {answer["errorCode"] for answer in answers if answer} - {0}
+    responses = [request["response"] for request in broker.requests(api)]
+    return {response["errorCode"] for response in responses if response} - {0}
 
 
 def heartbeats_at(broker: KafkaBroker, number: int) -> bool:

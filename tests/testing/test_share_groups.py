@@ -28,10 +28,10 @@ class Member:
         def is_assigned() -> bool:
             nonlocal epoch
             said = {**beat, "memberEpoch": epoch}
-            answer = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
-            epoch = answer["memberEpoch"]
+            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
+            epoch = response["memberEpoch"]
             broker.advance_time(1_000)  # the least time between two assignments
-            self._assigned = (answer["assignment"] or {"topicPartitions": []})["topicPartitions"]
+            self._assigned = (response["assignment"] or {"topicPartitions": []})["topicPartitions"]
             return bool(self._assigned)
 
         wait_until(is_assigned)
@@ -42,13 +42,13 @@ class Member:
         body = {"groupId": GROUP, "memberId": self._name, "shareSessionEpoch": self._epoch}
         body |= {"maxWaitMs": 50, "minBytes": 1, "maxRecords": 500, "batchSize": 500}
         body["topics"] = [{"topicId": self._assigned[0]["topicId"], "partitions": parts}]
-        answer = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
-        if answer["errorCode"]:
-            return answer["errorCode"]
+        response = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
+        if response["errorCode"]:
+            return response["errorCode"]
         self._epoch += 1
         return [
             (each["firstOffset"], each["deliveryCount"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for partition in topic["partitions"]
             for each in partition["acquiredRecords"]
         ]

@@ -1,4 +1,4 @@
-"""Logger levels of brokers: responses compared with Kafka, and what is logged."""
+"""Logger levels of brokers: responses compared with Kafka, and log output."""
 
 import logging
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Side:
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:
         """Describe loggers of brokers; before the last one a topic that does not exist."""
-        asked = [
+        wanted = [
             {
                 "resourceType": LOGGER,
                 "resourceName": name.replace("ME", self._broker),
@@ -51,8 +51,12 @@ class Side:
             }
             for name, keys in resources
         ]
-        asked.insert(-1, GONE | {"configurationKeys": None})
-        body = {"resources": asked, "includeSynonyms": True, "includeDocumentation": version > 3}
+        wanted.insert(-1, GONE | {"configurationKeys": None})
+        body = {
+            "resources": wanted,
+            "includeSynonyms": True,
+            "includeDocumentation": version > 3,
+        }
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:
@@ -65,19 +69,21 @@ class Side:
         own["configs"] = configs
         resources = [*more.get("others", ()), own, *[own] * more.get("again", 0)]
         body = {"resources": resources, "validateOnly": more.get("is_checked_only", False)}
-        answer = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        return self._plain(answer["responses"])
+        response = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        return self._plain(response["responses"])
 
-    def _plain(self, told: Any) -> Any:
+    def _plain(self, received: Any) -> Any:
         """Return a response in which the logger is `L` and the broker `ME`."""
-        if isinstance(told, dict):
-            return {key: self._plain(value) for key, value in told.items()}
-        if isinstance(told, list):
-            return [self._plain(each) for each in told]
-        if isinstance(told, str):
-            plain = told.replace(self._logger, "L").replace(f"xpected {self._broker}", "xpected ME")
-            return "ME" if told == self._broker else plain
-        return told
+        if isinstance(received, dict):
+            return {key: self._plain(value) for key, value in received.items()}
+        if isinstance(received, list):
+            return [self._plain(each) for each in received]
+        if isinstance(received, str):
+            plain = received.replace(self._logger, "L").replace(
+                f"xpected {self._broker}", "xpected ME"
+            )
+            return "ME" if received == self._broker else plain
+        return received
 
 
 ALTERATIONS: list[tuple[list[Any], dict[str, Any]]] = [
@@ -115,20 +121,20 @@ def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track
         for side in sides:  # both start unaltered
             side.alter(("L", SET, "INFO"), ("root", SET, "INFO"))
         for version in (1, 4):
-            asked: list[tuple[str, list[str] | None]] = [
+            wanted: list[tuple[str, list[str] | None]] = [
                 ("ME", ["root"]),
                 ("ME", ["L", "nope"]),
                 ("", None),
                 ("77", []),
                 ("x", []),
             ]
-            real, told = ([side.describe(version, each) for each in asked] for side in sides)
-            assert told == real
+            real, received = ([side.describe(version, each) for each in wanted] for side in sides)
+            assert received == real
         for alterations, more in ALTERATIONS:
-            real, told = (side.alter(*alterations, **more) for side in sides)
-            assert told == real, (alterations, more)
-            real, told = (side.describe(4, ("ME", ["L"]), ("ME", ["root"])) for side in sides)
-            assert told == real, (alterations, more)
+            real, received = (side.alter(*alterations, **more) for side in sides)
+            assert received == real, (alterations, more)
+            real, received = (side.describe(4, ("ME", ["L"]), ("ME", ["root"])) for side in sides)
+            assert received == real, (alterations, more)
 
 
 def test_message_below_the_level_of_its_logger_is_not_logged(

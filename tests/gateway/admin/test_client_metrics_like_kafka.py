@@ -54,14 +54,14 @@ class Talk:
         client = self._connections[name] = Client(self._address)
         if software is not None:
             says = {"clientSoftwareName": software, "clientSoftwareVersion": VERSION}
-            answer = client.call("API_VERSIONS", version, says)
-            listed = [each["apiKey"] for each in answer["apiKeys"]]
-            self._say(f"{name} is {software}", [answer["errorCode"], 71 in listed, 72 in listed])
+            response = client.call("API_VERSIONS", version, says)
+            listed = [each["apiKey"] for each in response["apiKeys"]]
+            self._say(f"{name} is {software}", [response["errorCode"], 71 in listed, 72 in listed])
 
     def subscribe(self, name: str, *changes: Change) -> None:
         """Alter a subscription, and wait until the broker applies it."""
-        answer = self._alter({name: changes})
-        self._say(f"{name} is altered", answer["responses"][0]["errorCode"])
+        response = self._alter({name: changes})
+        self._say(f"{name} is altered", response["responses"][0]["errorCode"])
         self._wait()
 
     def forget_subscriptions(self) -> None:
@@ -77,8 +77,8 @@ class Talk:
         return dict(alter(self._probe, "INCREMENTAL_ALTER_CONFIGS", 1, wanted))
 
     def _listed(self) -> list[str]:
-        answer = self._probe.request("LIST_CONFIG_RESOURCES", 1, {"resourceTypes": [METRICS]})
-        return [each["resourceName"] for each in answer["configResources"]]
+        response = self._probe.request("LIST_CONFIG_RESOURCES", 1, {"resourceTypes": [METRICS]})
+        return [each["resourceName"] for each in response["configResources"]]
 
     def _wait(self) -> None:
         """Wait for a later change of another subscription: a broker applies them in order."""
@@ -88,27 +88,27 @@ class Talk:
         self._alter({MARKER: [("metrics", SET, marks), ("match", SET, match)]})
 
         def is_there() -> bool:
-            answer = self._probe.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, {})
-            return marks in answer["requestedMetrics"]
+            response = self._probe.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, {})
+            return marks in response["requestedMetrics"]
 
         wait_until(is_there)
 
     def get(self, instance_id: str = FIRST, connection: str = "a") -> dict[str, Any]:
         """Send GetTelemetrySubscriptions."""
-        asked = {"clientInstanceId": instance_id}
-        answer = self._connections[connection].call("GET_TELEMETRY_SUBSCRIPTIONS", 0, asked)
-        if answer["errorCode"] == 0:
-            known = answer["clientInstanceId"]
-            self._subscriptions[known] = answer["subscriptionId"]
+        body = {"clientInstanceId": instance_id}
+        response = self._connections[connection].call("GET_TELEMETRY_SUBSCRIPTIONS", 0, body)
+        if response["errorCode"] == 0:
+            known = response["clientInstanceId"]
+            self._subscriptions[known] = response["subscriptionId"]
             if instance_id == ZERO_UUID:
                 assert re.fullmatch(r"[\w][\w-]{21}", known), known
-                plain = (answer["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
+                plain = (response["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
                 self._drawn.add(known)
-                told = {**answer, "clientInstanceId": "drawn", "subscriptionId": plain}
+                told = {**response, "clientInstanceId": "drawn", "subscriptionId": plain}
                 self._say(f"{connection} gets a new one", told)
-                return answer
-        self._say(f"{connection} gets {self._name(instance_id)}", answer)
-        return answer
+                return response
+        self._say(f"{connection} gets {self._name(instance_id)}", response)
+        return response
 
     def _name(self, instance_id: str) -> str:
         return "what was drawn" if instance_id in self._drawn else instance_id
@@ -130,16 +130,16 @@ class Talk:
             "compressionType": kind,
             "metrics": b64encode(metrics).decode(),
         }
-        answer = self._connections[connection].call("PUSH_TELEMETRY", 0, body)
+        response = self._connections[connection].call("PUSH_TELEMETRY", 0, body)
         said = f"{kind} {len(metrics)} {off} {terminating}"
-        self._say(f"{connection} pushes {self._name(instance_id)} {said}", answer)
+        self._say(f"{connection} pushes {self._name(instance_id)} {said}", response)
 
     def close(self) -> None:
         for client in (self._probe.client, *self._connections.values()):
             client.close()
 
-    def _say(self, what: str, answer: Any) -> None:
-        self.said.append((what, answer))
+    def _say(self, what: str, response: Any) -> None:
+        self.said.append((what, response))
 
 
 def _instances(talk: Talk) -> None:
@@ -274,7 +274,7 @@ def talk(address: Address) -> list[tuple[str, Any]]:
 def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
     with running_gateway() as running:
         ours = talk(running.addresses[1])
-    asked = [what for what, _ in ours]
-    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=asked)
+    steps = [what for what, _ in ours]
+    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=steps)
     for expected, found in zip(real, ours, strict=True):
         assert found == expected

@@ -50,8 +50,8 @@ def is_open(address: Address) -> bool:
 
 def create(client: Client, name: str, replicas: int = 3) -> None:
     topic = {"name": name, "numPartitions": 1, "replicationFactor": replicas}
-    answer = client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    assert answer["topics"][0]["errorCode"] == 0
+    response = client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    assert response["topics"][0]["errorCode"] == 0
 
 
 def do(path: Path, kind: str, broker: int) -> Any:
@@ -71,8 +71,8 @@ def test_stopped_broker_has_no_port_and_no_connections(gateway: Running, path: P
         assert do(path, "stop-broker", 2) == {"response": {}}
         assert client.is_closed()
         assert [is_open(gateway.addresses[broker]) for broker in (1, 2, 3)] == [True, False, True]
-        answer = other.call("METADATA", 9, {"topics": []})
-        assert [broker["nodeId"] for broker in answer["brokers"]] == [1, 3]
+        response = other.call("METADATA", 9, {"topics": []})
+        assert [broker["nodeId"] for broker in response["brokers"]] == [1, 3]
     do(path, "start-broker", 2)
     wait_until(lambda: is_open(gateway.addresses[2]), "its port is open")
     with gateway.client(2) as client:
@@ -136,16 +136,16 @@ def test_stopped_broker_leads_nothing_and_is_in_no_isr(gateway: Running, path: P
 
 def test_control_request_reaches_a_running_broker(gateway: Running, path: Path) -> None:
     do(path, "stop-broker", 1)
-    asked = {"apiKey": METADATA, "apiVersion": 12, "body": {"topics": []}}
-    answer = control.ask(path, ask="request", **asked)
-    assert [broker["nodeId"] for broker in answer["response"]["brokers"]] == [2, 3]
+    body = {"apiKey": METADATA, "apiVersion": 12, "body": {"topics": []}}
+    response = control.ask(path, ask="request", **body)
+    assert [broker["nodeId"] for broker in response["response"]["brokers"]] == [2, 3]
     for broker in (2, 3):
         do(path, "stop-broker", broker)
-    assert control.ask(path, ask="request", **asked)["error"]["reason"] == "broker is stopped"
+    assert control.ask(path, ask="request", **body)["error"]["reason"] == "broker is stopped"
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("body", "reason"),
     [
         ({"ask": "stop-broker", "broker": 9}, "unknown broker"),
         ({"ask": "dance"}, "wrong type"),
@@ -153,9 +153,9 @@ def test_control_request_reaches_a_running_broker(gateway: Running, path: Path) 
     ],
 )
 def test_invalid_control_requests_are_refused(
-    path: Path, asked: dict[str, Any], reason: str
+    path: Path, body: dict[str, Any], reason: str
 ) -> None:
-    assert control.ask(path, **asked)["error"]["reason"] == reason
+    assert control.ask(path, **body)["error"]["reason"] == reason
 
 
 def test_only_the_owner_may_open_the_socket(path: Path) -> None:
@@ -200,10 +200,10 @@ def test_failed_log_directory_is_back_when_its_broker_starts(tmp_path: Path) -> 
     with running_gateway(brokers=2, engine_type=Taking, settings=disks) as gateway:
         made, path = Control(gateway.engine, tmp_path / "control"), tmp_path / "control"
         gateway.run(made.open())
-        told = control.ask(path, ask="fail-log-dir", broker=1, directory="/nowhere")
-        assert told["error"]["reason"] == "not possible"
-        told = control.ask(path, ask="fail-log-dir", broker=1, directory="/disk-2")
-        assert told == {"response": {}}
+        result = control.ask(path, ask="fail-log-dir", broker=1, directory="/nowhere")
+        assert result["error"]["reason"] == "not possible"
+        result = control.ask(path, ask="fail-log-dir", broker=1, directory="/disk-2")
+        assert result == {"response": {}}
         states = [row["state"] for row in control.ask(path, ask="status")["brokers"]]
         assert states == ["running, without /disk-2", "running"]
         do(path, "stop-broker", 1)

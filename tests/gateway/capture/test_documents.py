@@ -39,17 +39,17 @@ def header(api_key: int, version: int) -> dict[str, Any]:
 
 
 def exchange(
-    request: bytes, answer: bytes | None, principal: str | None = "User:a"
+    request: bytes, response: bytes | None, principal: str | None = "User:a"
 ) -> CapturedExchange:
     found = CapturedExchange(1000, 5.0, "c1", principal)
     found.read_request(request)
-    if answer is not None:
-        found.read_response(answer)
+    if response is not None:
+        found.read_response(response)
     return found
 
 
-def document(request: bytes, answer: bytes | None, **how: Any) -> dict[str, Any]:
-    made = exchange(request, answer)
+def document(request: bytes, response: bytes | None, **how: Any) -> dict[str, Any]:
+    made = exchange(request, response)
     written = made.document(**{"ended": 5.0025, "is_delivered": True, "broker": None, **how})
     assert b"\n" not in written
     found: dict[str, Any] = json.loads(written)
@@ -64,10 +64,10 @@ def test_document_is_encoded_to_the_bytes_of_the_wire(data: st.DataObject) -> No
     version = data.draw(st.integers(first, last), label="version")
     request = data.draw(bodies(f"{API_NAMES[key]}Request", version), label="request")
     response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
-    asked = encode_request(Request(header(key, version), request))
+    sent = encode_request(Request(header(key, version), request))
     answered = bytes(encode_response(key, version, 7, response))
-    found = document(asked, answered)
-    assert encode_request(Request(found["requestHeader"], found["request"])) == asked
+    found = document(sent, answered)
+    assert encode_request(Request(found["requestHeader"], found["request"])) == sent
     assert bytes(encode_response(key, version, 7, found["response"])) == answered
     assert "reason" not in found
 
@@ -85,8 +85,8 @@ def test_exchanges_are_restored_from_their_documents(capture: Path) -> None:
         if key in WITH_RECORDS:
             continue
         request = encode_request(Request(recorded["requestHeader"], recorded["request"]))
-        answer = bytes(encode_response(key, version, 7, recorded["response"]))
-        made = exchange(request, answer, recorded["principal"])
+        response = bytes(encode_response(key, version, 7, recorded["response"]))
+        made = exchange(request, response, recorded["principal"])
         made.time, made.connection = recorded["time"], recorded["connection"]
         ended = 5.0 + recorded["responseTime"] / 1000
         is_delivered = recorded.get("delivered", True)
@@ -114,8 +114,8 @@ def test_record_set_is_shown_as_headers_of_whole_batches() -> None:
 def test_record_set_of_a_fetch_response_is_shown_as_headers() -> None:
     partition = {"partitionIndex": 0, "highWatermark": 9, "records": batch(b"a")}
     response = {"responses": [{"topic": "t", "partitions": [partition]}]}
-    asked = encode_request(Request(header(FETCH, 12), {}))
-    found = document(asked, bytes(encode_response(FETCH, 12, 7, response)))
+    sent = encode_request(Request(header(FETCH, 12), {}))
+    found = document(sent, bytes(encode_response(FETCH, 12, 7, response)))
     shown = found["response"]["responses"][0]["partitions"][0]
     assert shown["recordsSizeInBytes"] == len(batch(b"a"))
     assert [each["recordCount"] for each in shown["batches"]] == [1]
@@ -139,11 +139,11 @@ def test_missing_response_differs_from_a_null_response() -> None:
 
 
 def test_frame_of_a_document() -> None:
-    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
-    found = document(asked, None, broker=4)
+    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(sent, None, broker=4)
     assert (found["time"], found["responseTime"], found["broker"]) == (1000, 2.5, 4)
     assert (found["connection"], found["principal"]) == ("c1", "User:a")
-    unknown = exchange(asked, None, principal=None).document(5.0, True, None)
+    unknown = exchange(sent, None, principal=None).document(5.0, True, None)
     assert "principal" not in json.loads(unknown)
 
 
@@ -166,8 +166,8 @@ def test_any_bytes_become_a_document(frame: bytes) -> None:
 
 
 def test_undecodable_response_keeps_the_request() -> None:
-    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
-    found = document(asked, b"\0\0\0\7\xff\xff")
+    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(sent, b"\0\0\0\7\xff\xff")
     assert found["request"]["topics"] is None
     assert "response" not in found
     assert found["reason"].startswith("response: ")
@@ -175,15 +175,20 @@ def test_undecodable_response_keeps_the_request() -> None:
 
 def test_unsupported_api_versions_request_has_a_version_0_response() -> None:
     body = {"clientSoftwareName": "x", "clientSoftwareVersion": "1"}
-    asked = encode_request(Request(header(API_VERSIONS, 4), body))
+    request = encode_request(Request(header(API_VERSIONS, 4), body))
     refused = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
-    found = document(asked, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
+    found = document(request, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
     assert found["response"] == refused
 
 
 def test_document_contains_no_token() -> None:
-    asked = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
-    answer = {"errorCode": 0, "errorMessage": None, "authBytes": b"hunter2", "sessionLifetimeMs": 0}
-    found = document(asked, bytes(encode_response(SASL_AUTHENTICATE, 2, 7, answer)))
+    sent = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
+    response = {
+        "errorCode": 0,
+        "errorMessage": None,
+        "authBytes": b"hunter2",
+        "sessionLifetimeMs": 0,
+    }
+    found = document(sent, bytes(encode_response(SASL_AUTHENTICATE, 2, 7, response)))
     assert found["request"]["authBytes"] == HIDDEN_BYTES
     assert found["response"]["authBytes"] == HIDDEN_BYTES

@@ -67,8 +67,8 @@ def test_each_partition_was_written_at_its_leader(recorded: Capturing) -> None:
     written: dict[int, list[int]] = {}
     for document in recorded.of("PRODUCE"):
         for partition in partitions_of(document):
-            answer = document.get("response", {}).get("responses", [{}])[0]
-            if any(each["errorCode"] == 0 for each in answer.get("partitionResponses", ())):
+            response = document.get("response", {}).get("responses", [{}])[0]
+            if any(each["errorCode"] == 0 for each in response.get("partitionResponses", ())):
                 written.setdefault(partition, []).append(document["broker"])
     assert {partition: brokers[0] for partition, brokers in written.items()} == {0: 1, 1: 2}
     assert written[1][-1] == 1, "the leader has gone, and the client has found the next one"

@@ -37,8 +37,8 @@ def cluster() -> Iterator[Running]:
         yield running
 
 
-def brokers_of(answer: dict[str, Any], id_field: str = "nodeId") -> dict[int, Address]:
-    return {each[id_field]: Address(each["host"], each["port"]) for each in answer["brokers"]}
+def brokers_of(response: dict[str, Any], id_field: str = "nodeId") -> dict[int, Address]:
+    return {each[id_field]: Address(each["host"], each["port"]) for each in response["brokers"]}
 
 
 def leaders(client: Client) -> dict[int, int]:
@@ -61,8 +61,8 @@ def test_each_broker_has_a_port_that_all_responses_name(cluster: Running, tmp_pa
             with Client(address) as client:
                 assert brokers_of(client.call("METADATA", 9, {"topics": []})) == local
                 partitions = partitions or leaders(client)
-                answer = client.produce("orders", batch(b"x"), partitions[broker])
-                assert answer["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
+                response = client.produce("orders", batch(b"x"), partitions[broker])
+                assert response["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
     produced = capture.of("PRODUCE")
     assert [each["broker"] for each in produced] == BROKERS
     found = capture.of("METADATA")[0]["response"]
@@ -79,8 +79,8 @@ def test_coordinators_are_reached_through_the_proxy(
         Client(capture.first) as client,
     ):
         while True:
-            answer = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
-            found = answer.get("coordinators", [answer])
+            response = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
+            found = response.get("coordinators", [response])
             if all(each["errorCode"] == 0 for each in found):
                 break
         for each in found:
@@ -94,8 +94,8 @@ def test_new_leader_is_reached_through_the_proxy(cluster: Running, tmp_path: Pat
         Client(capture.first) as client,
     ):
         leader, partition = next((b, p) for b, p in leaders(client).items() if b != 1)
-        answer = client.call("PRODUCE", 10, produce_body("orders", batch(b"x"), partition))
-        (endpoint,) = answer["nodeEndpoints"]
+        response = client.call("PRODUCE", 10, produce_body("orders", batch(b"x"), partition))
+        (endpoint,) = response["nodeEndpoints"]
         real = cluster.addresses[leader]
         assert endpoint["nodeId"] == leader
         assert Address(endpoint["host"], endpoint["port"]) == capture.proxy.addresses[real]
@@ -153,11 +153,11 @@ def test_requests_in_flight_keep_their_order(cluster: Running, tmp_path: Path) -
             client.send("PRODUCE", 9, produce_body("orders", batch(b"%d" % n), partition))
             for n in range(count)
         ]
-        answers = [decode_response(0, 9, client.receive()) for _ in ids]
-    assert [correlation_id for correlation_id, _ in answers] == ids
+        responses = [decode_response(0, 9, client.receive()) for _ in ids]
+    assert [correlation_id for correlation_id, _ in responses] == ids
     recorded = capture.of("PRODUCE")
     assert [each["requestHeader"]["correlationId"] for each in recorded] == ids
-    assert [each["response"] for each in recorded] == [response for _, response in answers]
+    assert [each["response"] for each in recorded] == [response for _, response in responses]
     assert capture.lost.total() == 0
 
 
@@ -318,8 +318,8 @@ def test_decoding_fault_stops_no_traffic_and_logs_no_values(
         capturing(cluster.addresses[1], tmp_path / "f") as capture,
         Client(capture.first) as client,
     ):
-        answer = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
-    assert answer["topics"][0]["name"] == "hunter2"
+        response = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
+    assert response["topics"][0]["name"] == "hunter2"
     (document,) = capture.documents()
     assert document["reason"] == "request: fault: ZeroDivisionError"
     assert document["requestHeader"]["correlationId"] == 1
@@ -389,9 +389,9 @@ def test_malformed_frame_passes_through(tmp_path: Path) -> None:
 
 
 def test_partial_frame_at_the_end_passes_through(tmp_path: Path) -> None:
-    answers = iter([b"\0\0\0\x09half", None])
+    responses = iter([b"\0\0\0\x09half", None])
     with (
-        echoing(lambda _: next(answers)) as echo,
+        echoing(lambda _: next(responses)) as echo,
         capturing(echo.address, tmp_path / "f") as capture,
         Client(capture.first) as client,
     ):

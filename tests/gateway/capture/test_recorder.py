@@ -83,10 +83,10 @@ def test_traffic_waits_for_a_slow_sink() -> None:
 
 def test_wait_for_a_slow_sink_is_bounded() -> None:
     sink = SlowSink()
-    told: list[bool] = []
+    reported: list[bool] = []
 
     async def record() -> Recorder:
-        recorder = Recorder(sink, lambda: told.append(True), waiting_bytes=10, patience_s=0.02)
+        recorder = Recorder(sink, lambda: reported.append(True), waiting_bytes=10, patience_s=0.02)
         await recorder.put(b"x" * 10)
         for _ in range(3):
             await recorder.put(b"lost")
@@ -100,20 +100,20 @@ def test_wait_for_a_slow_sink_is_bounded() -> None:
     recorder = asyncio.run(record())
     assert sink.written == [b"x" * 10, b"kept again"]
     assert dict(recorder.lost) == {"slow sink is too slow": 3}
-    assert told == [True], "the first is said, and no other"
+    assert reported == [True], "the first is said, and no other"
 
 
 def test_full_disk_ends_the_recording_and_not_the_traffic() -> None:
     sink = FullDisk(is_open=True)
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def record() -> Recorder:
-        recorder = Recorder(sink, told.set)
+        recorder = Recorder(sink, reported.set)
         await recorder.put(b"kept")
         while not sink.written:
             await asyncio.sleep(0.001)
         await recorder.put(b"too much")
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(reported.wait(), 10)
         await recorder.put(b"later")
         await recorder.close()
         return recorder

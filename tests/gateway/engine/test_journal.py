@@ -324,8 +324,8 @@ def commit(client: Client, offset: int) -> int:
     """Commit an offset, and return the error."""
     partitions = [{"partitionIndex": 0, "committedOffset": offset}]
     topics = [{"name": "t", "partitions": partitions}]
-    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def test_full_disk_returns_retriable_errors_and_loses_nothing_acknowledged(
@@ -348,9 +348,9 @@ def test_full_disk_returns_retriable_errors_and_loses_nothing_acknowledged(
         before = client.fetch("t", 0)["records"]
     with on_disk(tmp_path / "journal", Disk()) as running, running.client() as client:
         assert client.fetch("t", 0)["records"] == before
-        asked = [{"name": "t", "partitionIndexes": [0]}]
-        answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
-        assert answer["topics"][0]["partitions"][0]["committedOffset"] == 10
+        body = [{"name": "t", "partitionIndexes": [0]}]
+        response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": body})
+        assert response["topics"][0]["partitions"][0]["committedOffset"] == 10
 
 
 class Unsyncable(Disk):

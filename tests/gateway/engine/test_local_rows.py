@@ -39,17 +39,17 @@ def said(row: Output) -> tuple[Any, ...] | None:
 def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     story = seeded(seed)
     local, remote = Cell(story.settings, make_rows=LocalRows), Cell(story.settings)
-    answers = records = 0
+    responses = records = 0
     for offset, document in enumerate(story.documents):
         place = Position(0, offset)
         mine = local.handle(document, place)
         found = [said(row) for row in mine]
         expected = [said(row) for row in remote.handle(document, place)]
         assert found == [each for each in expected if each is not None]
-        answers += sum(isinstance(row, LocalResponse) for row in mine)
+        responses += sum(isinstance(row, LocalResponse) for row in mine)
         records += sum(isinstance(row, LocalRecord) for row in mine)
     assert local.columns() == remote.columns()
-    assert answers > len(story.documents) / 4
+    assert responses > len(story.documents) / 4
     assert records
 
 

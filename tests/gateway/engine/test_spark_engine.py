@@ -252,9 +252,9 @@ def test_request_without_queue_space_is_written_later(
         assert len(running.engine._waiting) == rows
         assert running.engine.throttle_ms == THROTTLE_MAX_MS
         hand_driven.start()
-        answers = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
-        assert all(answer["brokers"] for answer in answers)
-        assert max(answer["throttleTimeMs"] for answer in answers) > 0
+        responses = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
+        assert all(response["brokers"] for response in responses)
+        assert max(response["throttleTimeMs"] for response in responses) > 0
         wait_until(lambda: not running.engine._waiting)
         assert (running.engine.throttle_ms, running.engine._in_flight_bytes) == (0, 0)
         assert clients[0].call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
@@ -316,8 +316,8 @@ def test_dead_letter_is_an_error_response(
         monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
     hand_driven.start()
     with serving(engine_of(hand_driven)) as running, running.client() as client:
-        answer = client.produce("any", batch(b"a"), partition=3)
-        assert (answer["index"], answer["errorCode"]) == (3, error)
+        response = client.produce("any", batch(b"a"), partition=3)
+        assert (response["index"], response["errorCode"]) == (3, error)
         (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
         assert (topic["name"], topic["errorCode"]) == ("any", error)
         hand_driven.stop()
@@ -418,8 +418,8 @@ def test_closed_connection_is_sent_only_with_share_sessions(
         wait_until(lambda: running.gateway.connections == 0)
     events = events_of(hand_driven)
     assert [event.get("kind") for event in events] == [None, None, "disconnect"]
-    asked, ended = events[1:]
-    assert (ended["connection"], ended["broker"]) == (asked["connection"], 1)
+    requested, ended = events[1:]
+    assert (ended["connection"], ended["broker"]) == (requested["connection"], 1)
 
 
 def test_submitted_events_are_written_before_closing(hand_driven: HandDrivenJob) -> None:
@@ -451,8 +451,8 @@ def test_nothing_is_accepted_after_closing(hand_driven: HandDrivenJob) -> None:
 def alter_quotas(client: Client, entity: dict[str, str], key: str, value: float) -> None:
     named = [{"entityType": kind, "entityName": name} for kind, name in entity.items()]
     entry = {"entity": named, "ops": [{"key": key, "value": value}]}
-    answer = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
-    assert answer["entries"][0]["errorCode"] == 0
+    response = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+    assert response["entries"][0]["errorCode"] == 0
 
 
 def test_settings_of_the_edge_follow_the_job(

@@ -125,8 +125,8 @@ class Compacted:
             return [await data.get(each.locator or "") for each in found]
 
         batches = asyncio.run(self._data(read))
-        told = [wire.parse_batches(each)[0]["records"][0] for each in batches]
-        return [each.partition(":")[2].partition("=")[0] for each in told]
+        notices = [wire.parse_batches(each)[0]["records"][0] for each in batches]
+        return [each.partition(":")[2].partition("=")[0] for each in notices]
 
     def oldest_needed(self) -> int:
         """Return the offset up to which `brokertwin gc` may delete in `data`."""
@@ -198,9 +198,9 @@ def test_abandoned_pass_is_cancelled(
     made = Compacted(kafka, tmp_path)
     made.write(0)
     state, bench = made.run(), made.bench
-    for is_ended, told in ((True, 0), (False, 1)):
+    for is_ended, notices in ((True, 0), (False, 1)):
         given = (bench.client, bench.prefix, bench.broker_settings, lambda ended=is_ended: ended)
-        assert JobCleaner(*given).round(state) == told
+        assert JobCleaner(*given).round(state) == notices
 
 
 @pytest.mark.parametrize("name", [None, "min.compaction.lag.ms"])

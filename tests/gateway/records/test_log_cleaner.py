@@ -168,8 +168,8 @@ def alter(side: Side, policy: str) -> None:
     config = {"name": "cleanup.policy", "configOperation": 0, "value": policy}
     resource = {"resourceType": 2, "resourceName": "t", "configs": [config]}
     body = {"resources": [resource], "validateOnly": False}
-    answer = side.call("IncrementalAlterConfigs", 1, body)
-    assert answer["responses"][0]["errorCode"] == 0
+    response = side.call("IncrementalAlterConfigs", 1, body)
+    assert response["responses"][0]["errorCode"] == 0
 
 
 @pytest.mark.parametrize("brokers", [1, 2])

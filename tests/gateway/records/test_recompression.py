@@ -29,14 +29,14 @@ OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
 
 def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
     """Return the partition's response, once it has a leader."""
-    answers: list[dict[str, Any]] = []
+    responses: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
-        answers.append(client.produce(topic, data))
-        return answers[-1]["errorCode"] not in TOO_EARLY
+        responses.append(client.produce(topic, data))
+        return responses[-1]["errorCode"] not in TOO_EARLY
 
     wait_until(is_answered, "the topic has a leader")
-    return answers[-1]
+    return responses[-1]
 
 
 def made(codec: str) -> bytes:
@@ -46,9 +46,9 @@ def made(codec: str) -> bytes:
 
 def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes]:
     """Return a stored batch's header and records."""
-    answer = produced(client, topic, data)
-    assert answer["errorCode"] == 0, answer
-    data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
+    response = produced(client, topic, data)
+    assert response["errorCode"] == 0, response
+    data = bytes(client.fetch(topic, response["baseOffset"])["records"])
     found = records.parse(data)
     assert (found.error, found.size_in_bytes) == (0, len(data))
     header = {key: value for key, value in found.batches[0].items() if key not in OF_BYTES}
@@ -62,8 +62,8 @@ def alter(client: Client, kind: int, name: str, **configs: str) -> None:
         for key, value in configs.items()
     ]
     resource = {"resourceType": kind, "resourceName": name, "configs": changes}
-    answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
-    assert answer["responses"][0]["errorCode"] == 0, answer
+    response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    assert response["responses"][0]["errorCode"] == 0, response
 
 
 @pytest.mark.parametrize("asked", [*ASKED, "producer"])
@@ -94,13 +94,13 @@ def test_received_and_stored_sizes_are_limited_like_kafkas(
         found = []
         for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
-                for asked in ("gzip", "uncompressed"):
-                    configs = {"compression_type": asked, "max_message_bytes": "500"}
-                    topic = f"bounded-{asked}"
+                for codec in ("gzip", "uncompressed"):
+                    configs = {"compression_type": codec, "max_message_bytes": "500"}
+                    topic = f"bounded-{codec}"
                     client.topic(topic, **configs)
                     for data in smaller:
-                        answer = produced(client, topic, data)
-                        found.append((asked, answer["errorCode"]))
+                        response = produced(client, topic, data)
+                        found.append((codec, response["errorCode"]))
     assert found[4:] == found[:4]
     assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
 
@@ -144,15 +144,15 @@ def test_codec_survives_a_restart(tmp_path: Path) -> None:
 )
 def test_recompression_keeps_the_records(values: list[bytes], came: str, asked: str) -> None:
     found = records.parse(batch(*values, codec=came))
-    told = recompression.in_codec(found, TopicCodec(asked), 9)
-    assert told.data is not None
+    stored = recompression.in_codec(found, TopicCodec(asked), 9)
+    assert stored.data is not None
     assert found.data is not None
-    again = records.parse(told.data)
-    assert (again.error, again.batches) == (0, told.batches)
-    assert records.records_of(told.data) == records.records_of(found.data)
+    again = records.parse(stored.data)
+    assert (again.error, again.batches) == (0, stored.batches)
+    assert records.records_of(stored.data) == records.records_of(found.data)
     plain = [
         compression.decompress(header["compressionType"], data[HEADER_BYTES:])
-        for header, data in ((found.batches[0], found.data), (again.batches[0], told.data))
+        for header, data in ((found.batches[0], found.data), (again.batches[0], stored.data))
     ]
     assert plain[0] == plain[1]
 

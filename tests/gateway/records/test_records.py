@@ -98,9 +98,9 @@ def test_any_records_behind_a_valid_header_are_parsed_without_an_exception(
 def test_unknown_magic_of_the_first_batch_is_corrupt(byte: int, magic: int) -> None:
     data = bytearray(batch(b"one"))
     data[16] = byte
-    told = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
+    described = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
     found = records.parse(bytes(data))
-    assert found == records.RecordSet(len(data), [told], Error.CORRUPT_MESSAGE, None)
+    assert found == records.RecordSet(len(data), [described], Error.CORRUPT_MESSAGE, None)
     assert records.parse(batch(b"two") + bytes(data)).batches == []
 
 

@@ -47,12 +47,12 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
         "beforeMaxMs": 2**63 - 1,
         "afterMaxMs": 3_600_000,
     }
-    answer: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
-    answer["errorMessage"] = None
-    refused_records.add_errors(answer, told | why, batch)
-    json.dumps(answer)
-    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in answer["recordErrors"]}
-    return said, answer["errorMessage"]
+    response: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
+    response["errorMessage"] = None
+    refused_records.add_errors(response, told | why, batch)
+    json.dumps(response)
+    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]}
+    return said, response["errorMessage"]
 
 
 def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
@@ -91,7 +91,7 @@ def test_client_may_not_claim_log_append_time() -> None:
 
 
 def test_response_without_record_errors_field_is_unchanged() -> None:
-    answer = {"index": 0, "errorCode": 87}
+    response = {"index": 0, "errorCode": 87}
     why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
-    refused_records.add_errors(answer, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
-    assert answer == {"index": 0, "errorCode": 87}
+    refused_records.add_errors(response, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
+    assert response == {"index": 0, "errorCode": 87}

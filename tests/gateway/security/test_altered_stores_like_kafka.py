@@ -235,9 +235,9 @@ class Pair:
             for name, text in self.files.settings(changes).items()
         ]
         api = "INCREMENTAL_ALTER_CONFIGS"
-        answer = alter(client, api, 1, [(BROKER, "1", wanted)], validate_only)
+        response = alter(client, api, 1, [(BROKER, "1", wanted)], validate_only)
         place = re.compile(re.escape(str(self.files.directory)) + "/?")
-        return json.loads(place.sub("@", json.dumps(answer)))
+        return json.loads(place.sub("@", json.dumps(response)))
 
 
 def served_at(address: Address) -> bytes:

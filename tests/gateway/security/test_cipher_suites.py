@@ -68,8 +68,8 @@ def ours(directory: Path, suites: str) -> list[str]:
 
 @pytest.mark.compares
 def test_named_ciphers_are_accepted_like_kafkas(tmp_path: Path) -> None:
-    asked = [GCM, CHACHA, OFFERED]
-    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=asked)
+    scenario = [GCM, CHACHA, OFFERED]
+    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=scenario)
     assert ours(tmp_path, f"{GCM},{CHACHA}") == theirs
     assert theirs == [OFFERED[0], "none", "none", OFFERED[3], "none"]
 

@@ -90,8 +90,8 @@ class Talk:
         """Add an ACL as the super user."""
         acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
         acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
-        answer = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
-        assert answer["results"][0]["errorCode"] == 0
+        response = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
+        assert response["results"][0]["errorCode"] == 0
         settle(self._clients["admin"])
 
     def short_lived(self, user: str, name: str) -> None:
@@ -107,39 +107,39 @@ class Talk:
             del self.said[said:]
         time.sleep(max(ends - time.monotonic(), 0) + 0.01)
 
-    def create(self, user: str, name: str, version: int = 3, **asked: Any) -> None:
+    def create(self, user: str, name: str, version: int = 3, **request: Any) -> None:
         """Create a token, and remember it under a name."""
-        body = {"renewers": [], "maxLifetimeMs": -1, **asked}
-        answer = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0:
-            self._tokens[name] = answer
+        body = {"renewers": [], "maxLifetimeMs": -1, **request}
+        response = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0:
+            self._tokens[name] = response
             self._wait_for(name, True)
-        self._say(f"{user} creates {name} v{version}", answer)
+        self._say(f"{user} creates {name} v{version}", response)
 
     def renew(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "renewPeriodMs": period_ms}
-        answer = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0:
-            self._wait_until_good(name, answer["expiryTimestampMs"])
-        self._say(f"{user} renews {name} for {period_ms}", answer, time.time() * 1000)
+        response = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0:
+            self._wait_until_good(name, response["expiryTimestampMs"])
+        self._say(f"{user} renews {name} for {period_ms}", response, time.time() * 1000)
 
     def expire(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "expiryTimePeriodMs": period_ms}
-        answer = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0 and period_ms < 0:
+        response = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0 and period_ms < 0:
             self._wait_for(name, False)
-        elif answer["errorCode"] == 0:
-            self._wait_until_good(name, answer["expiryTimestampMs"])
-        self._say(f"{user} expires {name} by {period_ms}", answer, time.time() * 1000)
+        elif response["errorCode"] == 0:
+            self._wait_until_good(name, response["expiryTimestampMs"])
+        self._say(f"{user} expires {name} by {period_ms}", response, time.time() * 1000)
 
     def describe(self, user: str, *owners: str, version: int = 3, of_all: bool = True) -> None:
         named = [{"principalType": "User", "principalName": owner} for owner in owners]
         body = {"owners": None if of_all and not owners else named}
-        answer = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
-        self._say(f"{user} describes {owners} v{version} {of_all}", answer)
+        response = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
+        self._say(f"{user} describes {owners} v{version} {of_all}", response)
 
     def log_in(self, name: str, mechanism: str = sasl.SCRAM_256, password: str = "") -> None:
-        """Log in with a token; return the principal, seen by what it may create."""
+        """Log in with a token; return the principal, seen by its permissions."""
         token = self._tokens.get(name, {"tokenId": name, "hmac": ""})
         with Client(self._address) as client:
             try:
@@ -155,13 +155,13 @@ class Talk:
                 self._say(f"log in with {name}", {"closed": True})
 
     def _look(self, client: Client, name: str) -> None:
-        answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-        self._say(f"by {name}: its tokens", answer)
-        answer = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
-        self._say(f"by {name}: another", answer)
+        response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        self._say(f"by {name}: its tokens", response)
+        response = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
+        self._say(f"by {name}: another", response)
         topics = [{"name": f"of-{uuid.uuid4()}", "numPartitions": 1, "replicationFactor": 1}]
-        answer = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
-        self.said.append((f"by {name}: a topic", answer["topics"][0]["errorCode"]))
+        response = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
+        self.said.append((f"by {name}: a topic", response["topics"][0]["errorCode"]))
 
     def _hmac(self, name: str) -> str:
         known = self._tokens.get(name)
@@ -179,11 +179,11 @@ class Talk:
 
     def _good_until(self) -> dict[str, int]:
         """Return the expiry of each token that the broker knows."""
-        answer = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-        return {each["tokenId"]: each["expiryTimestamp"] for each in answer["tokens"]}
+        response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        return {each["tokenId"]: each["expiryTimestamp"] for each in response["tokens"]}
 
-    def _say(self, what: str, answer: dict[str, Any], now: float = 0.0) -> None:
-        self.said.append((what, self._plain(answer, now)))
+    def _say(self, what: str, response: dict[str, Any], now: float = 0.0) -> None:
+        self.said.append((what, self._plain(response, now)))
 
     def _plain(self, value: Any, now: float) -> Any:
         if isinstance(value, list):
@@ -268,11 +268,11 @@ def gateway(home: Path) -> Iterator[Address]:
         yield running.addresses[1]
 
 
-def are_alike(what: str, answer: Any, own: Any) -> bool:
+def are_alike(what: str, response: Any, own: Any) -> bool:
     """Compare results; remaining lifetimes may differ, as the brokers are queried in turn."""
     if what.startswith(LIFETIME):
-        return (answer > 0) == (own > 0) and abs(answer - own) <= UNIT_MS
-    return bool(answer == own)
+        return (response > 0) == (own > 0) and abs(response - own) <= UNIT_MS
+    return bool(response == own)
 
 
 def ask_kafka(home: Path) -> list[tuple[str, Any]]:
@@ -292,12 +292,12 @@ def test_token_requests_and_logins_get_kafkas_responses(tmp_path: Path) -> None:
         settings=SETTINGS,
     )
     differing = [
-        f"{what}\n  kafka {answer}\n  ours  {own}"
-        for (what, answer), (_, own) in zip(real, ours, strict=True)
-        if not are_alike(what, answer, own)
+        f"{what}\n  kafka {response}\n  ours  {own}"
+        for (what, response), (_, own) in zip(real, ours, strict=True)
+        if not are_alike(what, response, own)
     ]
     assert not differing, "\n".join(differing)
-    errors = {answer["errorCode"] for _, answer in real if "errorCode" in str(answer)}
+    errors = {response["errorCode"] for _, response in real if "errorCode" in str(response)}
     assert errors >= {0, 58, 62, 63, 64, 65, 66, 67}
 
 
@@ -319,8 +319,8 @@ def wait_until_told(address: Address, token_id: str, is_there: bool = True) -> N
         assert sasl.log_in(client, "alice", PASSWORD)["errorCode"] == 0
 
         def is_told() -> bool:
-            answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-            return (token_id in {each["tokenId"] for each in answer["tokens"]}) == is_there
+            response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+            return (token_id in {each["tokenId"] for each in response["tokens"]}) == is_there
 
         wait_until(is_told)
 

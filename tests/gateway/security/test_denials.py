@@ -28,7 +28,7 @@ def refused(*topics: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("request_body", "answer", "found"),
+    ("request_body", "response", "found"),
     [
         ({}, refused("a", "b"), [(TOPIC, "a"), (TOPIC, "a"), (TOPIC, "b"), (TOPIC, "b")]),
         ({"groupId": "g"}, {"errorCode": 30}, [(GROUP, "g")]),
@@ -40,9 +40,9 @@ def refused(*topics: str) -> dict[str, Any]:
     ],
 )
 def test_denial_is_logged_with_principal_operation_and_resource(
-    request_body: dict[str, Any], answer: dict[str, Any], found: list[tuple[Error, str]]
+    request_body: dict[str, Any], response: dict[str, Any], found: list[tuple[Error, str]]
 ) -> None:
-    assert list(denied(request_body, answer)) == found
+    assert list(denied(request_body, response)) == found
 
 
 def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
@@ -55,8 +55,8 @@ def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
         now += AGAIN_AFTER_S
         known.look(asked(), refused("a", "b"))
         known.look(asked(), refused("a"))
-    told = [(each["principal"], each["resource"], each.get("times")) for each in logs]
-    assert told == [
+    logged = [(each["principal"], each["resource"], each.get("times")) for each in logs]
+    assert logged == [
         ("User:bob", "Topic:a,b", None),
         ("User:eve", "Topic:a,b", None),
         ("User:bob", "Topic:a,b", 5),

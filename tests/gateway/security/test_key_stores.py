@@ -116,9 +116,9 @@ def test_exchanged_store_applies_to_the_next_connection(tmp_path: Path) -> None:
         first.store(tmp_path / "new.pem").rename(file)
         now += LOOKS_EVERY_S
         assert served_by(tls.context()) == der(first)
-    told = [each["event"] for each in logs]
+    events = [each["event"] for each in logs]
     not_exchanged = "certificates not replaced"
-    assert told == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
+    assert events == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
 
 
 def test_expired_certificate_refuses_new_connections_until_exchanged(
@@ -176,8 +176,8 @@ def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
         change = {"name": setting, "configOperation": int(name is None), "value": value}
         resource = {"resourceType": BROKER, "resourceName": "1", "configs": [change]}
         body = {"resources": [resource]}
-        answer = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        return int(answer["responses"][0]["errorCode"])
+        response = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        return int(response["responses"][0]["errorCode"])
 
     with (
         running_gateway(brokers=2, security=security) as running,
@@ -195,11 +195,11 @@ def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
 
 
 def altered(client: Client, **changes: str | None) -> int:
-    """Alter settings of listener SSL of broker 1; `_` in names stands for `.`."""
+    """Alter settings of listener SSL of broker 1; `_` in names becomes `.`."""
     named = {f"listener.name.ssl.ssl.{key.replace('_', '.')}": changes[key] for key in changes}
     wanted = [(BROKER, "1", [(name, int(text is None), text) for name, text in named.items()])]
-    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
-    return int(answer["responses"][0]["errorCode"])
+    response = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
+    return int(response["responses"][0]["errorCode"])
 
 
 def test_altered_password_applies_is_stored_once_and_survives_a_restart(

@@ -83,13 +83,13 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-def by_user(answer: dict[str, Any]) -> dict[str, Any]:
+def by_user(response: dict[str, Any]) -> dict[str, Any]:
     """Return a response with results by user; a real broker's order is that of hash maps."""
-    results = {each["user"]: each for each in answer["results"]}
+    results = {each["user"]: each for each in response["results"]}
     for each in results.values():
         each.get("credentialInfos", []).sort(key=lambda info: info["mechanism"])
-    assert len(results) == len(answer["results"])
-    return {**answer, "results": results}
+    assert len(results) == len(response["results"])
+    return {**response, "results": results}
 
 
 def test_credentials_are_altered_and_described_like_kafkas(
@@ -172,9 +172,9 @@ def test_librdkafka_adds_and_describes_a_user(gateway: Running) -> None:
     assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
         (ScramMechanism.SCRAM_SHA_512, 8192)
     ]
-    with gateway.client() as asked:
-        sasl.handshake(asked, sasl.SCRAM_512)
-        assert sasl.scram(asked, sasl.SCRAM_512, "bob", "rabbit hole")["errorCode"] == 0
+    with gateway.client() as body:
+        sasl.handshake(body, sasl.SCRAM_512)
+        assert sasl.scram(body, sasl.SCRAM_512, "bob", "rabbit hole")["errorCode"] == 0
 
 
 def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -> None:
@@ -182,8 +182,11 @@ def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -
     added = upsertion("bob", SHA_256, 4096) | {"saltedPassword": salted}
     with gateway.client() as client:
         sasl.log_in(client)
-        body = as_events_have_it(altering(added))
-        assert client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)["results"][0]["errorCode"] == 0
+        connection = as_events_have_it(altering(added))
+        assert (
+            client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, connection)["results"][0]["errorCode"]
+            == 0
+        )
         assert {each.user for each in credentials.read(file)} == {"alice", "bob"}
         assert file.stat().st_mode & 0o777 == credentials.FOR_OWNER_ONLY
         with gateway.client() as bob:
@@ -197,8 +200,8 @@ def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -
 def test_last_credential_cannot_be_deleted(gateway: Running, file: Path) -> None:
     with gateway.client() as client:
         sasl.log_in(client)
-        answer = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("alice")))
-    assert answer["results"][0]["errorCode"] == 93
+        response = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("alice")))
+    assert response["results"][0]["errorCode"] == 93
     assert [each.user for each in credentials.read(file)] == ["alice"]
 
 

@@ -78,12 +78,12 @@ def test_sasl_apis_on_a_plaintext_listener_get_kafkas_responses() -> None:
         versions = {each["apiKey"]: (each["minVersion"], each["maxVersion"]) for each in listed}
         assert (versions[17], versions[36]) == ((0, 1), (0, 2))
         for version in (0, 1):
-            answer = sasl.handshake(client, "PLAIN", version)
-            assert answer == {"errorCode": 34, "mechanisms": []}
+            response = sasl.handshake(client, "PLAIN", version)
+            assert response == {"errorCode": 34, "mechanisms": []}
         for version in (0, 1, 2):
-            answer = sasl.authenticate(client, sasl.plain(), version)
-            assert answer.pop("sessionLifetimeMs", 0) == 0
-            assert answer == {
+            response = sasl.authenticate(client, sasl.plain(), version)
+            assert response.pop("sessionLifetimeMs", 0) == 0
+            assert response == {
                 "errorCode": 34,
                 "errorMessage": "SaslAuthenticate request received after successful authentication",
                 "authBytes": "",
@@ -120,37 +120,37 @@ def test_event_contains_the_principal(tmp_path: Path) -> None:
 
 
 def test_unknown_user_gets_a_challenge_and_the_same_failure(gateway: Running) -> None:
-    answers = []
+    responses = []
     for user in ("alice", "nobody", "nobody"):
         with gateway.client() as client:
             sasl.handshake(client, sasl.SCRAM_256)
             first = sasl.authenticate(client, b"n,,n=%b,r=abc" % user.encode())
             parts = dict(part.split(b"=", 1) for part in sasl.token(first).split(b","))
-            answers.append((len(parts[b"r"]), len(parts[b"s"]), parts[b"i"], first["errorCode"]))
+            responses.append((len(parts[b"r"]), len(parts[b"s"]), parts[b"i"], first["errorCode"]))
         with gateway.client() as client:
             sasl.handshake(client, sasl.SCRAM_256)
             last = sasl.scram(client, user=user, password="wrong")
-            answers[-1] += (last["errorCode"], last["errorMessage"])
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0][-2] == 58
+            responses[-1] += (last["errorCode"], last["errorMessage"])
+    assert responses[0] == responses[1] == responses[2]
+    assert responses[0][-2] == 58
 
 
 def test_plain_login_of_an_unknown_user_hashes_as_much(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the event loop does not hash."""
-    asked: list[tuple[str, int, bool]] = []
+    hashed: list[tuple[str, int, bool]] = []
 
     def noting(credential: scram.Credential, password: bytes) -> bool:
         is_beside = threading.current_thread().name != "gateway"
-        asked.append((credential.mechanism, credential.iterations, is_beside))
+        hashed.append((credential.mechanism, credential.iterations, is_beside))
         return scram.matches(credential, password)
 
     monkeypatch.setattr(plain, "matches", noting)
     for user in ("alice", "nobody"):
         with gateway.client() as client:
             assert sasl.log_in(client, user, "wrong")["errorCode"] == 58
-    assert asked == [(sasl.SCRAM_256, 4096, True)] * 2
+    assert hashed == [(sasl.SCRAM_256, 4096, True)] * 2
 
 
 # --- limits before authentication
@@ -182,8 +182,8 @@ def test_frames_sent_before_the_login_completes_wait(gateway: Running) -> None:
         client.send("SASL_HANDSHAKE", 1, {"mechanism": "PLAIN"})
         client.send("SASL_AUTHENTICATE", 2, {"authBytes": sasl.plain()})
         client.send("METADATA", 9, {"topics": []})
-        answers = [client.receive() for _ in range(3)]
-    assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 2, 3]
+        responses = [client.receive() for _ in range(3)]
+    assert [int.from_bytes(response[:4], "big") for response in responses] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("protocol", [SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SSL])

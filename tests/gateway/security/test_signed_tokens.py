@@ -35,7 +35,7 @@ def key(secret: bytes, **fields: object) -> dict[str, object]:
 
 
 def write(file: Path, *keys: dict[str, Any]) -> None:
-    """Write a JWKS with a modification time of its own."""
+    """Write a JWKS with a new modification time."""
     former = file.stat().st_mtime_ns if file.exists() else 0
     file.write_text(json.dumps({"keys": keys}))
     os.utime(file, ns=(former + 1, former + 1))

@@ -267,11 +267,11 @@ def test_token_is_accepted_or_refused_as_by_kafka(
     assert found == wanted
 
 
-def without_names(answer: object) -> object:
+def without_names(response: object) -> object:
     """Return a response without the mechanisms; the real broker has an extra one."""
-    if isinstance(answer, dict):
-        return {name: value for name, value in answer.items() if name != "mechanisms"}
-    return answer
+    if isinstance(response, dict):
+        return {name: value for name, value in response.items() if name != "mechanisms"}
+    return response
 
 
 @pytest.mark.compares
@@ -294,10 +294,10 @@ def fetch_new_key(jwks: JwksServer, address: Address, clock: Clock) -> None:
     steps = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
     of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
-    asked = jwks.asked
+    fetches = jwks.asked
     assert not is_taken(once(address, steps, clock)[0]), "that token does not wait for its key"
     wait_until(lambda: is_taken(once(address, steps, clock)[0]), "the new key is there")
-    assert jwks.asked == asked + 1
+    assert jwks.asked == fetches + 1
 
 
 def is_taken(said: list[object]) -> bool:

@@ -97,8 +97,8 @@ def test_keys_are_refreshed_periodically(jwks: JwksServer) -> None:
     jwks.serve([A, B])
     wait_until(lambda: source.newest() == (A, B))
     jwks.body = None
-    asked = jwks.asked
-    wait_until(lambda: jwks.asked > asked + 1)
+    fetches = jwks.asked
+    wait_until(lambda: jwks.asked > fetches + 1)
     assert source.newest() == (A, B), "while it fails the keys stay"
 
 

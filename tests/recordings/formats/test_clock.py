@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.recordings.formats.clock import Clock
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.clock import LineClock
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.stamps import is_day_first
 from tests.support.requestlogs import read
 
@@ -31,26 +31,26 @@ def ms(time: datetime) -> int:
 def test_a_time_is_read_as_it_was_printed(instant: int, zone: ZoneInfo) -> None:
     time = datetime.fromtimestamp(instant // 1000, zone).replace(fold=0)
     time += timedelta(milliseconds=instant % 1000)
-    assert Clock(zone).ms(printed(time)) == ms(time)
+    assert LineClock(zone).ms(printed(time)) == ms(time)
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_order_of_lines() -> None:
+def test_a_repeated_hour_is_resolved_by_line_order() -> None:
     times = [SUMMER_ENDS + timedelta(minutes=minutes) for minutes in range(-90, 121, 7)]
-    clock = Clock(BERLIN)
+    clock = LineClock(BERLIN)
     assert [clock.ms(printed(time.astimezone(BERLIN))) for time in times] == [
         ms(time) for time in times
     ]
 
 
 @pytest.mark.parametrize("zone", ["Z", "+0000", " +02:00", "-0330"])
-def test_a_time_that_names_its_zone_is_taken_by_it(zone: str) -> None:
+def test_a_time_with_a_zone_uses_it(zone: str) -> None:
     hours = {"Z": 0.0, "+0000": 0.0, " +02:00": 2.0, "-0330": -3.5}[zone]
     time = datetime(2026, 7, 1, 12, 30, 1, tzinfo=timezone(timedelta(hours=hours)))
-    assert Clock(BERLIN).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
+    assert LineClock(BERLIN).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
 
 
 def test_a_time_without_fraction_is_exact_to_a_second() -> None:
-    clock = Clock(UTC)
+    clock = LineClock(UTC)
     clock.ms(b"2026-07-01 12:30:01 INFO")
     assert clock.unit_ms == 1000
     clock.ms(b"2026-07-01 12:30:01,5 INFO")
@@ -58,8 +58,8 @@ def test_a_time_without_fraction_is_exact_to_a_second() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"no time", b"2026-13-41 12:30:01", b"2026-02-30 25:00:00"])
-def test_what_is_no_time_gives_none(text: bytes) -> None:
-    assert Clock(UTC).ms(text) is None
+def test_invalid_times_are_none(text: bytes) -> None:
+    assert LineClock(UTC).ms(text) is None
 
 
 def times(tmp_path: Path, *dates: str) -> tuple[list[str], list[str]]:
@@ -67,7 +67,7 @@ def times(tmp_path: Path, *dates: str) -> tuple[list[str], list[str]]:
     warnings: list[str] = []
     file = tmp_path / "broker-1.log"
     file.write_text("".join(f"{date} DEBUG {BARE}" for date in dates), encoding="utf-8")
-    documents, _ = read(file, reading=Reading(warn=warnings.append))
+    documents, _ = read(file, reading=FileReading(warn=warnings.append))
     days = [f"{datetime.fromtimestamp(each.time / 1000, UTC):%m-%d}" for each in documents]
     return days, warnings
 

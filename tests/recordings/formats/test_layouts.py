@@ -20,7 +20,7 @@ import zstandard
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, sort
+from brokertwin.recordings.formats.pipeline import FileReading, sort
 from brokertwin.recordings.formats.stamps import stamp_of
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.examples import examples
@@ -49,7 +49,7 @@ PLAIN = "".join(f"{line.text}\n" for line in LOG).encode()
 
 
 def in_order(documents: list[Document]) -> list[Any]:
-    """What the documents say, in the order that commands use, without their places."""
+    """Return the documents in command order, without positions."""
     with Sorter() as sorter:
         sort(documents, sorter, Summary())
         found = [json.loads(entry.document) for entry in sorter]
@@ -102,7 +102,7 @@ BETWEEN = (
 def test_any_mixture_of_layouts_changes_nothing(
     tmp_path: Path, expected: list[Any], seed: int
 ) -> None:
-    """Each line in a layout of its own, in any order, some twice, with other lines between."""
+    """Lines in various layouts, in any order, some repeated, with other lines between."""
     random = Random(seed)
     order = random.sample(range(LINES), LINES) + random.sample(range(LINES), 9)
     content = b""
@@ -111,7 +111,7 @@ def test_any_mixture_of_layouts_changes_nothing(
         content += random.choice(BETWEEN) + layout([LOG[number]]).rstrip() + b"\n"
     file = tmp_path / "requests.log"
     file.write_bytes(content)
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     found = in_order(documents)
     assert not summary.dead, summary.examples
     assert sorted(map(str, found)) == sorted(map(str, expected))
@@ -158,10 +158,10 @@ def test_compression_is_recognised_without_a_suffix(
     assert read_as(tmp_path, pack(PLAIN), "requests.log.1") == expected
 
 
-def test_a_compressed_file_without_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_compressed_file_is_read_partially(tmp_path: Path) -> None:
     file = tmp_path / "requests.log.gz"
     file.write_bytes(gzip.compress(PLAIN)[:-2000])
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert 0 < len(documents) < LINES
     assert not summary.dead
     [cut] = [reason for _, reason in summary.left]
@@ -174,7 +174,7 @@ def test_frames_of_a_collector_are_decompressed(tmp_path: Path, expected: list[A
     assert read_as(tmp_path, sized) == expected
     file = tmp_path / "requests.log"
     file.write_bytes(sized[:-5])
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 1
     assert not summary.dead
 
@@ -212,7 +212,7 @@ def test_cut_lines_are_counted_singly(tmp_path: Path, prefix: str) -> None:
         rows[number] = rows[number][: 200 + 50 * number]
     file = tmp_path / "requests.log"
     file.write_text("\n".join(rows), encoding="utf-8")
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 4
     assert sum(summary.dead.values()) == 4
 
@@ -223,7 +223,7 @@ def test_a_cut_record_of_an_export_is_counted(tmp_path: Path) -> None:
     export = {"data": {"result": [{"stream": {"pod": "kafka-1"}, "values": values}]}}
     file = tmp_path / "requests.log"
     file.write_text(json.dumps(export), encoding="utf-8")
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 1
     assert sum(summary.dead.values()) == 1
 

@@ -11,7 +11,7 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read as read_audit
 from brokertwin.recordings.formats.documents import api_name, raw
 from brokertwin.recordings.formats.older_names import renamed
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from tests.support.message_schemas import RENAMED, Renamed
 from tests.support.requestlogs import read
 
@@ -108,4 +108,4 @@ def test_an_old_fetch_is_audited(tmp_path: Path) -> None:
         line(1, 12, {"topics": [], "sessionId": 0}, fetch("partitionResponses", PARTITION)),
         encoding="utf-8",
     )
-    assert findings(read_audit([file], Reading()).history) == []
+    assert findings(read_audit([file], FileReading()).history) == []

@@ -1,7 +1,7 @@
-"""Request logs of Kafka 2.8, 3.9 and 4.3 tell the same story, in any layout.
+"""Request logs of Kafka 2.8, 3.9 and 4.3 yield the same findings in any layout.
 
-The same clients ran against each release: `pay` is fenced, two clients move offsets of `billing`
-back, and a member leaves because it polls too late.
+The same clients ran against each release: `pay` is fenced, two clients reset offsets of `billing`,
+and a member leaves by `max.poll.interval.ms`.
 """
 
 import gzip
@@ -18,7 +18,7 @@ import pytest
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.stamps import stamp_of
 from brokertwin.recordings.replay.recording import read as read_exchanges
 from tests.support.examples import examples
@@ -37,7 +37,7 @@ def log_of(release: str) -> Path:
 
 def found_in(file: Path) -> list[Kept]:
     """The findings, without the places of their lines."""
-    found = findings(read([file], Reading(broker=1)).history)
+    found = findings(read([file], FileReading(broker=1)).history)
     return sorted(
         (each.kind, each.subject, each.severity, each.total, PLACE.sub("LINE", each.what))
         for each in found
@@ -128,11 +128,11 @@ RUNTIMES: dict[str, Runtime] = {
     "kubectl": lambda line, text, size: [f"[pod/kafka-1/kafka] {text}"],
 }
 OWN_LINES = {"Splunk CSV", "CloudWatch CSV", "Kibana CSV"}
-"""Layouts of tables, which are not what a container prints."""
+"""Tabular layouts, which no container prints."""
 
 
 def written(random: Random, log: list[Logged], reached: Counter[str]) -> bytes:
-    """A log in a random order, each line in a layout and a runtime of its own, compressed."""
+    """Return a compressed log in random order; each line has a random layout and runtime."""
     order = random.choice(list(ORDERS))
     reached[order] += 1
     rows = docker(log[0], "[2026-11-27 06:00:00,000] INFO started (kafka.server.KafkaServer)", 900)

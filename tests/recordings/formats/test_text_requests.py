@@ -8,8 +8,8 @@ import pytest
 from brokertwin.cli.recordings.explain import Where, _clients, _groups, _producers, _transactions
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document, Texts
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from tests.support.console import brokertwin
 
 TIMES = (
@@ -70,10 +70,10 @@ TRACE = (
 
 
 def _documents(*texts: str) -> list[Document]:
-    lines = [Line("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
+    lines = [SourceLine("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
     return [
         each
-        for each in Reader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
+        for each in FormatReader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
         if isinstance(each, Document)
     ]
 
@@ -138,7 +138,7 @@ def test_a_transaction_of_kafka_2_1_has_its_partitions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "offset"), [(NO_RESPONSE, 3), (TRACE, 20)])
-def test_requests_without_responses_are_told(tmp_path: Path, text: str, offset: int) -> None:
+def test_requests_without_responses_are_explained(tmp_path: Path, text: str, offset: int) -> None:
     group = _groups(_where(tmp_path, text), "parcels")
     (entry,) = group.story()
     assert entry.notes == ["the log has no response"]
@@ -179,7 +179,7 @@ IN_TRANSACTION = (
 )
 
 
-def test_a_producer_without_responses_is_told(tmp_path: Path) -> None:
+def test_a_producer_without_responses_is_explained(tmp_path: Path) -> None:
     init, end = _producers(_where(tmp_path, *IN_TRANSACTION), "pay").story()
     assert (init.said, end.said) == ("pay", "pay, producer 1 epoch 0, abort")
     assert init.notes == end.notes == ["the log has no response"]

@@ -19,7 +19,9 @@ BOUNDS = {
     "batches in the index of a log": Bound(
         ("state/logs/test_sealed_segments.py",), ("logs: chunk",)
     ),
-    "the same for a compacted topic": Bound(("gateway/test_log_cleaner.py",), ("logs: chunk",)),
+    "the same for a compacted topic": Bound(
+        ("gateway/records/test_log_cleaner.py",), ("logs: chunk",)
+    ),
     "sealed segments of a log": Bound(("state/logs/test_chunked.py",), ("logs: sealed",)),
     "segments of a log": Bound(("state/logs/test_rolling.py",), ("logs: log", "logs: rolled")),
     "aborted transactions of a log": Bound(
@@ -179,7 +181,7 @@ BOUNDS = {
         ("state/transactions/test_transactional_produce.py",), ("waiting: verifications",)
     ),
     "keys of recent items, cached": Bound(("state/core/test_tables.py",)),
-    "large column bases, cached in a Python worker": Bound(("streaming/test_kept_bases.py",)),
+    "large column bases, cached in a Python worker": Bound(("streaming/job/test_kept_bases.py",)),
     "changes since a column's base": Bound(("state/core/test_layers.py",)),
     "topics that a broker has looked up": Bound(("state/configs/test_describe_configs.py",)),
     "events since the last commit": Bound(("state/cell/test_cell.py",)),
@@ -188,8 +190,8 @@ BOUNDS = {
     "messages between cells": Bound(
         ("state/cell/test_between_cells.py",), ("waiting: told", "waiting: heard")
     ),
-    "events of a micro-batch": Bound(("streaming/test_read_ahead.py",)),
-    "event lengths that the driver reads ahead": Bound(("streaming/test_read_ahead.py",)),
+    "events of a micro-batch": Bound(("streaming/job/test_read_ahead.py",)),
+    "event lengths that the driver reads ahead": Bound(("streaming/job/test_read_ahead.py",)),
     "an event": Bound(("state/cell/test_cell.py",)),
     "an output row": Bound(("state/cell/test_cell.py",)),
     "connections that wait to be accepted": Bound(("gateway/test_hostile_clients.py",)),
@@ -198,7 +200,7 @@ BOUNDS = {
     "unread response bytes of a client": Bound(("gateway/test_hostile_clients.py",)),
     "decompressed bytes of a batch": Bound(("gateway/test_hostile_clients.py",)),
     "records of a batch": Bound(("gateway/test_hostile_clients.py",)),
-    "in-flight requests to a job": Bound(("gateway/test_spark_engine.py",)),
-    "requests queued for a job": Bound(("gateway/test_spark_engine.py",)),
+    "in-flight requests to a job": Bound(("gateway/engine/test_spark_engine.py",)),
+    "requests queued for a job": Bound(("gateway/engine/test_spark_engine.py",)),
 }
 """Collection, as named in docs/limits.md."""

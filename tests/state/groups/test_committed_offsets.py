@@ -7,7 +7,11 @@ from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.groups import committed_offsets, groups
-from brokertwin.state.groups.committed_offsets import CommittedOffset, CommittedPartitions, Offset
+from brokertwin.state.groups.committed_offsets import (
+    CommittedOffsetRow,
+    CommittedPartitions,
+    Offset,
+)
 
 BROKER = 1
 NAMES = st.text(alphabet="ab/%2F25é\0 ", max_size=6)
@@ -111,9 +115,9 @@ def test_rows_are_sorted_and_complete() -> None:
     record = OffsetCommitted("g", "t", 10, 5, 3, "m", 1_000, 2_000, ZERO_UUID)
     table = filled(record, commit("g", "t", 9, 4), commit("a", "u", 0, 1))
     assert committed_offsets.rows(stored(table)) == [
-        CommittedOffset("a", "u", 0, 1, -1, "", 1_000, -1),
-        CommittedOffset("g", "t", 9, 4, -1, "", 1_000, -1),
-        CommittedOffset("g", "t", 10, 5, 3, "m", 1_000, 2_000),
+        CommittedOffsetRow("a", "u", 0, 1, -1, "", 1_000, -1),
+        CommittedOffsetRow("g", "t", 9, 4, -1, "", 1_000, -1),
+        CommittedOffsetRow("g", "t", 10, 5, 3, "m", 1_000, 2_000),
     ]
     assert committed_offsets.rows(b"") == []
 

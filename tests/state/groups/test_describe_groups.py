@@ -8,7 +8,7 @@ from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.groups import GROUP, GroupBench
 
 ALL_OPERATIONS = 3400
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as on a real broker."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -2147483648
 
 

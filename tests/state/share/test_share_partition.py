@@ -21,7 +21,7 @@ from brokertwin.state.share.share_partition import (
     REJECT,
     RELEASE,
     RENEW,
-    Acknowledgement,
+    AcknowledgedRecords,
     AcquireRequest,
     LogBatch,
     ShareLimits,
@@ -58,7 +58,7 @@ class Partition:
 
     def say(self, member: str, first: int, last: int, *types: int) -> Error:
         """Acknowledge; the share coordinator's response is pending."""
-        given_now = [Acknowledgement(first, last, types)]
+        given_now = [AcknowledgedRecords(first, last, types)]
         told = self.share.acknowledge(member, given_now, self.limits, self.now)
         if isinstance(told, ShareStateError):
             return told.error
@@ -217,7 +217,7 @@ def test_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size
         runs = [LogBatch(each, each) for each in range(count)]
         wish = AcquireRequest("a", count, size, False)
         Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).acquire()
-        one_by_one = [Acknowledgement(each, each, (ACCEPT,)) for each in range(count)]
+        one_by_one = [AcknowledgedRecords(each, each, (ACCEPT,)) for each in range(count)]
 
         def work() -> None:
             told = partition.share.acknowledge("a", one_by_one, limits, 0)

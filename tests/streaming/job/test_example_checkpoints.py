@@ -27,15 +27,15 @@ EXAMPLES = {
     for path in (ROOT / "checkpoints.example").glob("state-*")
 }
 FIRST = (ROOT / "examples" / "first.jsonl").read_bytes().splitlines()
-"""What the jobs that made them had read."""
+"""The input of the jobs that wrote them."""
 
 
-def test_there_is_one_of_each_version_that_this_one_knows() -> None:
+def test_each_supported_version_has_an_example() -> None:
     assert EXAMPLES.keys() == {*STEPS, STATE_VERSION}, "a new version needs one of its own"
 
 
 @pytest.mark.parametrize("version", EXAMPLES)
-def test_an_example_is_read_as_what_it_is(version: int) -> None:
+def test_examples_are_decoded(version: int) -> None:
     known = facts.read(EXAMPLES[version])
     assert known is not None and known.state_version == version
     cells = state_reader.read_cells(EXAMPLES[version])
@@ -114,7 +114,7 @@ def with_ids(lines: list[bytes], name: str) -> list[bytes]:
         (min(STEPS) - 1, "written by an older brokertwin"),
     ],
 )
-def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: int, told: str) -> None:
+def test_an_unknown_version_is_rejected(tmp_path: Path, version: int, told: str) -> None:
     directory = tmp_path / "checkpoint"
     shutil.copytree(EXAMPLES[STATE_VERSION], directory)
     known = facts.read(directory)
