@@ -12,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fast interpreters record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
+.PHONY: help setup demo test test-all fast interpreters record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -97,6 +97,9 @@ first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clon
 
 error-pages: $(VENV)/.installed ## docs/errors, made of the table in recordings/rules
 	@$(BIN)/python -m tests.error_pages
+
+generate: $(VENV)/.installed ## state/core/wire/generated, made of Kafka's message schemas
+	@$(BIN)/python -m tests.wire
 
 lint: $(VENV)/.installed ## ruff: rules and format
 	@$(BIN)/ruff check

@@ -26,10 +26,10 @@ import msgspec
 from core import KINDS, BenchKind, GrowthBed, time_of_floor
 from growth import ROUND
 
-from brokertwin.state.apis.heartbeat import HeartbeatResponse
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatResponse
 
 KEYS = {"produce": 0, "transaction": 0, "fetch": 1, "commit": 8, "heartbeat": 12}
 RUNGS = ("floor", "loop", "answer", "decide", "records", "whole")

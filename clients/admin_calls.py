@@ -23,9 +23,9 @@ import msgspec
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.apis.delete_records import DeleteRecordsRequest
 from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.delete_records import DeleteRecordsRequest
 
 
 class AdminOutcome(NamedTuple):

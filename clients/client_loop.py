@@ -26,28 +26,36 @@ from brokertwin.clients.network import Connect, Draw, NetworkClient, NetworkSett
 from brokertwin.clients.node_connections import UNLIMITED_MS, ConnectionState
 from brokertwin.clients.partitions import Node
 from brokertwin.clients.transaction_rules import Versions
-from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from brokertwin.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from brokertwin.state.apis.delete_groups import DeleteGroupsResponse
-from brokertwin.state.apis.delete_records import DeleteRecordsResponse
-from brokertwin.state.apis.describe_groups import DescribeGroupsResponse
-from brokertwin.state.apis.describe_transactions import DescribeTransactionsResponse
-from brokertwin.state.apis.end_txn import EndTxnResponse
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
-from brokertwin.state.apis.list_groups import ListGroupsResponse
-from brokertwin.state.apis.list_offsets import ListOffsetsResponse
-from brokertwin.state.apis.metadata import MetadataResponse
-from brokertwin.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
-from brokertwin.state.apis.txn_offset_commit import TxnOffsetCommitResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.state.core.schema import Body
-from brokertwin.state.fetch.fetch_bodies import FetchResponse
-from brokertwin.state.replication.produce_bodies import ProduceResponse
-from brokertwin.state.share.fetch_bodies import ShareAcknowledgeResponse, ShareFetchResponse
-from brokertwin.state.transactions.transaction_verification import AddPartitionsToTxnResponse
+from brokertwin.state.core.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.state.core.wire.generated.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponse,
+)
+from brokertwin.state.core.wire.generated.delete_groups import DeleteGroupsResponse
+from brokertwin.state.core.wire.generated.delete_records import DeleteRecordsResponse
+from brokertwin.state.core.wire.generated.describe_groups import DescribeGroupsResponse
+from brokertwin.state.core.wire.generated.describe_transactions import DescribeTransactionsResponse
+from brokertwin.state.core.wire.generated.end_txn import EndTxnResponse
+from brokertwin.state.core.wire.generated.fetch import FetchResponse
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.list_groups import ListGroupsResponse
+from brokertwin.state.core.wire.generated.list_offsets import ListOffsetsResponse
+from brokertwin.state.core.wire.generated.metadata import MetadataResponse
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+)
+from brokertwin.state.core.wire.generated.produce import ProduceResponse
+from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeResponse
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchResponse
+from brokertwin.state.core.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
+from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 12),

@@ -46,14 +46,14 @@ from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.find_coordinator import FindCoordinatorResponse
-from brokertwin.state.apis.heartbeat import HeartbeatResponse
-from brokertwin.state.apis.join_group import JoinGroupRequest
-from brokertwin.state.apis.offset_commit import OffsetCommitResponse
-from brokertwin.state.apis.offset_fetch import OffsetFetchResponse
 from brokertwin.state.core.errors import Error, error_name, error_of
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.core.wire.generated.find_coordinator import FindCoordinatorResponse
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatResponse
+from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
+from brokertwin.state.core.wire.generated.offset_fetch import OffsetFetchResponse
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 
 COORDINATOR_GONE = frozenset(
     {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}

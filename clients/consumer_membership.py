@@ -44,16 +44,18 @@ from brokertwin.clients.consumer_events import (
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis import share_group_heartbeat
-from brokertwin.state.apis.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
-from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
 from brokertwin.state.core.errors import Error, error_of
 from brokertwin.state.core.schema import Body, Uuid
+from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from brokertwin.state.core.wire.generated.share_group_heartbeat import (
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatResponseAssignment,
+)
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -104,7 +106,9 @@ class ConsumerMembership(ClassicMembership):
         self.topic_ids: Mapping[str, Uuid] = {}
         self._member_id = member_id
         self.generation = Generation(JOIN_EPOCH, member_id)
-        self._target: Assignment | share_group_heartbeat.Assignment | None = None
+        self._target: (
+            ConsumerGroupHeartbeatResponseAssignment | ShareGroupHeartbeatResponseAssignment | None
+        ) = None
         self._reported: ReportedState | None = None
 
     # API
@@ -261,12 +265,15 @@ class ConsumerMembership(ClassicMembership):
             request.topic_partitions = self._by_id()
         return request
 
-    def _by_id(self) -> list[TopicPartitions]:
+    def _by_id(self) -> list[ConsumerGroupHeartbeatTopicPartitions]:
         partitions: dict[Uuid, list[int]] = {}
         for topic, partition in self.subscription.assigned:
             if topic in self.topic_ids:  # the topic is deleted
                 partitions.setdefault(self.topic_ids[topic], []).append(partition)
-        return [TopicPartitions(topic_id=key, partitions=at) for key, at in partitions.items()]
+        return [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=key, partitions=at)
+            for key, at in partitions.items()
+        ]
 
     # Reconciliation
 

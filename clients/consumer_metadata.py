@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 
 from brokertwin.clients.metadata import Metadata, MetadataSettings
-from brokertwin.state.apis.metadata import MetadataRequest, WantedTopic
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class ConsumerMetadata(Metadata):
@@ -47,7 +47,7 @@ class ConsumerMetadata(Metadata):
         return topic in self.topics
 
     def _request_for_all(self) -> MetadataRequest:
-        wanted = [WantedTopic(name=topic) for topic in sorted(self.topics)]
+        wanted = [MetadataRequestTopic(name=topic) for topic in sorted(self.topics)]
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
 
 
@@ -102,5 +102,7 @@ class AssignedMetadata(ConsumerMetadata):
         return True
 
     def _request_for_all(self) -> MetadataRequest:
-        wanted = [WantedTopic(topic_id=topic_id, name="") for topic_id in sorted(self._ids)]
+        wanted = [
+            MetadataRequestTopic(topic_id=topic_id, name="") for topic_id in sorted(self._ids)
+        ]
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)

@@ -13,33 +13,40 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_protocol import decode_subscription, encode_subscription
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.find_coordinator import (
+from brokertwin.state.cluster.image import NO_EPOCH
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from brokertwin.state.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from brokertwin.state.apis.join_group import JoinGroupRequest, JoinProtocol
-from brokertwin.state.apis.leave_group import (
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from brokertwin.state.core.wire.generated.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from brokertwin.state.core.wire.generated.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
-    LeavingMember,
+    MemberIdentity,
 )
-from brokertwin.state.apis.offset_commit import (
-    CommitPartition,
-    CommitTopic,
+from brokertwin.state.core.wire.generated.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from brokertwin.state.apis.offset_fetch import (
-    FetchGroup,
-    FetchTopic,
+from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from brokertwin.state.apis.sync_group import MemberAssignment, SyncGroupRequest
-from brokertwin.state.cluster.image import NO_EPOCH
-from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.core.wire.generated.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
@@ -105,7 +112,7 @@ def join_group_of(
         group_instance_id=config.group_instance_id,
         protocol_type=protocol_type,
         protocols=[
-            JoinProtocol(name=name, metadata=base64.b64encode(data).decode())
+            JoinGroupRequestProtocol(name=name, metadata=base64.b64encode(data).decode())
             for name, data in protocols.items()
         ],
         reason=reason,
@@ -137,7 +144,7 @@ def sync_group(
         protocol_type=protocol_type,
         protocol_name=generation.protocol,
         assignments=[
-            MemberAssignment(member_id=member, assignment=base64.b64encode(got).decode())
+            SyncGroupRequestAssignment(member_id=member, assignment=base64.b64encode(got).decode())
             for member, got in assignment.items()
         ],
     )
@@ -155,7 +162,7 @@ def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatReques
 
 def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
     """Leave the group."""
-    leaving = LeavingMember(member_id=generation.member_id, reason=reason)
+    leaving = MemberIdentity(member_id=generation.member_id, reason=reason)
     return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 
 
@@ -166,11 +173,11 @@ def offset_commit(
     epochs: Mapping[TopicPartition, int],
 ) -> OffsetCommitRequest:
     """Commit positions with the leader epochs of their preceding records."""
-    topics: dict[str, CommitTopic] = {}
+    topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        at = topics.setdefault(topic, CommitTopic(name=topic, partitions=[]))
+        at = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
         at.partitions.append(
-            CommitPartition(
+            OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=offset,
                 committed_leader_epoch=epochs.get(TopicPartition(topic, partition), NO_EPOCH),
@@ -193,11 +200,11 @@ def offset_fetch(
 
     `member`: sent in a consumer group, whose coordinator fences other epochs.
     """
-    topics: dict[str, FetchTopic] = {}
+    topics: dict[str, OffsetFetchRequestTopics] = {}
     for topic, partition in partitions:
-        at = topics.setdefault(topic, FetchTopic(name=topic, partition_indexes=[]))
+        at = topics.setdefault(topic, OffsetFetchRequestTopics(name=topic, partition_indexes=[]))
         at.partition_indexes.append(partition)
-    group = FetchGroup(group_id=config.group_id, topics=list(topics.values()))
+    group = OffsetFetchRequestGroup(group_id=config.group_id, topics=list(topics.values()))
     if member is not None:
         group.member_id, group.member_epoch = member.member_id, member.id
     return OffsetFetchRequest(groups=[group], require_stable=True)

@@ -26,13 +26,13 @@ from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.fetch.fetch_bodies import (
-    FetchForgottenTopic,
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
     FetchRequest,
+    FetchRequestForgottenTopic,
     FetchRequestPartition,
     FetchRequestTopic,
     FetchResponse,
-    FetchResponseTopic,
 )
 from brokertwin.state.fetch.fetch_session import (
     FINAL_EPOCH,
@@ -256,7 +256,7 @@ class FetchSessionHandler:
         return ResponseCheck(True)
 
     def _named_partitions(
-        self, topics: list[FetchResponseTopic], version: int
+        self, topics: list[FetchableTopicResponse], version: int
     ) -> Iterator[TopicPartition]:
         """The partitions of a response; those of unknown ids are left out."""
         for topic in topics:
@@ -268,7 +268,7 @@ class FetchSessionHandler:
                     yield TopicPartition(name, partition.partition_index)
 
     def _unexpected(
-        self, named: set[TopicPartition], topics: list[FetchResponseTopic], version: int
+        self, named: set[TopicPartition], topics: list[FetchableTopicResponse], version: int
     ) -> list[str]:
         """Problems with partitions and ids that are not in the session."""
         problems = _problem("has extra", named - self.session_partitions.keys())
@@ -317,11 +317,13 @@ def _requested(
     return topics
 
 
-def _forgotten(removed: list[TopicIdPartition], version: int) -> list[FetchForgottenTopic]:
-    topics: dict[tuple[str, Uuid], FetchForgottenTopic] = {}
+def _forgotten(removed: list[TopicIdPartition], version: int) -> list[FetchRequestForgottenTopic]:
+    topics: dict[tuple[str, Uuid], FetchRequestForgottenTopic] = {}
     for topic_id, topic, partition in removed:
         named = _topic_key(topic, topic_id, version)
         if named not in topics:
-            topics[named] = FetchForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
+            topics[named] = FetchRequestForgottenTopic(
+                topic=named[0], topic_id=named[1], partitions=[]
+            )
         topics[named].partitions.append(partition)
     return list(topics.values())

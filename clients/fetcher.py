@@ -38,15 +38,15 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.position_validation import PositionValidator
 from brokertwin.clients.preferred_replicas import PreferredReplicas
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListPartition,
-    ListTopic,
-)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.fetch.fetch_bodies import FetchRequest, FetchResponse
+from brokertwin.state.core.wire.generated.fetch import FetchRequest, FetchResponse
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 NO_LOG_START = -1
 NO_EPOCH = -1
@@ -328,14 +328,16 @@ def list_offsets(
     isolation_level: int,
 ) -> list[tuple[int, ListOffsetsRequest]]:
     """ListOffsets requests by node; each partition must have a leader."""
-    topics: dict[int, dict[str, ListTopic]] = {}
+    topics: dict[int, dict[str, ListOffsetsTopic]] = {}
     for partition in sorted(partitions):
         leader = snapshot.partitions[partition].leader_id
         assert leader is not None, "it has a leader"
         at = topics.setdefault(leader, {})
-        topic = at.setdefault(partition.topic, ListTopic(name=partition.topic, partitions=[]))
+        topic = at.setdefault(
+            partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[])
+        )
         topic.partitions.append(
-            ListPartition(
+            ListOffsetsPartition(
                 partition_index=partition.partition,
                 current_leader_epoch=known_epoch(snapshot, partition),
                 timestamp=timestamp,

@@ -35,16 +35,18 @@ from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.position_validation import ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListPartition,
-    ListTopic,
-)
-from brokertwin.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
-from brokertwin.state.fetch.fetch_bodies import FetchResponse
+from brokertwin.state.core.wire.generated.fetch import FetchResponse
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+)
 
 EPOCHS = "OFFSET_FOR_LEADER_EPOCH"
 IN_FLIGHT_MAX = 100
@@ -240,10 +242,10 @@ class ReaderClient(FetchingClient):
                 self._fetcher.needs_metadata = True
                 continue
             self._requested_ends[partition] = number
-            requested = ListPartition(
+            requested = ListOffsetsPartition(
                 partition_index=partition.partition, timestamp=OffsetReset.LATEST
             )
-            topic = ListTopic(name=partition.topic, partitions=[requested])
+            topic = ListOffsetsTopic(name=partition.topic, partitions=[requested])
             request = ListOffsetsRequest(replica_id=CLIENT, topics=[topic])
             node = snapshot.nodes[known.leader_id]
             self._want(PendingRequest(node, "LIST_OFFSETS", request, _EndLookup(partition, number)))

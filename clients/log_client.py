@@ -20,12 +20,12 @@ from brokertwin.clients.fetcher import (
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.list_offsets import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body
 
 NO_GROUP = ConsumerConfig(group_id="", enable_auto_commit=False)
 

@@ -34,10 +34,15 @@ from brokertwin.clients.metadata_snapshot import (
     bootstrap_snapshot,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis import metadata as api
-from brokertwin.state.apis.metadata import MetadataRequest, MetadataResponse, WantedTopic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 RELIABLE_EPOCHS_VERSION = 9
 """From this version on, leader epochs are right during a reassignment."""
@@ -317,7 +322,7 @@ class Metadata:
         )
 
     def _partitions_of(
-        self, topic: api.TopicMetadata, name: str, has_reliable_epochs: bool
+        self, topic: MetadataResponseTopic, name: str, has_reliable_epochs: bool
     ) -> Iterable[PartitionInfo]:
         former_id = self.snapshot.topic_ids.get(name)
         is_recreated = topic.topic_id != ZERO_UUID and topic.topic_id != former_id
@@ -484,10 +489,10 @@ class ProducerMetadata(Metadata):
 
 
 def _request(topics: Iterable[str]) -> MetadataRequest:
-    return MetadataRequest(topics=[WantedTopic(name=topic) for topic in topics])
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
 
 
-def _partition(topic: str, received: api.PartitionMetadata) -> PartitionInfo:
+def _partition(topic: str, received: MetadataResponsePartition) -> PartitionInfo:
     return PartitionInfo(
         TopicPartition(topic, received.partition_index),
         received.error_code,
@@ -499,5 +504,5 @@ def _partition(topic: str, received: api.PartitionMetadata) -> PartitionInfo:
     )
 
 
-def _with_error(topics: Iterable[api.TopicMetadata], error: Error) -> frozenset[str]:
+def _with_error(topics: Iterable[MetadataResponseTopic], error: Error) -> frozenset[str]:
     return frozenset(t.name for t in topics if t.error_code == error and t.name)

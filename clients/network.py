@@ -40,8 +40,8 @@ from brokertwin.clients.metadata import (
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokertwin.clients.partitions import Node
-from brokertwin.state.apis.metadata import MetadataResponse
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.metadata import MetadataResponse
 
 IN_FLIGHT_MS_0_10 = 2**31 - 1
 NEVER = 2**15

@@ -23,15 +23,15 @@ from brokertwin.clients.metadata import Metadata
 from brokertwin.clients.metadata_snapshot import NO_LEADER, LeaderAndEpoch, MetadataSnapshot
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    WantedPartition,
-    WantedTopic,
-)
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 NO_OFFSET = -1
 CONSUMER = -1
@@ -159,7 +159,10 @@ class PositionValidator:
             self._retried_after[partition] = self._snapshot
 
     def _settle(
-        self, partition: TopicPartition, unvalidated: UnvalidatedPosition, end: EpochEndOffset
+        self,
+        partition: TopicPartition,
+        unvalidated: UnvalidatedPosition,
+        end: OffsetForLeaderEpochResponseEpochEndOffset,
     ) -> None:
         del self.waiting[partition]
         if NO_OFFSET in (end.end_offset, end.leader_epoch):
@@ -170,12 +173,12 @@ class PositionValidator:
 
 
 def _request(about: dict[TopicPartition, UnvalidatedPosition]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, WantedTopic] = {}
+    topics: dict[str, OffsetForLeaderTopic] = {}
     for (topic, partition), unvalidated in about.items():
-        at = topics.setdefault(topic, WantedTopic(topic=topic, partitions=[]))
+        at = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic, partitions=[]))
         current = unvalidated.leader.epoch
         at.partitions.append(
-            WantedPartition(
+            OffsetForLeaderPartition(
                 partition=partition,
                 current_leader_epoch=NO_EPOCH if current is None else current,
                 leader_epoch=unvalidated.epoch,

@@ -32,9 +32,9 @@ from brokertwin.clients.producer_events import Event, RecordFailed
 from brokertwin.clients.sender import Sender, SenderRequest
 from brokertwin.clients.transaction_manager import TransactionManager
 from brokertwin.clients.transactions import ProducerTransactions
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.produce_bodies import ProduceResponse
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.produce import ProduceResponse
 
 
 class ProducerMachine:

@@ -37,11 +37,11 @@ from brokertwin.clients.producer_events import (
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import Versions, rules_of
 from brokertwin.clients.transactions import ProducerTransactions, TransactionRequest
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
-from brokertwin.state.apis.metadata import MetadataRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
-from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.metadata import MetadataRequest
+from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
 
 
 class _Nodes:

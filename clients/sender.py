@@ -44,20 +44,20 @@ from brokertwin.clients.transaction_manager import (
     TransactionManager,
 )
 from brokertwin.clients.transactions import ProducerTransactions
-from brokertwin.state.apis.init_producer_id import (
+from brokertwin.state.core.errors import RETRIABLE, Error, error_of
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
-from brokertwin.state.core.errors import RETRIABLE, Error, error_of
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.replication.produce_bodies import (
+from brokertwin.state.core.wire.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
 """Timeout in an InitProducerId without a transactional id (ms)."""

@@ -32,14 +32,11 @@ from brokertwin.clients.share_fetcher import (
     ShareSettings,
 )
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeResponse
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
+from brokertwin.state.core.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
-from brokertwin.state.share.fetch_bodies import (
-    ShareAcknowledgeResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
 
 
 class ShareMembership(ConsumerMembership):

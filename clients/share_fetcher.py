@@ -48,14 +48,16 @@ from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_session import AcknowledgeType, ShareSessionHandler
 from brokertwin.state.core.errors import RETRIABLE, Error, error_of
-from brokertwin.state.share.fetch_bodies import (
-    AnsweredPartition,
-    FetchedTopic,
+from brokertwin.state.core.wire.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
+)
+from brokertwin.state.core.wire.generated.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
+    ShareFetchResponsePartitionData,
 )
+from brokertwin.state.core.wire.generated.shared import ShareFetchTopic
 from brokertwin.state.share.share_sessions import TopicPartitionId
 
 FATAL = frozenset(
@@ -125,7 +127,7 @@ class LeaderShareRequest(NamedTuple):
     is_last: bool = False
 
     @property
-    def topics(self) -> list[FetchedTopic]:
+    def topics(self) -> list[ShareFetchTopic]:
         """The topics of the request."""
         return self.body.topics
 
@@ -506,7 +508,7 @@ class ShareFetcher:
         self,
         session: ShareSessionHandler,
         place: TopicPartitionId,
-        result: AnsweredPartition,
+        result: ShareFetchResponsePartitionData,
         items: Iterable[tuple[int, Any]],
         until: int,
     ) -> None:

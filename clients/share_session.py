@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.share import share_partition
-from brokertwin.state.share.fetch_bodies import (
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequestForgottenTopic
+from brokertwin.state.core.wire.generated.shared import (
     AcknowledgementBatch,
-    FetchedPartition,
-    FetchedTopic,
-    ForgottenTopic,
+    ShareFetchPartition,
+    ShareFetchTopic,
 )
+from brokertwin.state.share import share_partition
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 EPOCH_MAX = 2**31 - 1
@@ -74,7 +74,7 @@ class ShareSessionHandler:
 
     def fetch(
         self, wanted: Iterable[TopicPartitionId]
-    ) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+    ) -> tuple[list[ShareFetchTopic], list[ShareFetchRequestForgottenTopic]]:
         """Return the topics of a ShareFetch, and those to forget.
 
         Includes acknowledgements, except in the request that opens the session.
@@ -85,7 +85,7 @@ class ShareSessionHandler:
         self.places = places
         return topics_of(self._taken(), new), _forgotten(removed)
 
-    def acknowledge(self) -> list[FetchedTopic]:
+    def acknowledge(self) -> list[ShareFetchTopic]:
         """Return the topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
@@ -113,14 +113,16 @@ class ShareSessionHandler:
 
 def topics_of(
     acknowledged: Acknowledgements, others: Iterable[TopicPartitionId]
-) -> list[FetchedTopic]:
+) -> list[ShareFetchTopic]:
     """Group partitions by topic, with and without acknowledgements."""
-    topics: dict[Uuid, FetchedTopic] = {}
+    topics: dict[Uuid, ShareFetchTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
         topic_id, partition = place
-        topic = topics.setdefault(topic_id, FetchedTopic(topic_id=topic_id, partitions=[]))
+        topic = topics.setdefault(topic_id, ShareFetchTopic(topic_id=topic_id, partitions=[]))
         batches = batches_of(acknowledged.get(place, {}))
-        topic.partitions.append(FetchedPartition(partition, batches))
+        topic.partitions.append(
+            ShareFetchPartition(partition_index=partition, acknowledgement_batches=batches)
+        )
     return list(topics.values())
 
 
@@ -132,15 +134,21 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
             batches[-1].last_offset = offset
             batches[-1].acknowledge_types.append(offsets[offset])
         else:
-            batches.append(AcknowledgementBatch(offset, offset, [offsets[offset]]))
+            batches.append(
+                AcknowledgementBatch(
+                    first_offset=offset, last_offset=offset, acknowledge_types=[offsets[offset]]
+                )
+            )
     for batch in batches:
         if len(set(batch.acknowledge_types)) == 1:
             del batch.acknowledge_types[1:]
     return batches
 
 
-def _forgotten(places: Iterable[TopicPartitionId]) -> list[ForgottenTopic]:
-    topics: dict[Uuid, ForgottenTopic] = {}
+def _forgotten(places: Iterable[TopicPartitionId]) -> list[ShareFetchRequestForgottenTopic]:
+    topics: dict[Uuid, ShareFetchRequestForgottenTopic] = {}
     for topic_id, partition in places:
-        topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)
+        topics.setdefault(
+            topic_id, ShareFetchRequestForgottenTopic(topic_id=topic_id, partitions=[])
+        ).partitions.append(partition)
     return list(topics.values())

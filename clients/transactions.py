@@ -55,32 +55,32 @@ from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch
 from brokertwin.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
 from brokertwin.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
-from brokertwin.state.apis.add_offsets_to_txn import (
+from brokertwin.state.apis.find_coordinator import KeyType
+from brokertwin.state.core.errors import RETRIABLE, Error, error_of
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from brokertwin.state.apis.end_txn import EndTxnRequest, EndTxnResponse
-from brokertwin.state.apis.find_coordinator import (
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
+from brokertwin.state.core.wire.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    KeyType,
 )
-from brokertwin.state.apis.init_producer_id import (
+from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokertwin.state.apis.txn_offset_commit import (
-    TxnCommitPartition,
-    TxnCommitTopic,
+from brokertwin.state.core.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-)
-from brokertwin.state.core.errors import RETRIABLE, Error, error_of
-from brokertwin.state.core.schema import Body
-from brokertwin.state.transactions.transaction_verification import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    TxnTopic,
 )
 
 LOST = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
@@ -368,11 +368,11 @@ class ProducerTransactions:
         )
 
     def _add_body(self, partitions: Iterable[TopicPartition]) -> AddPartitionsToTxnRequest:
-        topics: dict[str, TxnTopic] = {}
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, partition in partitions:
-            topics.setdefault(topic, TxnTopic(name=topic, partitions=[])).partitions.append(
-                partition
-            )
+            topics.setdefault(
+                topic, AddPartitionsToTxnTopic(name=topic, partitions=[])
+            ).partitions.append(partition)
         pid, epoch = self.id_and_epoch
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -516,12 +516,12 @@ def _decisive(codes: Iterable[int]) -> Error:
     return min(errors, key=lambda error: error in later, default=Error.NONE)
 
 
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> list[TxnCommitTopic]:
-    topics: dict[str, TxnCommitTopic] = {}
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> list[TxnOffsetCommitRequestTopic]:
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        at = topics.setdefault(topic, TxnCommitTopic(name=topic, partitions=[]))
+        at = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[]))
         at.partitions.append(
-            TxnCommitPartition(
+            TxnOffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=offset, committed_metadata=""
             )
         )

@@ -34,7 +34,7 @@ from brokertwin.gateway.protocol.frames import (
     decode_request,
     encode_sized_response,
 )
-from brokertwin.gateway.protocol.primitives import MalformedError, NotEncodableError
+from brokertwin.gateway.protocol.primitives import NotEncodableError
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
 from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.credentials import Users
@@ -44,6 +44,7 @@ from brokertwin.gateway.traffic import Traffic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.kafka_apis import API_VERSIONS, BOUND
+from brokertwin.state.core.wire.primitives import MalformedError
 
 PRODUCE = 0
 OFFSET_COMMIT, FIND_COORDINATOR, HEARTBEAT = 8, 10, 12

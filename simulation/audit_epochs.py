@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdRequest
 
 GIVE_EPOCHS = ("INIT_PRODUCER_ID", "END_TXN")
 """APIs whose responses assign epochs; EndTxn since version 5 (KIP-890)."""

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
 from brokertwin.state.groups import offset_records
-from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey
 from brokertwin.state.observed.offset_history import CoordinatorRow, OffsetMove
 
 NOT_SHOWN = "not in this output"
@@ -93,7 +94,7 @@ class PastedOffsets:
     """
 
     def __init__(self, group: str = "") -> None:
-        self.offsets: dict[OffsetKey, OffsetValue] = {}
+        self.offsets: dict[OffsetKey, OffsetCommitValue] = {}
         self.described: dict[OffsetKey, int] = {}
         self.unread: dict[int, str] = {}
         self.time = NO_TIMESTAMP
@@ -102,7 +103,7 @@ class PastedOffsets:
         self._columns: list[str] = []
         self._producer: int | None = None
         self._begun, self._begun_at = "", 0
-        self._pending: dict[int, list[tuple[CoordinatorRow, OffsetKey, OffsetValue | None]]]
+        self._pending: dict[int, list[tuple[CoordinatorRow, OffsetKey, OffsetCommitValue | None]]]
         self._pending = defaultdict(list)
 
     def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
@@ -137,7 +138,9 @@ class PastedOffsets:
         elif self._columns:
             self._described(text.split())
 
-    def _moved(self, row: CoordinatorRow, key: OffsetKey, value: OffsetValue | None) -> OffsetMove:
+    def _moved(
+        self, row: CoordinatorRow, key: OffsetKey, value: OffsetCommitValue | None
+    ) -> OffsetMove:
         self.time = row.timestamp if row.timestamp != NO_TIMESTAMP else self.time
         before = self.offsets.pop(key, None)
         if value is not None:
@@ -222,19 +225,19 @@ class PastedOffsets:
             self.described[key] = int(row["CURRENT-OFFSET"])
 
 
-def _at(number: int, value: OffsetValue | None) -> CoordinatorRow:
+def _at(number: int, value: OffsetCommitValue | None) -> CoordinatorRow:
     """Return the position of a line without a log offset."""
     time = value.commit_timestamp if value is not None else NO_TIMESTAMP
     return CoordinatorRow(-1, number, time, b"", None)
 
 
-def _value(text: str) -> OffsetValue:
+def _value(text: str) -> OffsetCommitValue:
     found = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
     if found is None:
         raise ValueError(f"not an offset as Kafka prints it: {text}")
     named = found.groupdict()
     epoch, metadata = named.get("epoch"), named["metadata"]
-    return OffsetValue(
+    return OffsetCommitValue(
         int(named["offset"]),
         int(epoch) if epoch is not None else NO_EPOCH,
         "" if metadata == "NO_METADATA" else metadata,
@@ -242,7 +245,7 @@ def _value(text: str) -> OffsetValue:
     )
 
 
-def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetValue | None] | None:
+def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetCommitValue | None] | None:
     """Parse key and value as Kafka 4 prints them; None for other keys."""
     if int(key.get("type", key.get("version", -1))) not in OF_OFFSETS:
         return None
@@ -251,7 +254,7 @@ def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetValue | None] |
     if value is None or value.get("data") is None:
         return made, None
     decoded = value["data"]
-    return made, OffsetValue(
+    return made, OffsetCommitValue(
         decoded["offset"],
         decoded.get("leaderEpoch", NO_EPOCH),
         decoded.get("metadata") or "",
@@ -261,7 +264,7 @@ def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetValue | None] |
 
 def _dumped_offset(
     key: str, payload: str, time: int
-) -> tuple[OffsetKey, OffsetValue | None] | None:
+) -> tuple[OffsetKey, OffsetCommitValue | None] | None:
     """Parse a record of kafka-dump-log; None for other keys."""
     if key.startswith("{"):
         value = msgspec.json.decode(payload) if payload.startswith("{") else None
@@ -279,10 +282,10 @@ def _dumped_offset(
     value = DECODED_VALUE.fullmatch(payload)
     if value is None:
         raise ValueError(f"not an offset as kafka-dump-log prints it: {payload}")
-    return made, OffsetValue(int(value["offset"]), NO_EPOCH, value["metadata"] or "", time)
+    return made, OffsetCommitValue(int(value["offset"]), NO_EPOCH, value["metadata"] or "", time)
 
 
-def _value_of_kcat(payload: str | None, time: int) -> OffsetValue | None:
+def _value_of_kcat(payload: str | None, time: int) -> OffsetCommitValue | None:
     """Decode a value; damaged time and metadata are ignored, a damaged offset is an error."""
     if payload is None:
         return None
@@ -294,4 +297,4 @@ def _value_of_kcat(payload: str | None, time: int) -> OffsetValue | None:
     version, offset = int.from_bytes(whole[:2]), int.from_bytes(whole[2:10], signed=True)
     has_epoch = version >= 3 and len(whole) >= 14
     epoch = int.from_bytes(whole[10:14], signed=True) if has_epoch else NO_EPOCH
-    return OffsetValue(offset, epoch, "", time)
+    return OffsetCommitValue(offset, epoch, "", time)

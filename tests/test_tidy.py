@@ -22,7 +22,7 @@ FILES = python_files(*PACKAGES, "tests")
 ROOMS = [
     file.parent
     for file in python_files("state")
-    if file.name == "__init__.py" and file.parent.name not in ("state", "apis")
+    if file.name == "__init__.py" and file.parent.name not in ("state", "apis", "generated")
 ]
 KAFKAS_WORDS = {
     "LSO": "state/logs/log.py",

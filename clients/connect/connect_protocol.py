@@ -12,7 +12,12 @@ import msgspec
 
 from brokertwin.clients.connect.work import TaskId, connectors_first
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.kafka_bytes import Reader, Writer
+from brokertwin.state.core.wire.generated.connect_protocol import (
+    ConnectAssignment,
+    ConnectorTasks,
+    ConnectWorkerState,
+)
+from brokertwin.state.core.wire.primitives import Reader
 
 NO_DELAY = 0
 
@@ -75,76 +80,61 @@ class WorkerState(msgspec.Struct, frozen=True):
 
 def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
     """What a worker says under one of its protocols."""
-    writer = Writer()
-    writer.number("h", protocol.version)
-    writer.string(state.url)
-    writer.number("q", state.config_offset)
-    if protocol is not Protocol.EAGER:
-        if state.assignment is None:
-            writer.number("i", -1)
-        else:
-            writer.bytes_(encode_assignment(state.assignment, protocol))
-    return writer.encoded()
+    assignment = state.assignment
+    return ConnectWorkerState(
+        url=state.url,
+        config_offset=state.config_offset,
+        allocation=None if assignment is None else encode_assignment(assignment, protocol),
+    ).encoded(protocol.version)
 
 
 def decode_state(data: bytes) -> WorkerState:
-    """What a worker says. Raises ValueError for bytes that are none."""
-    reader = Reader(data)
-    reader.number("h")
-    url, offset = reader.string(), reader.number("q")
-    inner = reader.nullable_bytes() if reader.has_more else None
-    return WorkerState(url, offset, None if inner is None else decode_assignment(inner))
+    """What a worker says. Raises ValueError for other bytes."""
+    found = ConnectWorkerState.parsed(data)
+    inner = found.allocation
+    assignment = None if inner is None else decode_assignment(inner)
+    return WorkerState(found.url, found.config_offset, assignment)
 
 
 def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
-    """What a worker gets; the eager protocol knows no delay and nothing taken away."""
-    writer = Writer()
-    writer.number("h", protocol.version)
-    writer.number("h", assignment.error)
-    writer.string(assignment.leader)
-    writer.string(assignment.leader_url)
-    writer.number("q", assignment.config_offset)
+    """An assignment; the eager protocol has no delay and no revoked items."""
     connectors = [item.connector for item in assignment.assigned if item.is_connector]
     tasks = [item for item in assignment.assigned if not item.is_connector]
     in_order = [TaskId(name) for name in hash_order(connectors, len(connectors))]
-    _write_items(writer, [*in_order, *tasks])
-    if protocol is not Protocol.EAGER:
-        _write_items(writer, connectors_first(assignment.revoked))
-        writer.number("i", assignment.delay_ms)
-    return writer.encoded()
+    return ConnectAssignment(
+        error=assignment.error,
+        leader=assignment.leader,
+        leader_url=assignment.leader_url,
+        config_offset=assignment.config_offset,
+        assignment=_by_connector([*in_order, *tasks]),
+        revoked=_by_connector(connectors_first(assignment.revoked)),
+        scheduled_delay=assignment.delay_ms,
+    ).encoded(protocol.version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """What a worker gets. Raises ValueError for bytes that are none."""
-    reader = Reader(data)
+    """An assignment. Raises ValueError for other bytes."""
+    found = ConnectAssignment.parsed(data)
     return Assignment(
-        version=reader.number("h"),
-        error=reader.number("h"),
-        leader=reader.string(),
-        leader_url=reader.string(),
-        config_offset=reader.number("q"),
-        assigned=_read_items(reader),
-        revoked=_read_items(reader) if reader.has_more else (),
-        delay_ms=reader.number("i") if reader.has_more else NO_DELAY,
+        version=Reader(data).int16(),
+        error=found.error,
+        leader=found.leader,
+        leader_url=found.leader_url,
+        config_offset=found.config_offset,
+        assigned=_items(found.assignment),
+        revoked=_items(found.revoked),
+        delay_ms=found.scheduled_delay,
     )
 
 
-def _write_items(writer: Writer, items: Iterable[TaskId]) -> None:
+def _by_connector(items: Iterable[TaskId]) -> list[ConnectorTasks]:
     by_connector: dict[str, list[int]] = {}
     for connector, task in items:
         by_connector.setdefault(connector, []).append(task)
-
-    def write(connector: str) -> None:
-        writer.string(connector)
-        writer.array(by_connector[connector], lambda task: writer.number("i", task))
-
-    writer.array(list(by_connector), write)
+    return [ConnectorTasks(*each) for each in by_connector.items()]
 
 
-def _read_items(reader: Reader) -> tuple[TaskId, ...]:
-    """Connectors first, as Kafka lists them; null is nothing."""
-    found: list[TaskId] = []
-    for _ in range(reader.number("i")):
-        name = reader.string()
-        found += [TaskId(name, reader.number("i")) for _ in range(reader.number("i"))]
-    return tuple(connectors_first(found))
+def _items(found: list[ConnectorTasks] | None) -> tuple[TaskId, ...]:
+    """Connectors before tasks, as Kafka lists them; null is an empty list."""
+    items = [TaskId(each.connector, task) for each in found or () for task in each.tasks]
+    return tuple(connectors_first(items))

@@ -37,8 +37,8 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import JOINED, ClassicMembership, ClientMemberState
 from brokertwin.clients.log_client import assign_all
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.join_group import JoinGroupRequest
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest
 
 PROTOCOL_TYPE = "connect"
 REJOINS = "connect worker requested rejoin"

@@ -25,9 +25,9 @@ from brokertwin.clients.io.sasl import Exchange, SaslAuthenticationError, SaslRe
 from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.clients.partitions import Node
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.wording import counted
 
 WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})

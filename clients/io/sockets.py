@@ -22,8 +22,8 @@ from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import Node
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.gateway.protocol.frames import Request, encode_request
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.state.core.schema import render
+from brokertwin.state.core.wire.primitives import MalformedError
 
 WAIT_MS_MAX = 3_600_000
 

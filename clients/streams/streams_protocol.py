@@ -5,15 +5,26 @@ Source: `SubscriptionInfoData.json`, `AssignmentInfo`, `ConsumerProtocolUtils` i
 left out, as Java's Streams does without them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import TaskId
-from brokertwin.state.core.kafka_bytes import Reader, Writer
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.streams_protocol import (
+    StreamsAssignmentInfo,
+    StreamsHost,
+    StreamsNumberedPartition,
+    StreamsStandbyTask,
+    StreamsSubscriptionInfo,
+    StreamsTask,
+    StreamsTaskOffsetSum,
+    StreamsTopicNumber,
+    StreamsTopicPartition,
+)
+from brokertwin.state.core.wire.primitives import Reader
 
 VERSION = 11
 ACTIVE = -2
@@ -73,41 +84,37 @@ class AssignmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    """In version 11."""
-    writer = Writer()
-    writer.number("i", VERSION)
-    writer.number("i", VERSION)
-    writer.uuid(info.process_id)
-    writer.bytes_(str(info.user_end_point).encode() if info.user_end_point else b"")
-    writer.array(sorted(info.offset_sums.items()), lambda item: _write_sum(writer, *item))
-    writer.number("b", info.unique)
-    writer.number("i", info.error_code)
-    writer.array((), lambda tag: None)
-    return writer.encoded()
-
-
-def _write_sum(writer: Writer, task: TaskId, offset_sum: int) -> None:
-    for kind, number in (("i", task.sub_topology), ("i", task.partition), ("q", offset_sum)):
-        writer.number(kind, number)
-    writer.nullable_string(None)
+    """The bytes in version 11."""
+    end_point = info.user_end_point
+    return _bytes(
+        StreamsSubscriptionInfo(
+            version=VERSION,
+            latest_supported_version=VERSION,
+            process_id=info.process_id,
+            user_end_point=str(end_point).encode() if end_point else b"",
+            task_offset_sums=[
+                StreamsTaskOffsetSum(task.sub_topology, task.partition, offset_sum)
+                for task, offset_sum in sorted(info.offset_sums.items())
+            ],
+            unique_field=info.unique,
+            error_code=info.error_code,
+        )
+    )
 
 
 def decode_subscription_info(data: bytes) -> SubscriptionInfo:
-    """Raises ValueError for bytes that are none, or of another version."""
-    reader = Reader(data)
-    _check_version(reader)
-    reader.number("i")
-    process_id = reader.uuid()
-    end_point = reader.bytes_().decode()
-    sums = dict(reader.array(lambda: _read_sum(reader)))
-    unique, error_code = reader.number("b"), reader.number("i")
-    reader.array(lambda: (reader.bytes_(), reader.bytes_()))  # client tags: no copies by racks
+    """Raises ValueError for other bytes, and for another version."""
+    found = StreamsSubscriptionInfo.read(_reader(data), VERSION)
+    end_point = found.user_end_point.decode()
     return SubscriptionInfo(
-        process_id=process_id,
+        process_id=found.process_id,
         user_end_point=host_info(end_point) if end_point else None,
-        offset_sums=sums,
-        unique=unique,
-        error_code=error_code,
+        offset_sums={
+            TaskId(each.subtopology, each.partition): each.offset_sum
+            for each in found.task_offset_sums
+        },
+        unique=found.unique_field,
+        error_code=found.error_code,
     )
 
 
@@ -117,108 +124,73 @@ def host_info(text: str) -> HostInfo:
     return HostInfo(host, int(port))
 
 
-def _read_sum(reader: Reader) -> tuple[TaskId, int]:
-    task = TaskId(reader.number("i"), reader.number("i"))
-    offset_sum = reader.number("q")
-    reader.nullable_string()
-    return task, offset_sum
-
-
-def _check_version(reader: Reader) -> None:
-    version = reader.number("i")
-    if version != VERSION:
-        raise ValueError(f"information of Streams in version {version}, not {VERSION}")
-
-
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """In version 11; topics of hosts are numbers of a dictionary."""
-    writer = Writer()
-    writer.number("i", VERSION)
-    writer.number("i", VERSION)
-    writer.array(info.active, lambda task: _write_task(writer, task))
-
-    def write_standby(item: tuple[TaskId, list[TopicPartition]]) -> None:
-        _write_task(writer, item[0])
-        writer.array(item[1], lambda at: _write_partition(writer, at))
-
-    writer.array(info.standby.items(), write_standby)
+    """The bytes in version 11; hosts have numbers in place of topics."""
     both = [*info.hosts.values(), *info.standby_hosts.values()]
     topics = sorted({at.topic for partitions in both for at in partitions})
     numbers = {topic: number for number, topic in enumerate(topics)}
-
-    def write_topic(item: tuple[str, int]) -> None:
-        writer.number("i", item[1])
-        writer.string(item[0])
-
-    writer.array(numbers.items(), write_topic)
-    for hosts in (info.hosts, info.standby_hosts):
-        writer.array(hosts.items(), lambda item: _write_host(writer, item[0], item[1], numbers))
-    writer.number("i", info.error_code)
-    writer.number("q", NO_REBALANCE_MS)
-    return writer.encoded()
-
-
-def _write_task(writer: Writer, task: TaskId) -> None:
-    for number in (*task, 0):
-        writer.number("i", number)
-
-
-def _write_partition(writer: Writer, at: TopicPartition) -> None:
-    writer.string(at.topic)
-    writer.number("i", at.partition)
+    return _bytes(
+        StreamsAssignmentInfo(
+            used_version=VERSION,
+            commonly_supported_version=VERSION,
+            active_tasks=[StreamsTask(*task) for task in info.active],
+            standby_tasks=[
+                StreamsStandbyTask(*task, partitions=[StreamsTopicPartition(*at) for at in sources])
+                for task, sources in info.standby.items()
+            ],
+            topics=[StreamsTopicNumber(number, topic) for topic, number in numbers.items()],
+            partitions_by_host=_numbered(info.hosts, numbers),
+            standby_partitions_by_host=_numbered(info.standby_hosts, numbers),
+            error_code=info.error_code,
+            next_rebalance_ms=NO_REBALANCE_MS,
+        )
+    )
 
 
-def _write_host(
-    writer: Writer, host: HostInfo, partitions: list[TopicPartition], numbers: Mapping[str, int]
-) -> None:
-    writer.string(host.host)
-    writer.number("i", host.port)
-
-    def write_at(at: TopicPartition) -> None:
-        writer.number("i", numbers[at.topic])
-        writer.number("i", at.partition)
-
-    writer.array(partitions, write_at)
+def _numbered(hosts: Hosts, numbers: Mapping[str, int]) -> list[StreamsHost]:
+    return [
+        StreamsHost(
+            *host, [StreamsNumberedPartition(numbers[at.topic], at.partition) for at in partitions]
+        )
+        for host, partitions in hosts.items()
+    ]
 
 
 def decode_assignment_info(data: bytes) -> AssignmentInfo:
-    """Raises ValueError for bytes that are none, or of another version."""
-    reader = Reader(data)
-    _check_version(reader)
-    reader.number("i")
-    active = reader.array(lambda: _read_task(reader))
-    standby = dict(
-        reader.array(
-            lambda: (
-                _read_task(reader),
-                reader.array(lambda: TopicPartition(reader.string(), reader.number("i"))),
-            )
-        )
-    )
-    topics = dict(reader.array(lambda: (reader.number("i"), reader.string())))
-    hosts, standby_hosts = (_read_hosts(reader, topics.__getitem__) for _ in range(2))
-    error_code = reader.number("i")
-    reader.number("q")  # when a leader of Java's has its own instance ask for a rebalance
+    """Raises ValueError for other bytes, and for another version."""
+    found = StreamsAssignmentInfo.read(_reader(data), VERSION)
+    topics = {each.number: each.topic for each in found.topics}
     return AssignmentInfo(
-        active=active,
-        standby=standby,
-        hosts=hosts,
-        standby_hosts=standby_hosts,
-        error_code=error_code,
+        active=[TaskId(each.subtopology, each.partition) for each in found.active_tasks],
+        standby={
+            TaskId(each.subtopology, each.partition): [
+                TopicPartition(at.topic, at.partition) for at in each.partitions
+            ]
+            for each in found.standby_tasks
+        },
+        hosts=_named(found.partitions_by_host, topics),
+        standby_hosts=_named(found.standby_partitions_by_host, topics),
+        error_code=found.error_code,
     )
 
 
-def _read_task(reader: Reader) -> TaskId:
-    task = TaskId(reader.number("i"), reader.number("i"))
-    for _ in range(reader.number("i")):
-        reader.number("h")
-    return task
+def _named(hosts: list[StreamsHost], topics: Mapping[int, str]) -> Hosts:
+    return {
+        HostInfo(each.host, each.port): [
+            TopicPartition(topics[at.topic], at.partition) for at in each.partitions
+        ]
+        for each in hosts
+    }
 
 
-def _read_hosts(reader: Reader, topic: Callable[[int], str]) -> Hosts:
-    def read_host() -> tuple[HostInfo, list[TopicPartition]]:
-        host = HostInfo(reader.string(), reader.number("i"))
-        numbers = reader.array(lambda: (reader.number("i"), reader.number("i")))
-        return host, [TopicPartition(topic(at), partition) for at, partition in numbers]
+def _bytes(info: StreamsSubscriptionInfo | StreamsAssignmentInfo) -> bytes:
+    out = bytearray()
+    info.write(out, VERSION, False)
+    return bytes(out)
 
-    return dict(reader.array(read_host))
+
+def _reader(data: bytes) -> Reader:
+    version = Reader(data).int32()
+    if version != VERSION:
+        raise ValueError(f"information of Streams in version {version}, not {VERSION}")
+    return Reader(data)

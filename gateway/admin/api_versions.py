@@ -9,7 +9,7 @@ from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
 from brokertwin.gateway.security import scram_users
-from brokertwin.state.apis.api_versions import API, ApiVersionsRequest
+from brokertwin.state.apis.api_versions import API
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Request
@@ -17,6 +17,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.state.core.schema import render
+from brokertwin.state.core.wire.generated.api_versions import ApiVersionsRequest
 
 UNNAMED = frozenset({71, 72})
 """APIs that a broker serves but does not list without a client metrics plugin."""

@@ -22,11 +22,12 @@ import structlog
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.protocol.frames import MINIMAL_HEADER_BYTES, decode_request, decode_response
-from brokertwin.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
+from brokertwin.gateway.protocol.primitives import NUMBERS, Reader
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
+from brokertwin.state.core.wire.primitives import MalformedError
 
 PRODUCE, FETCH = 0, 1
 NO_ACKS = 0

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.protocol.codec import Body, message_reader, message_writer
-from brokertwin.gateway.protocol.primitives import MalformedError, Reader
+from brokertwin.gateway.protocol.primitives import Reader
 from brokertwin.gateway.protocol.reading import Read
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.gateway.protocol.writing import Write
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.wire.primitives import MalformedError
 
 SIZE_BYTES = 4
 """Size of the field before each frame."""

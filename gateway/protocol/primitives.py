@@ -8,6 +8,8 @@ import binascii
 import struct
 from typing import Any
 
+from brokertwin.state.core.wire.primitives import MalformedError
+
 UVARINT_BYTES_MAX = 5
 UUID_BYTES = 16
 
@@ -22,10 +24,6 @@ _FORMATS = {
 }
 NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
 """Number types of the protocol, big-endian."""
-
-
-class MalformedError(ValueError):
-    """The bytes are no valid message; the text has position and reason."""
 
 
 class NotEncodableError(ValueError):
@@ -100,11 +98,6 @@ def write_uvarint(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-
-
-def uuid_of(data: bytes) -> str:
-    """Format a uuid as Kafka prints it: 22 characters of base64url."""
-    return base64.urlsafe_b64encode(data)[:-2].decode("ascii")
 
 
 def uuid_bytes(text: str) -> bytes:

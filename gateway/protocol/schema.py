@@ -1,4 +1,4 @@
-"""Message schemas of Kafka 4.3.1, from the file that `generate.py` writes.
+"""The message schemas of a broker's APIs, from `state/core/wire/schemas.json`.
 
 `MESSAGES["ProduceRequest"]` and `MESSAGES["ProduceResponse"]`; `API_NAMES[0]` is `Produce`.
 """
@@ -61,6 +61,17 @@ def parse_versions(text: str) -> Versions:
     return Versions(int(first), int(last or first))
 
 
+def message_of(name: str, found: dict[str, Any]) -> Message:
+    """A message by its entry in the data file."""
+    return Message(
+        name=name,
+        api_key=found.get("apiKey", -1),
+        versions=parse_versions(found["versions"]),
+        flexible=parse_versions(found["flexible"]),
+        fields=tuple(_field(field) for field in found["fields"]),
+    )
+
+
 def _field(found: dict[str, Any]) -> Field:
     is_array = found["type"].startswith("[]")
     fields = tuple(_field(part) for part in found.get("fields", ()))
@@ -100,18 +111,9 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
 
 
 def _load() -> dict[str, Message]:
-    file = resources.files("brokertwin.gateway.protocol") / "schemas.json"
+    file = resources.files("brokertwin.state.core.wire") / "schemas.json"
     document = json.loads(file.read_text(encoding="utf-8"))
-    return {
-        name: Message(
-            name=name,
-            api_key=found.get("apiKey", -1),
-            versions=parse_versions(found["versions"]),
-            flexible=parse_versions(found["flexible"]),
-            fields=tuple(_field(field) for field in found["fields"]),
-        )
-        for name, found in document["messages"].items()
-    }
+    return {name: message_of(name, found) for name, found in document["messages"].items()}
 
 
 MESSAGES: dict[str, Message] = _load()

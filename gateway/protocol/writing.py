@@ -8,13 +8,14 @@ import binascii
 import math
 import struct
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
 from brokertwin.gateway.protocol.primitives import NotEncodableError, uuid_bytes, write_uvarint
 from brokertwin.gateway.protocol.schema import Field
-from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokertwin.state.core.schema import RenderedPart
+from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 Write = Callable[[bytearray, Any], None]
 
@@ -127,6 +128,7 @@ class _Writer:
                 self._numbers(run, [self._got(get, field) for field in run])
         if flexible:
             tagged = [self._tagged(field) for field in present if field.tag is not None]
+            tagged.sort(key=itemgetter(0))
             if tagged:
                 names = code.constant("names", frozenset(name for _, name, _, _ in tagged))
                 code.add(f"if {names}.isdisjoint({body}):", "    out.append(0)", "else:")

@@ -23,8 +23,8 @@ from brokertwin.state.core.records import (
     TransactionalOffsetsWritten,
 )
 from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.wire.rows import Encoded
 from brokertwin.state.groups import group_rows
-from brokertwin.state.groups.row_bytes import Row
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.share import state_rows
 from brokertwin.state.transactions import transaction_rows
@@ -62,7 +62,7 @@ def to_bytes(header: dict[str, Any]) -> bytes:
     return bytes(batch)
 
 
-def _rows(record: Record, now: int) -> Iterator[Row | None]:
+def _rows(record: Record, now: int) -> Iterator[Encoded | None]:
     """Yield a row, or None, for each offset of a record written at `now`.
 
     As in Kafka, an offset in a transaction has no topic id.
@@ -85,7 +85,7 @@ def _rows(record: Record, now: int) -> Iterator[Row | None]:
         )
 
 
-def _row(record: Record, now: int) -> Row | None:
+def _row(record: Record, now: int) -> Encoded | None:
     """Encode a row; None if it has no row, or if a name exceeds the limit of strings."""
     try:
         if isinstance(record, ShareStateWritten):
@@ -95,7 +95,7 @@ def _row(record: Record, now: int) -> Row | None:
         return None
 
 
-def _record(offset_delta: int, row: Row) -> bytes:
+def _record(offset_delta: int, row: Encoded) -> bytes:
     """Encode a record with the batch's timestamp and without headers."""
     body = bytearray(b"\0\0")
     write_varint(body, offset_delta)

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.gateway.security.scram import LoginError
+from brokertwin.state.core.wire.primitives import MalformedError
 
 MECHANISM = "OAUTHBEARER"
 JAAS = "sasl.jaas.config"

@@ -14,23 +14,7 @@ from brokertwin.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokertwin.state.core.schema import Body, Int8
-
-
-class AclFilter(Body):
-    """Properties of an ACL; null and ANY (1) match everything.
-
-    With the pattern type MATCH (2) the name is a resource's, and every pattern that covers it
-    matches. With other types it is the pattern's own name.
-    """
-
-    resource_type_filter: Int8 = ResourceType.ANY
-    resource_name_filter: str | None = None
-    pattern_type_filter: Int8 = PatternType.LITERAL
-    principal_filter: str | None = None
-    host_filter: str | None = None
-    operation: Int8 = Operation.ANY
-    permission_type: Int8 = Permission.ANY
+from brokertwin.state.core.wire.generated.shared import AclFilter
 
 
 def is_malformed(wanted: AclFilter) -> bool:

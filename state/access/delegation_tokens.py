@@ -25,25 +25,12 @@ import msgspec
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
-from brokertwin.state.core.schema import Body
 from brokertwin.state.core.tables import Table, escape
+from brokertwin.state.core.wire.additions import TokenEdge
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1
 NO_TIME = -1
-
-
-class TokenEdge(Body):
-    """Facts that the gateway adds to a request.
-
-    `login` requests one token regardless of the client, for a login with it.
-    """
-
-    is_enabled: bool = False
-    is_allowed: bool = False
-    token_id: str = ""
-    digest: str = ""
-    login: str = ""
 
 
 class TokenRefusal(NamedTuple):

@@ -15,28 +15,15 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.core.wire.generated.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 FENCED_SINCE = 2
 """The first version that knows PRODUCER_FENCED."""
-
-
-class AddOffsetsToTxnRequest(Body):
-    """The transaction and the group."""
-
-    transactional_id: str
-    producer_id: Int64
-    producer_epoch: Int16
-    group_id: str
-
-
-class AddOffsetsToTxnResponse(Body):
-    """Whether the group's partition has joined."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
 
 
 def handle(broker: Broker, request: Request) -> Decision:

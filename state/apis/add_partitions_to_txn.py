@@ -44,18 +44,18 @@ from brokertwin.state.core.java_hashes import (
     partition_hash,
     scala_order,
 )
-from brokertwin.state.transactions import transaction_coordinator, transactions
-from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult
-from brokertwin.state.transactions.transaction_verification import (
-    KEY,
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    Transaction,
-    TransactionResult,
-    TxnPartitionResult,
-    TxnTopic,
-    TxnTopicResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
+from brokertwin.state.transactions import transaction_coordinator, transactions
+from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult
+from brokertwin.state.transactions.transaction_verification import KEY
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 BATCHES_SINCE = 4
@@ -88,7 +88,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         judged = _judged(broker, transaction)
         decision.records = [*decision.records, *judged.outcome.records]
         results.append(
-            TransactionResult(
+            AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id,
                 topic_results=_results(transaction.topics, judged),
             )
@@ -97,7 +97,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     return decision
 
 
-def _judged(broker: Broker, transaction: Transaction) -> _Judged:
+def _judged(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
     """What becomes of a transaction that another broker asks about."""
     refused = _attempted(broker, transaction, frozenset())
     if refused is not None:
@@ -106,7 +106,7 @@ def _judged(broker: Broker, transaction: Transaction) -> _Judged:
 
 
 def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnRequest) -> Decision:
-    transaction = Transaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=body.v3_and_below_transactional_id,
         producer_id=body.v3_and_below_producer_id,
         producer_epoch=body.v3_and_below_producer_epoch,
@@ -124,7 +124,9 @@ def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnReque
     return Decision(records=judged.outcome.records, response=response)
 
 
-def _refused(broker: Broker, request: Request, transaction: Transaction) -> _Judged | None:
+def _refused(
+    broker: Broker, request: Request, transaction: AddPartitionsToTxnTransaction
+) -> _Judged | None:
     """The errors where the broker itself refuses a client's request; None where it does not."""
     name = transaction.transactional_id
     places = _places(transaction.topics)
@@ -135,7 +137,9 @@ def _refused(broker: Broker, request: Request, transaction: Transaction) -> _Jud
     return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
 
 
-def _attempted(broker: Broker, transaction: Transaction, denied: Set[str]) -> _Judged | None:
+def _attempted(
+    broker: Broker, transaction: AddPartitionsToTxnTransaction, denied: Set[str]
+) -> _Judged | None:
     """The errors where a topic is denied or a partition does not exist; None where neither is."""
     places = _places(transaction.topics)
     errors = {}
@@ -162,7 +166,7 @@ def _hash(place: tuple[str, int]) -> int:
     return partition_hash(*place)
 
 
-def _add(broker: Broker, transaction: Transaction) -> _Judged:
+def _add(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
     outcome = transaction_coordinator.add_partitions(
         broker, transaction.transactional_id, _holder(transaction), _by_topic(transaction.topics)
     )
@@ -170,7 +174,7 @@ def _add(broker: Broker, transaction: Transaction) -> _Judged:
     return _Judged(outcome, errors, is_as_asked=True)
 
 
-def _verify(broker: Broker, transaction: Transaction) -> _Judged:
+def _verify(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
     known = transaction_coordinator.find(broker, transaction.transactional_id)
     error = known if isinstance(known, Error) else Error.NONE
     if not isinstance(known, Error):
@@ -185,22 +189,24 @@ def _verify(broker: Broker, transaction: Transaction) -> _Judged:
     return _Judged(CoordinatorResult(), errors)
 
 
-def _holder(transaction: Transaction) -> ProducerIdAndEpoch:
+def _holder(transaction: AddPartitionsToTxnTransaction) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
 
 
-def _by_topic(topics: list[TxnTopic]) -> dict[str, list[int]]:
+def _by_topic(topics: list[AddPartitionsToTxnTopic]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic in topics:
         found.setdefault(topic.name, []).extend(topic.partitions)
     return found
 
 
-def _places(topics: list[TxnTopic]) -> list[tuple[str, int]]:
+def _places(topics: list[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
-def _results(topics: list[TxnTopic], judged: _Judged) -> list[TxnTopicResult]:
+def _results(
+    topics: list[AddPartitionsToTxnTopic], judged: _Judged
+) -> list[AddPartitionsToTxnTopicResult]:
     asked = [(topic.name, topic.partitions) for topic in topics]
     if not judged.is_as_asked:
         grouped: JavaMap[str, list[int]] = JavaMap(java_hash)
@@ -210,10 +216,10 @@ def _results(topics: list[TxnTopic], judged: _Judged) -> list[TxnTopicResult]:
             grouped[name].append(partition)
         asked = [(name, grouped[name]) for name in grouped]
     return [
-        TxnTopicResult(
+        AddPartitionsToTxnTopicResult(
             name=name,
             results_by_partition=[
-                TxnPartitionResult(
+                AddPartitionsToTxnPartitionResult(
                     partition_index=partition, partition_error_code=judged.errors[name, partition]
                 )
                 for partition in partitions

@@ -17,18 +17,12 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.core.wire.generated.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from brokertwin.state.transactions import producer_ids
-from brokertwin.state.transactions.producer_id_manager import KEY, AllocateProducerIdsRequest
-
-
-class AllocateProducerIdsResponse(Body):
-    """The ids `producer_id_start` to `producer_id_start + producer_id_len - 1`."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    producer_id_start: Int64 = 0
-    producer_id_len: Int32 = 0
+from brokertwin.state.transactions.producer_id_manager import KEY
 
 
 def handle(controller: Controller, request: Request) -> Decision:

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis.describe_client_quotas import QuotaEntity
 from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
 from brokertwin.state.cluster.machines import Controller
@@ -23,7 +22,13 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.records import ClientQuotaAltered, Record
-from brokertwin.state.core.schema import Body, Float64, Int16, Int32
+from brokertwin.state.core.schema import Float64
+from brokertwin.state.core.wire.generated.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+)
+from brokertwin.state.core.wire.generated.shared import EntityData
 
 V = TypeVar("V")
 Values = dict[str, Float64 | None]
@@ -45,43 +50,6 @@ USER_AND_CLIENT_KEYS: dict[str, int | None] = {
 IP_KEYS: dict[str, int | None] = {"connection_creation_rate": INT_MAX}
 
 
-class QuotaOperation(Body):
-    """A quota that is set, or removed."""
-
-    key: str
-    value: Float64 = 0.0
-    remove: bool = False
-
-
-class QuotaAlteration(Body):
-    """What is to change of an entity."""
-
-    entity: list[QuotaEntity]
-    ops: list[QuotaOperation]
-
-
-class AlterClientQuotasRequest(Body):
-    """Changes by entity; `validate_only` changes nothing."""
-
-    entries: list[QuotaAlteration]
-    validate_only: bool = False
-
-
-class AlteredQuotas(Body, kw_only=True):
-    """What became of an entity."""
-
-    error_code: Int16 = 0
-    error_message: str | None = None
-    entity: list[QuotaEntity]
-
-
-class AlterClientQuotasResponse(Body, kw_only=True):
-    """An answer for each entity."""
-
-    throttle_time_ms: Int32 = 0
-    entries: list[AlteredQuotas]
-
-
 def handle(controller: Controller, request: Request) -> Decision:
     """Alters what may be altered; an entity is altered as a whole or not at all."""
     body: AlterClientQuotasRequest = request.body
@@ -91,7 +59,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         answers = [_refused(entry.entity, denied, message) for entry in body.entries]
         return Decision(response=AlterClientQuotasResponse(entries=answers))
     records: list[Record] = []
-    answered: JavaMap[_Parts, AlteredQuotas] = JavaMap(_hash_of)
+    answered: JavaMap[_Parts, AlterClientQuotasResponseEntryData] = JavaMap(_hash_of)
     for entry in body.entries:
         entity = _java_map((part.entity_type, part.entity_name) for part in entry.entity)
         values = _java_map((op.key, None if op.remove else op.value) for op in entry.ops)
@@ -102,11 +70,11 @@ def handle(controller: Controller, request: Request) -> Decision:
             problem = _problem_of(entity) or _problem_of_values(entity, values)
             if not problem:
                 records.extend(_records(controller, entity, values))
-        parts = [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+        parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
         answered[place] = (
             _refused(parts, Error.INVALID_REQUEST, problem)
             if problem
-            else AlteredQuotas(entity=parts)
+            else AlterClientQuotasResponseEntryData(entity=parts)
         )
     response = AlterClientQuotasResponse(entries=[answered[place] for place in answered])
     return Decision(records=[] if body.validate_only else records, response=response)
@@ -132,8 +100,12 @@ def _shown(entity: Entity) -> str:
     return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
 
 
-def _refused(entity: list[QuotaEntity], error: Error, message: str) -> AlteredQuotas:
-    return AlteredQuotas(error_code=error, error_message=message, entity=entity)
+def _refused(
+    entity: list[EntityData], error: Error, message: str
+) -> AlterClientQuotasResponseEntryData:
+    return AlterClientQuotasResponseEntryData(
+        error_code=error, error_message=message, entity=entity
+    )
 
 
 def _problem_of(entity: Entity) -> str:

@@ -5,32 +5,13 @@ IncrementalAlterConfigs. A request that names a resource twice is answered here;
 it without any answer. Loggers cannot be altered in this way.
 """
 
-from msgspec import field
-
-from brokertwin.state.apis.incremental_alter_configs import Edge, decision
+from brokertwin.state.apis.incremental_alter_configs import decision
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOperation
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.schema import Body, Int8
-
-
-class AlterableConfig(Body):
-    name: str = ""
-    value: str | None = None
-
-
-class AlterConfigsResource(Body):
-    resource_type: Int8 = 0
-    resource_name: str = ""
-    configs: list[AlterableConfig] = field(default_factory=list)
-
-
-class AlterConfigsRequest(Body):
-    resources: list[AlterConfigsResource] = field(default_factory=list)
-    validate_only: bool = False
-    edge: Edge = field(default_factory=Edge)
+from brokertwin.state.core.wire.generated.alter_configs import AlterConfigsRequest
 
 
 def handle(controller: Controller, request: Request) -> Decision:

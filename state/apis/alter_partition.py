@@ -15,18 +15,17 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    BrokerState,
+)
 from brokertwin.state.replication import elections, in_sync, isr_controller
 from brokertwin.state.replication.elections import ElectionRules, TargetState
-from brokertwin.state.replication.isr_controller import (
-    KEY,
-    NO_BROKER_EPOCH,
-    AlterPartitionData,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionResult,
-    AlterPartitionTopicResult,
-    IsrBrokerState,
-)
+from brokertwin.state.replication.isr_controller import KEY, NO_BROKER_EPOCH
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -39,10 +38,10 @@ def handle(controller: Controller, request: Request) -> Decision:
         return Decision(response=AlterPartitionResponse(error_code=int(Error.STALE_BROKER_EPOCH)))
     if request.version < 3:
         for each in (partition for topic in body.topics for partition in topic.partitions):
-            each.new_isr_with_epochs = [IsrBrokerState(broker_id=broker) for broker in each.new_isr]
+            each.new_isr_with_epochs = [BrokerState(broker_id=broker) for broker in each.new_isr]
     records: list[PartitionAltered] = []
     topics = [
-        AlterPartitionTopicResult(
+        AlterPartitionResponseTopicData(
             topic_id=wanted.topic_id,
             partitions=[
                 _alter(controller, body.broker_id, wanted.topic_id, each, records)
@@ -58,23 +57,25 @@ def _alter(
     controller: Controller,
     sender: int,
     topic_id: Uuid,
-    wanted: AlterPartitionData,
+    wanted: AlterPartitionRequestPartitionData,
     records: list[PartitionAltered],
-) -> AlterPartitionResult:
+) -> AlterPartitionResponsePartitionData:
     topic = controller.topic_by_id(topic_id)
     index = wanted.partition_index
     if topic is None:
-        return AlterPartitionResult(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID)
+        )
     is_known = 0 <= index < len(topic.partitions)
     partition = topic.partitions[index] if is_known else None
 
-    def may_be_in_sync(state: IsrBrokerState) -> bool:
+    def may_be_in_sync(state: BrokerState) -> bool:
         epochs = (NO_BROKER_EPOCH, controller.registration(state.broker_id).epoch)
         return controller.is_active(state.broker_id) and state.broker_epoch in epochs
 
     error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
     if error is not Error.NONE or partition is None:
-        return AlterPartitionResult(partition_index=index, error_code=int(error))
+        return AlterPartitionResponsePartitionData(partition_index=index, error_code=int(error))
     target = TargetState.of(partition)
     target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
     target.leader_recovery_state = wanted.leader_recovery_state
@@ -86,11 +87,13 @@ def _alter(
     return _now(index, sender, partition)
 
 
-def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResult:
+def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResponsePartitionData:
     """What the leader is told; where the change has ended a reassignment it may lead no more."""
     if partition.leader != sender:
-        return AlterPartitionResult(partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED))
-    return AlterPartitionResult(
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED)
+        )
+    return AlterPartitionResponsePartitionData(
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

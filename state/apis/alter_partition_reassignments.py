@@ -22,7 +22,7 @@ A reassignment that has to wait for its new replicas is answered at once, too; t
 the last of them to the in-sync set ends it (AlterPartition).
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster import topics
@@ -32,56 +32,15 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from brokertwin.state.replication import elections, reassignments
 from brokertwin.state.replication.elections import Election, ElectionRules, TargetState
-
-
-class ReassignablePartition(Body):
-    """The replicas that a partition is to have, the preferred one first; null: as before."""
-
-    partition_index: Int32
-    replicas: list[Int32] | None = None
-
-
-class ReassignableTopic(Body):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: list[ReassignablePartition]
-
-
-class AlterPartitionReassignmentsRequest(Body):
-    """What is to be reassigned."""
-
-    timeout_ms: Int32 = 60000
-    allow_replication_factor_change: bool = True
-    topics: list[ReassignableTopic] = []
-
-
-class ReassignedPartition(Body):
-    """Whether a partition is being reassigned."""
-
-    partition_index: Int32
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-
-
-class ReassignedTopic(Body):
-    """The partitions of one topic."""
-
-    name: str
-    partitions: list[ReassignedPartition]
-
-
-class AlterPartitionReassignmentsResponse(Body):
-    """The results in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    allow_replication_factor_change: Annotated[bool, since(1)] = True
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    responses: list[ReassignedTopic] = []
 
 
 class _Refusal(NamedTuple):
@@ -101,7 +60,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     allows_any_size = request.version < 1 or body.allow_replication_factor_change
     records: list[PartitionAltered] = []
     responses = [
-        ReassignedTopic(
+        ReassignableTopicResponse(
             name=topic.name,
             partitions=[
                 _reassign(controller, topic.name, each, allows_any_size, records)
@@ -122,17 +81,17 @@ def _reassign(
     wanted: ReassignablePartition,
     allows_any_size: bool,
     records: list[PartitionAltered],
-) -> ReassignedPartition:
+) -> ReassignablePartitionResponse:
     found = _decide(controller, name, wanted, allows_any_size)
     if isinstance(found, _Refusal):
-        return ReassignedPartition(
+        return ReassignablePartitionResponse(
             partition_index=wanted.partition_index,
             error_code=found.error,
             error_message=found.text,
         )
     if found is not None:
         records.append(found)
-    return ReassignedPartition(partition_index=wanted.partition_index)
+    return ReassignablePartitionResponse(partition_index=wanted.partition_index)
 
 
 def _decide(
@@ -188,10 +147,10 @@ def _all_refused(
     body: AlterPartitionReassignmentsRequest, error: Error, text: str | None = None
 ) -> Decision:
     responses = [
-        ReassignedTopic(
+        ReassignableTopicResponse(
             name=topic.name,
             partitions=[
-                ReassignedPartition(
+                ReassignablePartitionResponse(
                     partition_index=each.partition_index, error_code=error, error_message=text
                 )
                 for each in topic.partitions

@@ -22,53 +22,17 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import LogPlaced
-from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.wire.generated.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from brokertwin.state.replication import directories, disk
 
 FILE_NAME_MAX = 255
 FUTURE_SUFFIX = 40
 """What a moving log's directory has behind topic and partition: a dot, 32 digits, `-future`."""
-
-
-class DirTopic(Body):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: list[Int32]
-
-
-class WantedDir(Body):
-    """A directory, and what is to lie there."""
-
-    path: str
-    topics: list[DirTopic]
-
-
-class AlterReplicaLogDirsRequest(Body):
-    """What is to lie where."""
-
-    dirs: list[WantedDir]
-
-
-class AlteredPartition(Body):
-    """Whether a log moves."""
-
-    partition_index: Int32
-    error_code: Int16 = Error.NONE
-
-
-class AlteredTopic(Body):
-    """The partitions of one topic."""
-
-    topic_name: str
-    partitions: list[AlteredPartition]
-
-
-class AlterReplicaLogDirsResponse(Body):
-    """An answer for each partition."""
-
-    throttle_time_ms: Int32 = 0
-    results: list[AlteredTopic] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -82,10 +46,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     is_denied = not broker.allows_cluster(request, Operation.ALTER)
     records: list[LogPlaced] = []
     results = [
-        AlteredTopic(
+        AlterReplicaLogDirTopicResult(
             topic_name=name,
             partitions=[
-                AlteredPartition(
+                AlterReplicaLogDirPartitionResult(
                     partition_index=partition,
                     error_code=Error.CLUSTER_AUTHORIZATION_FAILED
                     if is_denied

@@ -22,69 +22,29 @@ then.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis.create_topics import CreateTopicsResponse
 from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from brokertwin.state.core.wire.generated.create_topics import CreateTopicsResponse
+from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import share_offsets
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, Offsets, StatePersistResult
 from brokertwin.state.groups.share_states import PartitionsByTopic
-from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 _FROM_STATE = "Error in initialize state RPC. "
-
-
-class AlteredPartition(Body):
-    """A partition, and the offset from which on its records are to be delivered."""
-
-    partition_index: Int32
-    start_offset: Int64
-
-
-class AlteredTopic(Body):
-    """Partitions of a topic."""
-
-    topic_name: str
-    partitions: list[AlteredPartition]
-
-
-class AlterShareGroupOffsetsRequest(Body):
-    """A group, and its new offsets."""
-
-    group_id: str
-    topics: list[AlteredTopic]
-
-
-class AlteredPartitionResult(Body, kw_only=True):
-    """What became of a partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    error_message: str | None = None
-
-
-class AlteredTopicResult(Body):
-    """The partitions of a topic; the id is all zeros where there is no such topic."""
-
-    topic_name: str
-    topic_id: Uuid
-    partitions: list[AlteredPartitionResult]
-
-
-class AlterShareGroupOffsetsResponse(Body, kw_only=True):
-    """The partitions, refused topics first, or an error of the whole request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = None
-    responses: list[AlteredTopicResult] = []
 
 
 class AlterState(msgspec.Struct):
@@ -148,8 +108,8 @@ def _sorted_out(
     """
     body: AlterShareGroupOffsetsRequest = request.body
     denied = broker.denied_topics(request, Operation.READ, (t.topic_name for t in body.topics))
-    refused: dict[str, AlteredTopicResult] = {}
-    taken: dict[str, AlteredTopicResult] = {}
+    refused: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    taken: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: Offsets = {}
     places: PartitionsByTopic = {}
     for asked in body.topics:
@@ -161,14 +121,16 @@ def _sorted_out(
             count, error = 0, Error.TOPIC_AUTHORIZATION_FAILED
         if not count and not asked.partitions:
             continue
-        told = AlteredTopicResult(name, topic_id, [])
+        told = AlterShareGroupOffsetsResponseTopic(
+            topic_name=name, topic_id=topic_id, partitions=[]
+        )
         told = (taken if count else refused).setdefault(name, told)
         if count:
             offsets.setdefault(topic_id, {})
             numbers = [each.partition_index for each in asked.partitions]
             places[topic_id] = [each for each in dict.fromkeys(numbers) if each < count]
         for each in asked.partitions:
-            result = AlteredPartitionResult(partition_index=each.partition_index)
+            result = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
             if count and each.partition_index < count:
                 offsets[topic_id][each.partition_index] = each.start_offset
             else:

@@ -12,9 +12,6 @@ Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, 
 """
 
 import re
-from typing import Annotated
-
-from msgspec import field
 
 from brokertwin.state.cluster import features, metadata_log
 from brokertwin.state.cluster.machines import Machine
@@ -22,9 +19,15 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since, tagged
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
+from brokertwin.state.core.wire.generated.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 _FIRST, _LAST = 0, 4
 
@@ -34,48 +37,6 @@ _LISTED_FIRST = {0: 0}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-class ApiVersionsRequest(Body):
-    """What a client says of itself, since version 3."""
-
-    client_software_name: str = ""
-    client_software_version: str = ""
-
-
-class ApiVersion(Body):
-    """The versions of one API, both inclusive."""
-
-    api_key: Int16
-    min_version: Int16
-    max_version: Int16
-
-
-class SupportedFeature(Body):
-    """The levels of a feature that the broker can do, both inclusive."""
-
-    name: str
-    min_version: Int16
-    max_version: Int16
-
-
-class FinalizedFeature(Body):
-    """The level of a feature that the whole cluster has agreed on."""
-
-    name: str
-    max_version_level: Int16
-    min_version_level: Int16
-
-
-class ApiVersionsResponse(Body):
-    """The APIs, and since version 3 the features."""
-
-    error_code: Int16 = Error.NONE
-    api_keys: list[ApiVersion] = field(default_factory=list)
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    supported_features: Annotated[list[SupportedFeature], tagged(3)] = field(default_factory=list)
-    finalized_features_epoch: Annotated[Int64, tagged(3)] = -1
-    finalized_features: Annotated[list[FinalizedFeature], tagged(3)] = field(default_factory=list)
-
-
 _API_KEYS = [
     ApiVersion(api_key=key, min_version=_LISTED_FIRST.get(key, api.first), max_version=api.last)
     for key, api in KAFKA_APIS.items()
@@ -83,12 +44,12 @@ _API_KEYS = [
 ]
 
 _SUPPORTED_FEATURES = [
-    SupportedFeature(name=name, min_version=levels.first, max_version=levels.last)
+    SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
     for name, levels in features.SUPPORTED.items()
 ]
 
 
-def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
+def _finalized(machine: Machine | None) -> list[FinalizedFeatureKey]:
     """The features at their levels; one at level 0 is not finalized."""
     if machine is None:
         levels = features.finalized(Table(), CONTROLLER, BrokerSettings())
@@ -96,7 +57,7 @@ def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
         table = machine.tables.metadata
         levels = features.finalized(table, machine.id, machine.cell.broker_settings)
     return [
-        FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in levels.items()
         if level > 0
     ]

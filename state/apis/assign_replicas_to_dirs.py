@@ -20,42 +20,17 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ReplicasAssigned
-from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
-from brokertwin.state.replication import directories, elections
-from brokertwin.state.replication.directory_bodies import (
-    ASSIGN_KEY,
-    AssignedTopic,
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+    AssignReplicasToDirsResponseDirectoryData,
+    AssignReplicasToDirsResponsePartitionData,
+    AssignReplicasToDirsResponseTopicData,
 )
-
-
-class PartitionOutcome(Body):
-    """Whether the replica of a partition is taken down."""
-
-    partition_index: Int32
-    error_code: Int16 = Error.NONE
-
-
-class TopicOutcome(Body):
-    """The partitions of one topic."""
-
-    topic_id: Uuid
-    partitions: list[PartitionOutcome] = []
-
-
-class DirectoryOutcome(Body):
-    """The replicas of one directory."""
-
-    id: Uuid
-    topics: list[TopicOutcome] = []
-
-
-class AssignReplicasToDirsResponse(Body):
-    """The outcomes in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    directories: list[DirectoryOutcome] = []
+from brokertwin.state.replication import directories, elections
+from brokertwin.state.replication.directories import ASSIGN_KEY
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -77,7 +52,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             assigned += [record] if record.directories else []
             found = [each for each in outcome.partitions if each.error_code == Error.NONE]
             lost |= {(topic.topic_id, each.partition_index): None for each in found if is_offline}
-        outcomes.append(DirectoryOutcome(id=directory.id, topics=topics))
+        outcomes.append(AssignReplicasToDirsResponseDirectoryData(id=directory.id, topics=topics))
     gone = elections.lost_replica_changes(
         controller, body.broker_id, lambda place, _partition: place in lost
     )
@@ -86,8 +61,11 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def _assign(
-    controller: Controller, broker: int, directory: Uuid, asked: AssignedTopic
-) -> tuple[TopicOutcome, ReplicasAssigned]:
+    controller: Controller,
+    broker: int,
+    directory: Uuid,
+    asked: AssignReplicasToDirsRequestTopicData,
+) -> tuple[AssignReplicasToDirsResponseTopicData, ReplicasAssigned]:
     """What is said of the partitions of a topic, and what is written of them."""
     topic = controller.topic_by_id(asked.topic_id)
     record = ReplicasAssigned(broker, asked.topic_id, {})
@@ -102,8 +80,12 @@ def _assign(
             known = partition.directories.get(broker) if partition is not None else None
             if error is Error.NONE and known != directory:
                 record.directories[index] = directory
-        outcomes.append(PartitionOutcome(partition_index=index, error_code=error))
-    return TopicOutcome(topic_id=asked.topic_id, partitions=outcomes), record
+        outcomes.append(
+            AssignReplicasToDirsResponsePartitionData(partition_index=index, error_code=error)
+        )
+    return AssignReplicasToDirsResponseTopicData(
+        topic_id=asked.topic_id, partitions=outcomes
+    ), record
 
 
 def _error(partition: Partition | None, broker: int) -> Error:

@@ -17,22 +17,15 @@ from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.wire.generated.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
 from brokertwin.state.replication import directories, network, registrations
-from brokertwin.state.replication.directory_bodies import HEARTBEAT_KEY, BrokerHeartbeatRequest
+from brokertwin.state.replication.directories import HEARTBEAT_KEY
 from brokertwin.state.replication.registrations import BrokerControlState
 
 _DIRECTORIES_SINCE = 1
-
-
-class BrokerHeartbeatResponse(Body):
-    """What the broker is to the controller."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    is_caught_up: bool = False
-    is_fenced: bool = True
-    should_shut_down: bool = False
 
 
 def handle(controller: Controller, request: Request) -> Decision:

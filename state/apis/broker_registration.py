@@ -28,7 +28,6 @@ Clients are told of the listener by which they come (`Machine.endpoint`).
 """
 
 import base64
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.metadata import cluster_id
@@ -38,7 +37,13 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import BrokerRegistered
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationRequestListener,
+    BrokerRegistrationResponse,
+    Feature,
+)
 from brokertwin.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100
@@ -46,48 +51,6 @@ _RESERVED_DIRS_BELOW = 100
 
 _SECURITY_PROTOCOL_MAX = 3
 """PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
-
-
-class Listener(Body):
-    """Where a broker is reached."""
-
-    name: str
-    host: str
-    port: Int32
-    security_protocol: Int16 = 0
-
-
-class Feature(Body):
-    """The levels of a feature that a broker can do, both inclusive."""
-
-    name: str
-    min_supported_version: Int16
-    max_supported_version: Int16
-
-
-class BrokerRegistrationRequest(Body):
-    """Who registers; `log_dirs` since version 2.
-
-    `previous_broker_epoch` is that in which its last incarnation ended in order, -1 if it did not.
-    """
-
-    broker_id: Int32
-    cluster_id: str
-    incarnation_id: Uuid
-    listeners: list[Listener] = []
-    features: list[Feature] = []
-    rack: str | None = None
-    is_migrating_zk_broker: Annotated[bool, since(1)] = False
-    log_dirs: list[Uuid] = []
-    previous_broker_epoch: Annotated[Int64, since(3)] = -1
-
-
-class BrokerRegistrationResponse(Body):
-    """The epoch in which the broker is registered, -1 with an error."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    broker_epoch: Int64 = -1
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -163,7 +126,7 @@ def _has_wrong_dirs(controller: Controller, version: int, body: BrokerRegistrati
     return not given or is_twice or bool(given & others) or is_any_reserved
 
 
-def _is_reachable(listener: Listener) -> bool:
+def _is_reachable(listener: BrokerRegistrationRequestListener) -> bool:
     has_place = bool(listener.name and listener.host and listener.port)
     return has_place and 0 <= listener.security_protocol <= _SECURITY_PROTOCOL_MAX
 

@@ -7,14 +7,19 @@ What a member is to give back is still assigned to it; partitions of topics that
 shown.
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
+from brokertwin.state.core.wire.generated.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+    ConsumerGroupDescribeResponseTopicPartitions,
+)
 from brokertwin.state.groups import describing, subscriptions, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
@@ -24,72 +29,14 @@ NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-class ConsumerGroupDescribeRequest(Body):
-    """The groups that are asked for."""
-
-    group_ids: list[str]
-    include_authorized_operations: bool = False
-
-
-class TopicPartitions(Body):
-    """Partitions of a topic."""
-
-    topic_id: Uuid
-    topic_name: str
-    partitions: list[Int32]
-
-
-class Assignment(Body):
-    """What is assigned to a member."""
-
-    topic_partitions: list[TopicPartitions] = []
-
-
-class DescribedMember(Body, kw_only=True):
-    """A member; `member_type` is 0 for a classic one, 1 for one of the new protocol."""
-
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    member_epoch: Int32
-    client_id: str
-    client_host: str
-    subscribed_topic_names: list[str]
-    subscribed_topic_regex: str | None = None
-    assignment: Assignment
-    target_assignment: Assignment
-    member_type: Annotated[Int8, since(1)] = -1
-
-
-class DescribedGroup(Body, kw_only=True):
-    """A group, or its error."""
-
-    error_code: Int16 = 0
-    error_message: str | None = None
-    group_id: str
-    group_state: str = ""
-    group_epoch: Int32 = 0
-    assignment_epoch: Int32 = 0
-    assignor_name: str = ""
-    members: list[DescribedMember] = []
-    authorized_operations: Int32 = NOT_ASKED
-
-
-class ConsumerGroupDescribeResponse(Body, kw_only=True):
-    """The groups, those that are refused at once first."""
-
-    throttle_time_ms: Int32 = 0
-    groups: list[DescribedGroup]
-
-
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     described = describing.describe(broker, request, _CONSUMERS)
     return Decision(response=ConsumerGroupDescribeResponse(groups=described))
 
 
-def _of(broker: Broker, group: ConsumerGroup) -> DescribedGroup:
-    return DescribedGroup(
+def _of(broker: Broker, group: ConsumerGroup) -> ConsumerGroupDescribeResponseDescribedGroup:
+    return ConsumerGroupDescribeResponseDescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
@@ -99,8 +46,10 @@ def _of(broker: Broker, group: ConsumerGroup) -> DescribedGroup:
     )
 
 
-def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> DescribedMember:
-    return DescribedMember(
+def _member(
+    broker: Broker, group: ConsumerGroup, member: ConsumerMember
+) -> ConsumerGroupDescribeResponseMember:
+    return ConsumerGroupDescribeResponseMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -117,19 +66,21 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Des
     )
 
 
-def _assignment(broker: Broker, partitions: Target) -> Assignment:
+def _assignment(broker: Broker, partitions: Target) -> ConsumerGroupDescribeResponseAssignment:
     """Partitions by topic, of topics that are there."""
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in partitions}
-    return Assignment(
+    return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
+            ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=numbers
+            )
             for topic_id, numbers in partitions.items()
             if (topic := topics[topic_id]) is not None
         ]
     )
 
 
-def _topics_in(described: DescribedGroup) -> set[str]:
+def _topics_in(described: ConsumerGroupDescribeResponseDescribedGroup) -> set[str]:
     return {
         place.topic_name
         for member in described.members
@@ -138,8 +89,12 @@ def _topics_in(described: DescribedGroup) -> set[str]:
     }
 
 
-def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(group_id=group_id, error_code=error, error_message=message)
+def _refused(
+    group_id: str, error: Error, message: str | None = None
+) -> ConsumerGroupDescribeResponseDescribedGroup:
+    return ConsumerGroupDescribeResponseDescribedGroup(
+        group_id=group_id, error_code=error, error_message=message
+    )
 
 
 _CONSUMERS = DescribeSpec(

@@ -27,7 +27,6 @@ joins or says everything of itself again.
 """
 
 from functools import partial
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, features, group_configs
@@ -35,7 +34,13 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Uuid, since
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
@@ -53,46 +58,6 @@ from brokertwin.state.groups.regex_resolution import Denied
 
 OWN_MEMBER_ID_SINCE = 1
 NO_TIMEOUT = -1
-
-
-class TopicPartitions(Body):
-    """Partitions of a topic."""
-
-    topic_id: Uuid
-    partitions: list[Int32]
-
-
-class ConsumerGroupHeartbeatRequest(Body, kw_only=True):
-    """A member's heartbeat; null, and -1 for the time-out, stand for what has not changed."""
-
-    group_id: str
-    member_id: str
-    member_epoch: Int32
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: Int32 = NO_TIMEOUT
-    subscribed_topic_names: list[str] | None = None
-    subscribed_topic_regex: Annotated[str | None, since(1)] = None
-    server_assignor: str | None = None
-    topic_partitions: list[TopicPartitions] | None = None
-
-
-class Assignment(Body):
-    """What is assigned to a member."""
-
-    topic_partitions: list[TopicPartitions] = []
-
-
-class ConsumerGroupHeartbeatResponse(Body):
-    """The member's epoch; an assignment null stands for the one that it knows."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: Int32 = 0
-    heartbeat_interval_ms: Int32 = 0
-    assignment: Assignment | None = None
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -203,7 +168,9 @@ def _said(request: Request, denied: Denied) -> ConsumerHeartbeat:
     )
 
 
-def _owned(said: list[TopicPartitions] | None) -> dict[Uuid, list[int]] | None:
+def _owned(
+    said: list[ConsumerGroupHeartbeatTopicPartitions] | None,
+) -> dict[Uuid, list[int]] | None:
     if said is None:
         return None
     owned: dict[Uuid, list[int]] = {}
@@ -231,14 +198,14 @@ def _is_told(body: ConsumerGroupHeartbeatRequest, beat: ConsumerHeartbeatResult)
     return is_join or is_full or beat.before.assigned != beat.after.assigned
 
 
-def _assignment(beat: ConsumerHeartbeatResult) -> Assignment:
+def _assignment(beat: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponseAssignment:
     """Return the assignment in Kafka's order: as it was computed, or as it is stored."""
     assigned = beat.after.assigned
     is_stored = assigned is beat.before.assigned
     ordered = in_hash_order(assigned) if is_stored else {t: [*p] for t, p in assigned.items()}
-    return Assignment(
+    return ConsumerGroupHeartbeatResponseAssignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in ordered.items()
         ]
     )

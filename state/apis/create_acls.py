@@ -20,8 +20,6 @@ Ids of ACLs come from the event's nonce.
 Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290, KIP-801.
 """
 
-from msgspec import field
-
 from brokertwin.state.access import authorizer
 from brokertwin.state.access.acl_filter import is_known
 from brokertwin.state.access.authorizer import (
@@ -40,41 +38,15 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import AccessControlEntryAdded, Record
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 NO_AUTHORIZER = "No Authorizer is configured."
-
-
-class AclCreation(Body, kw_only=True):
-    """An ACL, by Kafka's codes (`state/access/authorizer.py`)."""
-
-    resource_type: Int8
-    resource_name: str
-    resource_pattern_type: Int8 = PatternType.LITERAL
-    principal: str
-    host: str
-    operation: Int8
-    permission_type: Int8
-
-
-class CreateAclsRequest(Body):
-    """The ACLs to create."""
-
-    creations: list[AclCreation] = field(default_factory=list)
-
-
-class AclCreationResult(Body):
-    """What has become of an ACL."""
-
-    error_code: Int16 = Error.NONE
-    error_message: str | None = ""
-
-
-class CreateAclsResponse(Body):
-    """One result for each ACL, in the request's order."""
-
-    throttle_time_ms: Int32 = 0
-    results: list[AclCreationResult] = field(default_factory=list)
 
 
 def _handle(controller: Controller, request: Request) -> Decision:

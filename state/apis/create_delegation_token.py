@@ -17,52 +17,18 @@ Sources: `KafkaApis.handleCreateTokenRequest`, `DelegationTokenControlManager` i
 KIP-373; answers of 4.3.1.
 """
 
-from typing import Annotated
-
-from msgspec import field
-
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, TokenEdge, later
+from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, later
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import DelegationTokenWritten
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
-
-
-class CreatableRenewer(Body):
-    """Somebody who may renew and expire it, too."""
-
-    principal_type: str
-    principal_name: str
-
-
-class CreateDelegationTokenRequest(Body):
-    """Whose it is to be, without a name one's own; a lifetime below 1 is the longest there is."""
-
-    owner_principal_type: str | None = None
-    owner_principal_name: str | None = None
-    renewers: list[CreatableRenewer] = field(default_factory=list)
-    max_lifetime_ms: Int64 = -1
-    edge: TokenEdge = field(default_factory=TokenEdge)
-
-
-class CreateDelegationTokenResponse(Body, kw_only=True):
-    """The token; `hmac` is for the gateway to put in."""
-
-    error_code: Int16 = Error.NONE
-    principal_type: str
-    principal_name: str
-    token_requester_principal_type: Annotated[str, since(3)]
-    token_requester_principal_name: Annotated[str, since(3)]
-    issue_timestamp_ms: Int64 = 0
-    expiry_timestamp_ms: Int64 = 0
-    max_timestamp_ms: Int64 = 0
-    token_id: str = ""
-    hmac: str = ""
-    throttle_time_ms: Int32 = 0
+from brokertwin.state.core.wire.generated.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 
 
 def handle(controller: Controller, request: Request) -> Decision:

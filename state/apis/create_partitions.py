@@ -18,8 +18,6 @@ Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
 
 from collections import Counter
 
-from msgspec import field
-
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Controller
@@ -28,44 +26,12 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionsAdded
-from brokertwin.state.core.schema import Body, Int16, Int32
-
-
-class Assignment(Body):
-    """The brokers that a client wants for a new partition."""
-
-    broker_ids: list[Int32] = field(default_factory=list)
-
-
-class GrownTopic(Body):
-    """A topic and the number of partitions that it is to have; null assignments mean any."""
-
-    name: str
-    count: Int32 = 0
-    assignments: list[Assignment] | None = None
-
-
-class CreatePartitionsRequest(Body):
-    """The topics that are to grow."""
-
-    topics: list[GrownTopic] = field(default_factory=list)
-    timeout_ms: Int32 = 60000
-    validate_only: bool = False
-
-
-class TopicResult(Body):
-    """What has become of a topic."""
-
-    name: str
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-
-
-class CreatePartitionsResponse(Body):
-    """One result for each topic name."""
-
-    throttle_time_ms: Int32 = 0
-    results: list[TopicResult] = field(default_factory=list)
+from brokertwin.state.core.wire.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 
 def _handle(controller: Controller, request: Request) -> Decision:
@@ -90,12 +56,12 @@ def _handle(controller: Controller, request: Request) -> Decision:
             results.append(_refusal(topic.name, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
         grown = _grow(controller, topic, left, quota)
-        if isinstance(grown, TopicResult):
+        if isinstance(grown, CreatePartitionsTopicResult):
             results.append(grown)
         else:
             left -= len(grown.replicas)
             records.append(grown)
-            results.append(TopicResult(name=topic.name))
+            results.append(CreatePartitionsTopicResult(name=topic.name))
     return Decision(
         records=[] if body.validate_only else list(records),
         response=CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=results),
@@ -103,8 +69,8 @@ def _handle(controller: Controller, request: Request) -> Decision:
 
 
 def _grow(
-    controller: Controller, wanted: GrownTopic, left: int, quota: MutationQuota
-) -> PartitionsAdded | TopicResult:
+    controller: Controller, wanted: CreatePartitionsTopic, left: int, quota: MutationQuota
+) -> PartitionsAdded | CreatePartitionsTopicResult:
     """The record of a topic's new partitions, at most `left` of them, or why there is none."""
     name = wanted.name
     topic = controller.topic_by_name(name)
@@ -145,7 +111,9 @@ def _grow(
     return PartitionsAdded(topic.topic_id, replicas)
 
 
-def _assignment_fault(controller: Controller, wanted: GrownTopic, factor: int) -> str | None:
+def _assignment_fault(
+    controller: Controller, wanted: CreatePartitionsTopic, factor: int
+) -> str | None:
     if wanted.assignments is None:
         return None
     faults = (
@@ -161,8 +129,8 @@ def _assignment_fault(controller: Controller, wanted: GrownTopic, factor: int) -
     return None
 
 
-def _refusal(name: str, error: Error, message: str | None = None) -> TopicResult:
-    return TopicResult(name=name, error_code=error, error_message=message)
+def _refusal(name: str, error: Error, message: str | None = None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
 
 
 API = Api(37, "CREATE_PARTITIONS", (0, 3), CreatePartitionsRequest, _handle, on_controller=True)

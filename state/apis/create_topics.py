@@ -24,58 +24,27 @@ Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-4, KIP-464,
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from typing import Annotated, NamedTuple
-
-from msgspec import field
+from typing import NamedTuple
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.cluster.new_topics import (
-    BY_DEFAULT,
-    KEY,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from brokertwin.state.cluster.new_topics import BY_DEFAULT, KEY
 from brokertwin.state.configs import topic_configs
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TopicCreated
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
+from brokertwin.state.core.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from brokertwin.state.groups import share_states, streams_topics
-
-
-class TopicConfig(Body):
-    """A setting of the new topic and where it comes from."""
-
-    name: str
-    value: str | None
-    read_only: bool = False
-    config_source: Int8 = -1
-    is_sensitive: bool = False
-
-
-class TopicResult(Body):
-    """What has become of a topic."""
-
-    name: str
-    topic_id: Annotated[Uuid, since(7)] = ZERO_UUID
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    topic_config_error_code: Annotated[Int16, tagged(5)] = Error.NONE
-    num_partitions: Annotated[Int32, since(5)] = -1
-    replication_factor: Annotated[Int16, since(5)] = -1
-    configs: Annotated[list[TopicConfig] | None, since(5)] = field(default_factory=list)
-
-
-class CreateTopicsResponse(Body):
-    """One result for each topic name."""
-
-    throttle_time_ms: Int32 = 0
-    topics: list[TopicResult] = field(default_factory=list)
 
 
 class _Refused(NamedTuple):
@@ -238,30 +207,30 @@ def _assigned(controller: Controller, topic: CreatableTopic) -> list[list[int]] 
     return [parts[index] for index in range(len(parts))]
 
 
-def _success(controller: Controller, record: TopicCreated) -> TopicResult:
-    return TopicResult(
+def _success(controller: Controller, record: TopicCreated) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=record.name,
         topic_id=record.topic_id,
         num_partitions=len(record.replicas),
         replication_factor=len(record.replicas[0]),
         configs=[
-            TopicConfig(name=each.name, value=each.value, config_source=each.source)
+            CreatableTopicConfigs(name=each.name, value=each.value, config_source=each.source)
             for each in topic_configs.effective(record.configs, controller.settings)
         ],
     )
 
 
-def _hidden(record: TopicCreated) -> TopicResult:
+def _hidden(record: TopicCreated) -> CreatableTopicResult:
     """A success for a client that may not see the topic's settings."""
-    return TopicResult(
+    return CreatableTopicResult(
         name=record.name,
         topic_id=record.topic_id,
         topic_config_error_code=Error.TOPIC_AUTHORIZATION_FAILED,
     )
 
 
-def _refusal(name: str, refused: _Refused) -> TopicResult:
-    return TopicResult(name=name, error_code=refused.error, error_message=refused.message)
+def _refusal(name: str, refused: _Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refused.error, error_message=refused.message)
 
 
 def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:

@@ -11,10 +11,7 @@ in no order; here they are sorted.
 Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290.
 """
 
-from msgspec import field
-
 from brokertwin.state.access import acl_filter, authorizer
-from brokertwin.state.access.acl_filter import AclFilter
 from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
 from brokertwin.state.apis.create_acls import NO_AUTHORIZER
 from brokertwin.state.cluster.machines import Controller
@@ -22,42 +19,14 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import AccessControlEntryRemoved
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid
-
-
-class DeleteAclsRequest(Body):
-    """The filters."""
-
-    filters: list[AclFilter] = field(default_factory=list)
-
-
-class MatchingAcl(Body, kw_only=True):
-    """An ACL that was picked and is gone."""
-
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    resource_type: Int8
-    resource_name: str
-    pattern_type: Int8
-    principal: str
-    host: str
-    operation: Int8
-    permission_type: Int8
-
-
-class FilterResult(Body):
-    """What a filter has picked, or why it was refused."""
-
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    matching_acls: list[MatchingAcl] = field(default_factory=list)
-
-
-class DeleteAclsResponse(Body):
-    """One result for each filter, in the request's order."""
-
-    throttle_time_ms: Int32 = 0
-    filter_results: list[FilterResult] = field(default_factory=list)
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from brokertwin.state.core.wire.generated.shared import AclFilter
 
 
 def _handle(controller: Controller, request: Request) -> Decision:
@@ -76,7 +45,9 @@ def _handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def _filtered(controller: Controller, wanted: AclFilter, gone: dict[Uuid, None]) -> FilterResult:
+def _filtered(
+    controller: Controller, wanted: AclFilter, gone: dict[Uuid, None]
+) -> DeleteAclsFilterResult:
     """What a filter picks; the ids are added to `gone`."""
     fault = None
     if acl_filter.is_unknown_pattern(wanted):
@@ -84,18 +55,18 @@ def _filtered(controller: Controller, wanted: AclFilter, gone: dict[Uuid, None])
     elif acl_filter.is_unknown_entry(wanted):
         fault = "Unknown entryFilter."
     if fault is not None:
-        return FilterResult(error_code=Error.INVALID_REQUEST, error_message=fault)
+        return DeleteAclsFilterResult(error_code=Error.INVALID_REQUEST, error_message=fault)
     picked = []
     table, prefix = controller.tables.metadata, controller.prefix
     for pattern, acl_id, acl in authorizer.entries(table, prefix):
         if acl_filter.matches(wanted, pattern, acl):
             gone[acl_id] = None
             picked.append(_matching(pattern, acl))
-    return FilterResult(matching_acls=picked)
+    return DeleteAclsFilterResult(matching_acls=picked)
 
 
-def _matching(pattern: Pattern, acl: Acl) -> MatchingAcl:
-    return MatchingAcl(
+def _matching(pattern: Pattern, acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
         resource_type=pattern.resource_type,
         resource_name=pattern.name,
         pattern_type=pattern.pattern_type,
@@ -107,7 +78,9 @@ def _matching(pattern: Pattern, acl: Acl) -> MatchingAcl:
 
 
 def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision:
-    results = [FilterResult(error_code=error, error_message=message) for _ in body.filters]
+    results = [
+        DeleteAclsFilterResult(error_code=error, error_message=message) for _ in body.filters
+    ]
     return Decision(response=DeleteAclsResponse(filter_results=results))
 
 

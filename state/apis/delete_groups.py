@@ -32,8 +32,12 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokertwin.state.groups.kinds import kind_of
@@ -42,26 +46,6 @@ from brokertwin.state.transactions import transactional_offsets
 
 _MAY_HAVE_NODE = (Error.NONE, Error.GROUP_ID_NOT_FOUND)
 """Errors of a group at its coordinator with which ZooKeeper may have a node of it."""
-
-
-class DeleteGroupsRequest(Body):
-    """The groups that are to go."""
-
-    groups_names: list[str]
-
-
-class DeletedGroup(Body):
-    """What became of a group."""
-
-    group_id: str
-    error_code: Int16
-
-
-class DeleteGroupsResponse(Body, kw_only=True):
-    """An answer for each group."""
-
-    throttle_time_ms: Int32 = 0
-    results: list[DeletedGroup]
 
 
 class ToZookeeper(msgspec.Struct):
@@ -92,7 +76,7 @@ def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
     for group_id in names:
         gone = committed_offsets.tombstones(controller.tables.groups, controller.id, group_id)
         error = Error.NONE if gone else Error.GROUP_ID_NOT_FOUND
-        results.append(DeletedGroup(group_id=group_id, error_code=error))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         records += gone
     return Decision(records=records, response=DeleteGroupsResponse(results=results))
 
@@ -111,7 +95,7 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
     results = []
     for group_id, error in errors.items():
         code = Error.COORDINATOR_NOT_AVAILABLE if error in _MAY_HAVE_NODE else error
-        results.append(DeletedGroup(group_id=group_id, error_code=code))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=code))
     return Decision(response=DeleteGroupsResponse(results=results))
 
 
@@ -125,12 +109,12 @@ def _delete(
     for group_id, error in errors.items():
         group = groups.find(broker, group_id) if error is Error.NONE else None
         if group is None and group_id in nodes:
-            results.append(DeletedGroup(group_id=group_id, error_code=Error.NONE))
+            results.append(DeletableGroupResult(group_id=group_id, error_code=Error.NONE))
             continue
         if isinstance(group, ShareGroup) and share_states.has_invalid_partitions(group):
             error = Error.UNKNOWN_SERVER_ERROR
             records.extend(share_offsets.start_deleting_all(broker, group))
-        results.append(DeletedGroup(group_id=group_id, error_code=error))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))
             messages.extend(_deletions(broker, group_id))

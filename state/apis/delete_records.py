@@ -32,8 +32,14 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import LogStartMoved, Record
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from brokertwin.state.logs import producer_expiry
 from brokertwin.state.replication import copying
 
@@ -43,49 +49,6 @@ NO_LOW_WATERMARK = -1
 _GONE = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
 _LOST = int(Error.KAFKA_STORAGE_ERROR)
 _LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
-
-
-class DeletePartition(Body):
-    """The first offset that is to stay; -1 for the high watermark."""
-
-    partition_index: Int32
-    offset: Int64
-
-
-class DeleteTopic(Body):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: list[DeletePartition]
-
-
-class DeleteRecordsRequest(Body):
-    """What to delete, and how long in ms to wait for the replicas."""
-
-    topics: list[DeleteTopic]
-    timeout_ms: Int32 = 0
-
-
-class DeletedPartition(Body):
-    """The low watermark, -1 with an error."""
-
-    partition_index: Int32
-    low_watermark: Int64 = NO_LOW_WATERMARK
-    error_code: Int16 = 0
-
-
-class DeletedTopic(Body):
-    """The answers of one topic."""
-
-    name: str
-    partitions: list[DeletedPartition]
-
-
-class DeleteRecordsResponse(Body, kw_only=True):
-    """The answers in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    topics: list[DeletedTopic]
 
 
 class Deleted(msgspec.Struct, array_like=True):
@@ -100,7 +63,7 @@ class Deleted(msgspec.Struct, array_like=True):
 class DeleteState(msgspec.Struct, array_like=True):
     """A request that waits for replicas: its answers, and what is not decided yet."""
 
-    topics: list[DeletedTopic]
+    topics: list[DeleteRecordsTopicResult]
     deleted: list[Deleted]
 
 
@@ -115,21 +78,21 @@ def handle(broker: Broker, request: Request) -> Decision:
     records: list[Record] = []
     state = DeleteState([], [])
     for name, offsets in wanted.items():
-        answers: list[DeletedPartition] = []
-        state.topics.append(DeletedTopic(name=name, partitions=answers))
+        answers: list[DeleteRecordsPartitionResult] = []
+        state.topics.append(DeleteRecordsTopicResult(name=name, partitions=answers))
         topic = broker.topic_by_name(name)
         for index, offset in offsets.items():
             if name in denied:
                 answers.append(_refused(index, Error.TOPIC_AUTHORIZATION_FAILED))
                 continue
             answer = _delete(broker, topic, index, offset, records)
-            if isinstance(answer, DeletedPartition):
+            if isinstance(answer, DeleteRecordsPartitionResult):
                 answers.append(answer)
                 continue
             assert topic is not None, name
             answer_place = (len(state.topics) - 1, len(answers))
             state.deleted.append(Deleted(answer_place, topic.topic_id, index, answer))
-            answers.append(DeletedPartition(partition_index=index))
+            answers.append(DeleteRecordsPartitionResult(partition_index=index))
     return _wait_or_answer(broker, state, records, broker.now + max(body.timeout_ms, 0))
 
 
@@ -191,14 +154,14 @@ def _note(broker: Broker, state: DeleteState) -> bool:
     return is_any_decided
 
 
-def _answer_of(state: DeleteState, deleted: Deleted) -> DeletedPartition:
+def _answer_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionResult:
     topic_at, partition_at = deleted.response_place
     return state.topics[topic_at].partitions[partition_at]
 
 
 def _delete(
     broker: Broker, topic: Topic | None, index: int, wanted: int, records: list[Record]
-) -> DeletedPartition | int:
+) -> DeleteRecordsPartitionResult | int:
     """The log start offset that replicas have to reach; where it moves `records` get the record.
 
     Or the answer, where nothing is deleted.
@@ -227,8 +190,8 @@ def _delete(
     return offset
 
 
-def _refused(partition: int, error: Error) -> DeletedPartition:
-    return DeletedPartition(partition_index=partition, error_code=error)
+def _refused(partition: int, error: Error) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=partition, error_code=error)
 
 
 API = Api(

@@ -16,47 +16,21 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import share_offsets
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.groups.share_states import PartitionsByTopic
-from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 NOTHING = "There is no offset information to delete."
-
-
-class ForgottenTopic(Body):
-    """A topic."""
-
-    topic_name: str
-
-
-class DeleteShareGroupOffsetsRequest(Body):
-    """A group, and the topics that it is to forget."""
-
-    group_id: str
-    topics: list[ForgottenTopic]
-
-
-class ForgottenTopicResult(Body, kw_only=True):
-    """What became of a topic."""
-
-    topic_name: str
-    topic_id: Uuid = ZERO_UUID
-    error_code: Int16 = 0
-    error_message: str | None = None
-
-
-class DeleteShareGroupOffsetsResponse(Body, kw_only=True):
-    """The topics, or an error of the whole request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = None
-    responses: list[ForgottenTopicResult] = []
 
 
 class DeleteState(msgspec.Struct):
@@ -72,8 +46,8 @@ class DeleteState(msgspec.Struct):
     """
 
     group_id: str
-    denied: list[ForgottenTopicResult] = []
-    refused: list[ForgottenTopicResult] = []
+    denied: list[DeleteShareGroupOffsetsResponseTopic] = []
+    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
     names: dict[Uuid, str] = {}
     places: PartitionsByTopic = {}
     errors: dict[Uuid, int] = {}
@@ -111,9 +85,13 @@ def _refuse(error: Error, message: str | None) -> Decision:
     return Decision(response=response)
 
 
-def _failed(name: str, error: Error, message: str | None = None) -> ForgottenTopicResult:
+def _failed(
+    name: str, error: Error, message: str | None = None
+) -> DeleteShareGroupOffsetsResponseTopic:
     message = message or ERROR_MESSAGES[error]
-    return ForgottenTopicResult(topic_name=name, error_code=error, error_message=message)
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name, error_code=error, error_message=message
+    )
 
 
 def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: DeleteState) -> None:
@@ -151,11 +129,11 @@ def _error(state: DeleteState, topic_id: Uuid) -> int:
 
 def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
     """Denied topics first, then those that are gone as Kafka's map has them, then the others."""
-    gone: list[ForgottenTopicResult] = []
-    failed: list[ForgottenTopicResult] = []
+    gone: list[DeleteShareGroupOffsetsResponseTopic] = []
+    failed: list[DeleteShareGroupOffsetsResponseTopic] = []
     for topic_id in hash_map_order(state.names, uuid_hash, len(state.names)):
         error, name = _error(state, topic_id), state.names[topic_id]
-        result = ForgottenTopicResult(topic_name=name, topic_id=topic_id)
+        result = DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
         if error:
             result.error_code, result.error_message = error, ERROR_MESSAGES.get(Error(error))
         (failed if error else gone).append(result)

@@ -11,14 +11,16 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import (
-    DELETE,
+from brokertwin.state.core.wire.generated.delete_share_group_state import (
     DeleteShareGroupStateRequest,
-    PartitionResult,
-    ShareGroupStateResponse,
-    TopicResult,
 )
+from brokertwin.state.core.wire.generated.shared import (
+    ShareGroupStatePartitionResult,
+    ShareGroupStateResponse,
+    ShareGroupStateResult,
+)
+from brokertwin.state.share import state_store
+from brokertwin.state.share.state_bodies import DELETE
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -36,13 +38,13 @@ def handle(broker: Broker, request: Request) -> Decision:
                 if is_allowed
                 else state_store.DENIED
             )
-            result = PartitionResult(partition=asked.partition)
+            result = ShareGroupStatePartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             elif state_store.find(broker, *place) is not None:
                 records.append(ShareStateWritten(*place, None))
             partitions.append(result)
-        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+        results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 

@@ -19,9 +19,6 @@ Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
 """
 
 from collections import Counter
-from typing import Annotated
-
-from msgspec import field
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Controller
@@ -30,7 +27,13 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TopicRemoved
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.wire.generated.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from brokertwin.state.groups import committed_offsets
 
 _MESSAGES = {
@@ -40,47 +43,16 @@ _MESSAGES = {
 }
 
 
-class DeletedTopic(Body):
-    """A topic to delete: its name, or its id."""
-
-    name: str | None = None
-    topic_id: Uuid = ZERO_UUID
-
-
-class DeleteTopicsRequest(Body):
-    """The topics to delete: `topics` since version 6, `topic_names` before."""
-
-    topics: list[DeletedTopic] = field(default_factory=list)
-    topic_names: list[str] = field(default_factory=list)
-    timeout_ms: Int32 = 60000
-
-
-class TopicResult(Body):
-    """What has become of a topic; without its name where it went by an id that nobody has."""
-
-    name: str | None = None
-    topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
-    error_code: Int16 = Error.NONE
-    error_message: Annotated[str | None, since(5)] = None
-
-
-class DeleteTopicsResponse(Body):
-    """One result for each topic."""
-
-    throttle_time_ms: Int32 = 0
-    responses: list[TopicResult] = field(default_factory=list)
-
-
 class _Deletion:
     """Sorts what a request names into refusals and the topics to delete."""
 
     def __init__(
-        self, controller: Controller, request: Request, wanted: list[DeletedTopic]
+        self, controller: Controller, request: Request, wanted: list[DeleteTopicState]
     ) -> None:
         self._controller = controller
         self._request = request
         self._deletes_all = controller.allows_cluster(request, Operation.DELETE)
-        self.refused: list[TopicResult] = []
+        self.refused: list[DeletableTopicResult] = []
         self.names: dict[Uuid, str] = {}
         by_id = Counter(each.topic_id for each in wanted if each.name is None)
         by_name = Counter(
@@ -98,7 +70,7 @@ class _Deletion:
             if by_name[name] == 1:
                 self._by_name(name, by_id)
 
-    def _refuse_unclear(self, topic: DeletedTopic) -> None:
+    def _refuse_unclear(self, topic: DeleteTopicState) -> None:
         """Neither name nor id, or both."""
         text = "You may not specify both topic name and topic id."
         if topic.name is None:
@@ -153,17 +125,19 @@ class _Deletion:
     ) -> None:
         message = message or _MESSAGES[error]
         self.refused.append(
-            TopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+            DeletableTopicResult(
+                name=name, topic_id=topic_id, error_code=error, error_message=message
+            )
         )
 
 
-def _has_no_id(topic: DeletedTopic) -> bool:
+def _has_no_id(topic: DeleteTopicState) -> bool:
     return topic.topic_id == ZERO_UUID
 
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: DeleteTopicsRequest = request.body
-    wanted = [*body.topics, *(DeletedTopic(name=name) for name in body.topic_names)]
+    wanted = [*body.topics, *(DeleteTopicState(name=name) for name in body.topic_names)]
     if not controller.settings.delete_topic_enable:
         is_known = request.version >= 3
         return _refuse_all(
@@ -175,7 +149,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
     quota = MutationQuota(controller, request, strict_since=5)
     table, results, gone = controller.tables.groups, deletion.refused, list[Record]()
     for topic_id, name in deletion.names.items():
-        result = TopicResult(name=name, topic_id=topic_id)
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
         topic = controller.topic_by_id(topic_id)
         if topic is None or quota.takes(len(topic.partitions)):
             gone += committed_offsets.tombstones_of_topic(table, controller.id, name)
@@ -189,9 +163,10 @@ def _handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def _refuse_all(wanted: list[DeletedTopic], error: Error) -> Decision:
+def _refuse_all(wanted: list[DeleteTopicState], error: Error) -> Decision:
     results = [
-        TopicResult(name=each.name, topic_id=each.topic_id, error_code=error) for each in wanted
+        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error)
+        for each in wanted
     ]
     return Decision(response=DeleteTopicsResponse(responses=results))
 

@@ -11,43 +11,18 @@ Sources: `AclApis`, `DescribeAclsRequest`, `DescribeAclsResponse` in Kafka; KIP-
 
 from itertools import groupby
 
-from msgspec import field
-
 from brokertwin.state.access import acl_filter, authorizer
-from brokertwin.state.access.acl_filter import AclFilter
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32
-
-
-class DescribedAcl(Body):
-    """Who may or may not do what."""
-
-    principal: str
-    host: str
-    operation: Int8
-    permission_type: Int8
-
-
-class DescribedResource(Body):
-    """A resource pattern and its ACLs."""
-
-    resource_type: Int8
-    resource_name: str
-    pattern_type: Int8
-    acls: list[DescribedAcl]
-
-
-class DescribeAclsResponse(Body):
-    """The patterns whose ACLs were picked."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    error_message: str | None = ""
-    resources: list[DescribedResource] = field(default_factory=list)
+from brokertwin.state.core.wire.generated.describe_acls import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from brokertwin.state.core.wire.generated.shared import AclFilter
 
 
 def _handle(broker: Broker, request: Request) -> Decision:
@@ -67,12 +42,12 @@ def _handle(broker: Broker, request: Request) -> Decision:
     for pattern, group in groupby(picked, key=lambda entry: entry[0]):
         acls = sorted((acl.principal, acl.host, acl.operation, acl.permission) for _, acl in group)
         resources.append(
-            DescribedResource(
+            DescribeAclsResource(
                 resource_type=pattern.resource_type,
                 resource_name=pattern.name,
                 pattern_type=pattern.pattern_type,
                 acls=[
-                    DescribedAcl(
+                    AclDescription(
                         principal=principal,
                         host=host,
                         operation=operation,

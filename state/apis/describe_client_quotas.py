@@ -12,7 +12,14 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Float64, Int8, Int16, Int32
+from brokertwin.state.core.wire.generated.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasResponseEntryData,
+    ValueData,
+)
+from brokertwin.state.core.wire.generated.shared import EntityData
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: the entity of a name, the default one, any that names the type."""
@@ -22,51 +29,6 @@ _MISMATCHES = {
     DEFAULT: "MATCH_TYPE_DEFAULT, but also specified a match string",
     SPECIFIED: "MATCH_TYPE_SPECIFIED, but also specified a match string",
 }
-
-
-class FilterComponent(Body):
-    """What an entity has to have."""
-
-    entity_type: str
-    match_type: Int8
-    match: str | None = None
-
-
-class DescribeClientQuotasRequest(Body):
-    """A filter; a strict one lets no further type through."""
-
-    components: list[FilterComponent]
-    strict: bool = False
-
-
-class QuotaEntity(Body):
-    """A part of an entity; a name null is the default."""
-
-    entity_type: str
-    entity_name: str | None = None
-
-
-class QuotaValue(Body):
-    """A quota."""
-
-    key: str
-    value: Float64
-
-
-class DescribedQuotas(Body):
-    """An entity and its quotas."""
-
-    entity: list[QuotaEntity]
-    values: list[QuotaValue]
-
-
-class DescribeClientQuotasResponse(Body):
-    """The entities that match; null with an error."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = ""
-    entries: list[DescribedQuotas] | None = None
 
 
 class _BadFilter(Exception):
@@ -90,12 +52,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         response = DescribeClientQuotasResponse(error_code=bad.error, error_message=str(bad))
         return Decision(response=response)
     entries = [
-        DescribedQuotas(
+        DescribeClientQuotasResponseEntryData(
             entity=[
-                QuotaEntity(entity_type=kind, entity_name=name)
+                EntityData(entity_type=kind, entity_name=name)
                 for kind, name in found.entity.items()
             ],
-            values=[QuotaValue(key=key, value=value) for key, value in found.values.items()],
+            values=[ValueData(key=key, value=value) for key, value in found.values.items()],
         )
         for found in client_quotas.all_quotas(broker.tables.metadata, broker.id)
         if _matches(found.entity, wanted, body.strict)
@@ -103,9 +65,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=DescribeClientQuotasResponse(entries=entries))
 
 
-def _checked(components: list[FilterComponent]) -> dict[str, FilterComponent]:
+def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
     """The components by type. Raises _BadFilter."""
-    wanted: dict[str, FilterComponent] = {}
+    wanted: dict[str, ComponentData] = {}
     for component in components:
         kind = component.entity_type
         if not kind:
@@ -131,7 +93,7 @@ def _checked(components: list[FilterComponent]) -> dict[str, FilterComponent]:
     return wanted
 
 
-def _matches(entity: Entity, wanted: dict[str, FilterComponent], is_strict: bool) -> bool:
+def _matches(entity: Entity, wanted: dict[str, ComponentData], is_strict: bool) -> bool:
     if is_strict and len(entity) != len(wanted):
         return False
     return all(

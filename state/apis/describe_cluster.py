@@ -8,10 +8,7 @@ and port are placeholders that the edge replaces (as in Metadata).
 KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 """
 
-from typing import Annotated
-
 from brokertwin.state.apis.metadata import (
-    OPERATIONS_NOT_ASKED,
     cluster_id,
     cluster_operations,
 )
@@ -19,7 +16,11 @@ from brokertwin.state.cluster.machines import Broker, Endpoint
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -28,31 +29,6 @@ _NOT_A_CONTROLLER = (
     "The request was sent to an endpoint of type BROKER, "
     "but we wanted an endpoint of type CONTROLLER"
 )
-
-
-class DescribeClusterRequest(Body):
-    include_cluster_authorized_operations: bool = False
-    endpoint_type: Int8 = BROKERS
-    include_fenced_brokers: bool = False
-
-
-class DescribedBroker(Body):
-    broker_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = None
-    is_fenced: Annotated[bool, since(2)] = False
-
-
-class DescribeClusterResponse(Body):
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = None
-    endpoint_type: Annotated[Int8, since(1)] = BROKERS
-    cluster_id: str = ""
-    controller_id: Int32 = -1
-    brokers: list[DescribedBroker] = []
-    cluster_authorized_operations: Int32 = OPERATIONS_NOT_ASKED
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -78,9 +54,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response)
 
 
-def _described(broker: Broker, node: int, endpoint: Endpoint) -> DescribedBroker:
+def _described(broker: Broker, node: int, endpoint: Endpoint) -> DescribeClusterBroker:
     is_fenced = broker.registration(node).is_fenced
-    return DescribedBroker(node, *endpoint, broker.rack_of(node), is_fenced)
+    return DescribeClusterBroker(node, *endpoint, broker.rack_of(node), is_fenced)
 
 
 def _refused(error: Error, message: str) -> Decision:

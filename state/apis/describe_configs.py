@@ -10,10 +10,6 @@ directories) has Kafka's defaults here. The documentation of settings is always 
 The loggers of brokers are the edge's: whoever has none gets a dead letter.
 """
 
-from typing import Annotated
-
-import msgspec
-
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import given_configs, group_configs
 from brokertwin.state.cluster.config_changes import is_broker_id
@@ -24,7 +20,14 @@ from brokertwin.state.configs.shown_configs import DescribedSetting
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NOT_BUILT = {BROKER_LOGGER: "broker loggers"}
@@ -32,49 +35,6 @@ INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the"
     " message was sent to an incompatible broker. See the broker logs for more details."
 )
-
-
-class ConfigResource(Body):
-    resource_type: Int8 = 0
-    resource_name: str = ""
-    configuration_keys: list[str] | None = None
-    """None, and no key at all, stand for every setting."""
-
-
-class DescribeConfigsRequest(Body):
-    resources: list[ConfigResource] = []
-    include_synonyms: bool = False
-    include_documentation: bool = False
-
-
-class ConfigSynonym(Body):
-    name: str
-    value: str | None
-    source: Int8
-
-
-class DescribedConfig(Body):
-    name: str
-    value: str | None
-    read_only: bool
-    config_source: Int8
-    is_sensitive: bool
-    synonyms: list[ConfigSynonym]
-    config_type: Annotated[Int8, since(3)]
-    documentation: Annotated[str | None, since(3)] = None
-
-
-class DescribedResource(Body):
-    error_code: Int16 = 0
-    error_message: str | None = ""
-    resource_type: Int8 = 0
-    resource_name: str = ""
-    configs: list[DescribedConfig] = []
-
-
-class DescribeConfigsResponse(Body):
-    throttle_time_ms: Int32 = 0
-    results: list[DescribedResource] = msgspec.field(default_factory=list)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -96,7 +56,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=DescribeConfigsResponse(results=found + hidden))
 
 
-def _is_allowed(broker: Broker, request: Request, resource: ConfigResource) -> bool:
+def _is_allowed(broker: Broker, request: Request, resource: DescribeConfigsResource) -> bool:
     if resource.resource_type == TOPIC:
         return broker.allows_topic(request, Operation.DESCRIBE_CONFIGS, resource.resource_name)
     if resource.resource_type == GROUP:
@@ -105,7 +65,7 @@ def _is_allowed(broker: Broker, request: Request, resource: ConfigResource) -> b
     return broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS)
 
 
-def _hidden(resource: ConfigResource) -> DescribedResource:
+def _hidden(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     if resource.resource_type == TOPIC:
         text = "Topic authorization failed."
         return _refused(resource, Error.TOPIC_AUTHORIZATION_FAILED, text)
@@ -115,7 +75,9 @@ def _hidden(resource: ConfigResource) -> DescribedResource:
     return _refused(resource, Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
-def _describe(broker: Broker, resource: ConfigResource, has_synonyms: bool) -> DescribedResource:
+def _describe(
+    broker: Broker, resource: DescribeConfigsResource, has_synonyms: bool
+) -> DescribeConfigsResult:
     name = resource.resource_name
     if resource.resource_type == BROKER:
         if not name:
@@ -154,29 +116,29 @@ def _broker_fault(broker: int, name: str) -> str | None:
 
 
 def _described(
-    resource: ConfigResource, shown: list[DescribedSetting], has_synonyms: bool
-) -> DescribedResource:
+    resource: DescribeConfigsResource, shown: list[DescribedSetting], has_synonyms: bool
+) -> DescribeConfigsResult:
     asked = resource.configuration_keys
     configs = [_config(each, has_synonyms) for each in shown if not asked or each.name in asked]
-    return DescribedResource(
+    return DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configs=configs
     )
 
 
-def _config(shown: DescribedSetting, has_synonyms: bool) -> DescribedConfig:
-    return DescribedConfig(
+def _config(shown: DescribedSetting, has_synonyms: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
         name=shown.name,
         value=shown.value,
         read_only=shown.is_read_only,
         config_source=shown.source,
         is_sensitive=shown.is_sensitive,
-        synonyms=[ConfigSynonym(*each) for each in shown.synonyms] if has_synonyms else [],
+        synonyms=[DescribeConfigsSynonym(*each) for each in shown.synonyms] if has_synonyms else [],
         config_type=shown.type_code,
     )
 
 
-def _refused(resource: ConfigResource, error: Error, text: str) -> DescribedResource:
-    return DescribedResource(
+def _refused(resource: DescribeConfigsResource, error: Error, text: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
         error_code=int(error),
         error_message=text,
         resource_type=resource.resource_type,

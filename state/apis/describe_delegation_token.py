@@ -17,62 +17,19 @@ Sources: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filter
 KIP-48, KIP-373.
 """
 
-from typing import Annotated
-
-from msgspec import field
-
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.access.delegation_tokens import Token, TokenEdge
+from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
-
-
-class TokenOwner(Body):
-    """Somebody whose tokens are asked for."""
-
-    principal_type: str
-    principal_name: str
-
-
-class DescribeDelegationTokenRequest(Body):
-    """Whose tokens; null: everybody's."""
-
-    owners: list[TokenOwner] | None = None
-    edge: TokenEdge = field(default_factory=TokenEdge)
-
-
-class TokenRenewer(Body):
-    """Somebody who may renew it."""
-
-    principal_type: str
-    principal_name: str
-
-
-class DescribedDelegationToken(Body, kw_only=True):
-    """A token; `hmac` is for the gateway to put in."""
-
-    principal_type: str
-    principal_name: str
-    token_requester_principal_type: Annotated[str, since(3)]
-    token_requester_principal_name: Annotated[str, since(3)]
-    issue_timestamp: Int64
-    expiry_timestamp: Int64
-    max_timestamp: Int64
-    token_id: str
-    hmac: str = ""
-    renewers: list[TokenRenewer]
-
-
-class DescribeDelegationTokenResponse(Body, kw_only=True):
-    """The tokens by their ids."""
-
-    error_code: Int16 = Error.NONE
-    tokens: list[DescribedDelegationToken] = []
-    throttle_time_ms: Int32 = 0
+from brokertwin.state.core.wire.generated.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -95,7 +52,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response)
 
 
-def _is_asked_for(owners: list[TokenOwner] | None, token: Token) -> bool:
+def _is_asked_for(owners: list[DescribeDelegationTokenOwner] | None, token: Token) -> bool:
     return owners is None or any(
         token.is_known_to(delegation_tokens.principal(each.principal_type, each.principal_name))
         for each in owners
@@ -123,7 +80,9 @@ def _described(token: Token) -> DescribedDelegationToken:
         expiry_timestamp=token.expiry_timestamp,
         max_timestamp=token.max_timestamp,
         token_id=token.token_id,
-        renewers=[TokenRenewer(principal_type=k, principal_name=n) for k, n in renewers],
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=k, principal_name=n) for k, n in renewers
+        ],
     )
 
 

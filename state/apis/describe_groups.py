@@ -7,59 +7,24 @@ Metadata and protocol are those of a stable group only. Refused groups come firs
 partition of `__consumer_offsets` that they belong to.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseDescribedGroup,
+)
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)
 DEAD = "Dead"
-
-
-class DescribeGroupsRequest(Body):
-    """The groups that are asked for."""
-
-    groups: list[str]
-    include_authorized_operations: Annotated[bool, since(3)] = False
-
-
-class DescribedMember(Body, kw_only=True):
-    """A member; metadata and assignment are base64."""
-
-    member_id: str
-    group_instance_id: Annotated[str | None, since(4)] = None
-    client_id: str
-    client_host: str
-    member_metadata: str = ""
-    member_assignment: str = ""
-
-
-class DescribedGroup(Body, kw_only=True):
-    """A group, or its error."""
-
-    error_code: Int16 = 0
-    error_message: Annotated[str | None, since(6)] = None
-    group_id: str
-    group_state: str = ""
-    protocol_type: str = ""
-    protocol_data: str = ""
-    members: list[DescribedMember] = []
-    authorized_operations: Annotated[Int32, since(3)] = NOT_ASKED
-
-
-class DescribeGroupsResponse(Body, kw_only=True):
-    """The groups, those that are refused first."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    groups: list[DescribedGroup]
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -72,16 +37,20 @@ def handle(broker: Broker, request: Request) -> Decision:
             asked.append(group_id)
         else:
             error = Error.GROUP_AUTHORIZATION_FAILED
-            described.append(DescribedGroup(group_id=group_id, error_code=error))
+            described.append(
+                DescribeGroupsResponseDescribedGroup(group_id=group_id, error_code=error)
+            )
     ordered = coordinators.in_partition_order(broker, asked)
     described.extend(_describe(broker, request, group_id) for group_id in ordered)
     return Decision(response=DescribeGroupsResponse(groups=described))
 
 
-def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup:
+def _describe(
+    broker: Broker, request: Request, group_id: str
+) -> DescribeGroupsResponseDescribedGroup:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
-        return DescribedGroup(group_id=group_id, error_code=error)
+        return DescribeGroupsResponseDescribedGroup(group_id=group_id, error_code=error)
     group = groups.find_if_stored(broker, group_id)
     if isinstance(group, ClassicGroup):
         described = _of(group)
@@ -95,23 +64,23 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup
     return described
 
 
-def _missing(group_id: str, why: str, version: int) -> DescribedGroup:
-    described = DescribedGroup(group_id=group_id, group_state=DEAD)
+def _missing(group_id: str, why: str, version: int) -> DescribeGroupsResponseDescribedGroup:
+    described = DescribeGroupsResponseDescribedGroup(group_id=group_id, group_state=DEAD)
     if version >= NOT_FOUND_SINCE:
         described.error_code = Error.GROUP_ID_NOT_FOUND
         described.error_message = f"Group {group_id} {why}"
     return described
 
 
-def _of(group: ClassicGroup) -> DescribedGroup:
+def _of(group: ClassicGroup) -> DescribeGroupsResponseDescribedGroup:
     protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
-    return DescribedGroup(
+    return DescribeGroupsResponseDescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol or "",
         members=[
-            DescribedMember(
+            DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,

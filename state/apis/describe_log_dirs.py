@@ -9,66 +9,23 @@ KAFKA_STORAGE_ERROR, and nothing is said of what lies there.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
 
 UNKNOWN_BYTES = -1
-
-
-class DescribableTopic(Body):
-    """Partitions of one topic."""
-
-    topic: str
-    partitions: list[Int32]
-
-
-class DescribeLogDirsRequest(Body):
-    """Which partitions are asked for; null for all."""
-
-    topics: list[DescribableTopic] | None = None
-
-
-class DescribedLog(Body):
-    """A replica: its bytes, and how far it is behind."""
-
-    partition_index: Int32
-    partition_size: Int64
-    offset_lag: Int64 = 0
-    is_future_key: bool = False
-
-
-class DescribedTopic(Body):
-    """The replicas of one topic."""
-
-    name: str
-    partitions: list[DescribedLog]
-
-
-class DescribedDir(Body, kw_only=True):
-    """A log directory."""
-
-    error_code: Int16 = Error.NONE
-    log_dir: str
-    topics: list[DescribedTopic] = []
-    total_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
-    usable_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
-    is_cordoned: Annotated[bool, since(5)] = False
-
-
-class DescribeLogDirsResponse(Body):
-    """The log directories of the broker."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(3)] = Error.NONE
-    results: list[DescribedDir] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -81,18 +38,20 @@ def handle(broker: Broker, request: Request) -> Decision:
     if body.topics is not None:
         asked = {(each.topic, number) for each in body.topics for number in each.partitions}
     names = broker.log_dirs
-    found: dict[str, dict[str, list[DescribedLog]]] = {name: {} for name in names}
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {name: {} for name in names}
     for log in _logs(broker, asked):
         size = rolling.size_in_bytes(log)
-        described = DescribedLog(partition_index=log.partition, partition_size=size)
+        described = DescribeLogDirsPartition(partition_index=log.partition, partition_size=size)
         of_directory = found.setdefault(log.directory or names[0], {})
         of_directory.setdefault(log.topic, []).append(described)
     cordoned = broker.cordoned_dirs
     results = [
-        DescribedDir(
+        DescribeLogDirsResult(
             error_code=Error.KAFKA_STORAGE_ERROR if name in broker.failed_dirs else Error.NONE,
             log_dir=name,
-            topics=[DescribedTopic(name=topic, partitions=logs) for topic, logs in topics.items()],
+            topics=[
+                DescribeLogDirsTopic(name=topic, partitions=logs) for topic, logs in topics.items()
+            ],
             is_cordoned=name in cordoned,
         )
         for name, topics in found.items()

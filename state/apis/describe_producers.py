@@ -16,43 +16,14 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.core.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 from brokertwin.state.logs import producer as producers
-
-
-class DescribedTopic(Body):
-    name: str = ""
-    partition_indexes: list[Int32] = []
-
-
-class DescribeProducersRequest(Body):
-    topics: list[DescribedTopic] = []
-
-
-class ProducerState(Body):
-    producer_id: Int64
-    producer_epoch: Int32
-    last_sequence: Int32
-    last_timestamp: Int64
-    coordinator_epoch: Int32 = -1
-    current_txn_start_offset: Int64 = -1
-
-
-class PartitionProducers(Body):
-    partition_index: Int32
-    error_code: Int16 = 0
-    error_message: str | None = None
-    active_producers: list[ProducerState] = []
-
-
-class TopicProducers(Body):
-    name: str
-    partitions: list[PartitionProducers]
-
-
-class DescribeProducersResponse(Body):
-    throttle_time_ms: Int32 = 0
-    topics: list[TopicProducers] = []
 
 
 class _Refusal(NamedTuple):
@@ -70,12 +41,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         partitions = [
             _partition(broker, topic, index)
             if refusal is None
-            else PartitionProducers(
+            else PartitionResponse(
                 partition_index=index, error_code=int(refusal.error), error_message=refusal.message
             )
             for index in wanted.partition_indexes
         ]
-        answered.append(TopicProducers(name=wanted.name, partitions=partitions))
+        answered.append(TopicResponse(name=wanted.name, partitions=partitions))
     return Decision(response=DescribeProducersResponse(topics=answered))
 
 
@@ -92,10 +63,10 @@ def _refusal(broker: Broker, request: Request, name: str) -> _Refusal | None:
     return None
 
 
-def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProducers:
+def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionResponse:
     error = _error_of(broker, topic, index)
     if topic is None or error is not Error.NONE:
-        return PartitionProducers(partition_index=index, error_code=int(error))
+        return PartitionResponse(partition_index=index, error_code=int(error))
     active = [
         ProducerState(
             producer_id=producer_id,
@@ -109,7 +80,7 @@ def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProd
             broker.tables.producers, broker.id, topic.topic_id, index
         )
     ]
-    return PartitionProducers(partition_index=index, active_producers=active)
+    return PartitionResponse(partition_index=index, active_producers=active)
 
 
 def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:

@@ -13,8 +13,6 @@ read them. Where it listens is where the first broker does. As in Kafka the vote
 the settings, has no directory id, and the others have.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
@@ -23,85 +21,21 @@ from brokertwin.state.cluster.machines import Controller, placeholder
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.wire.generated.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+    DescribeQuorumResponseListener,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseReplicaState,
+    DescribeQuorumResponseTopicData,
+    Node,
+)
 
 TOPIC = "__cluster_metadata"
 EPOCH = 1
 LISTENER = "CONTROLLER"
 _NOT_HERE = "This server does not host this topic-partition."
-
-
-class AskedPartition(Body):
-    """A partition by its number."""
-
-    partition_index: Int32
-
-
-class AskedTopic(Body):
-    """Partitions of one topic."""
-
-    topic_name: str
-    partitions: list[AskedPartition]
-
-
-class DescribeQuorumRequest(Body):
-    """Which logs of metadata are asked for: there is one."""
-
-    topics: list[AskedTopic]
-
-
-class ReplicaState(Body, kw_only=True):
-    """How far a voter or observer is; times in ms since 1970."""
-
-    replica_id: Int32
-    replica_directory_id: Annotated[Uuid, since(2)] = ZERO_UUID
-    log_end_offset: Int64
-    last_fetch_timestamp: Annotated[Int64, since(1)] = -1
-    last_caught_up_timestamp: Annotated[Int64, since(1)] = -1
-
-
-class DescribedPartition(Body, kw_only=True):
-    """Who leads, and how far everybody is."""
-
-    partition_index: Int32
-    error_code: Int16 = Error.NONE
-    error_message: Annotated[str | None, since(2)] = ""
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-    high_watermark: Int64 = 0
-    current_voters: list[ReplicaState] = []
-    observers: list[ReplicaState] = []
-
-
-class DescribedTopic(Body):
-    """The partitions of one topic."""
-
-    topic_name: str
-    partitions: list[DescribedPartition]
-
-
-class Listener(Body):
-    """Where a voter is reached; the edge puts in what is right."""
-
-    name: str
-    host: str
-    port: Int32
-
-
-class Node(Body):
-    """A voter's listeners."""
-
-    node_id: Int32
-    listeners: list[Listener]
-
-
-class DescribeQuorumResponse(Body):
-    """The state of the quorum."""
-
-    error_code: Int16 = Error.NONE
-    error_message: Annotated[str | None, since(2)] = ""
-    topics: list[DescribedTopic] = []
-    nodes: Annotated[list[Node], since(2)] = []
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -117,20 +51,20 @@ def handle(controller: Controller, request: Request) -> Decision:
     leader, *others = controller.cell.brokers
     end = metadata_log.end_offset(controller.tables.metadata)
 
-    def state(replica: int) -> ReplicaState:
+    def state(replica: int) -> DescribeQuorumResponseReplicaState:
         now = controller.now
-        return ReplicaState(
+        return DescribeQuorumResponseReplicaState(
             replica_id=replica,
             log_end_offset=end,
             last_fetch_timestamp=now,
             last_caught_up_timestamp=now,
         )
 
-    def observer(replica: int) -> ReplicaState:
+    def observer(replica: int) -> DescribeQuorumResponseReplicaState:
         name = topics.derive_uuid("directory", controller.cell.cluster, str(replica))
         return msgspec.structs.replace(state(replica), replica_directory_id=name)
 
-    partition = DescribedPartition(
+    partition = DescribeQuorumResponsePartitionData(
         partition_index=0,
         leader_id=leader,
         leader_epoch=EPOCH,
@@ -140,19 +74,26 @@ def handle(controller: Controller, request: Request) -> Decision:
     )
     host, port = placeholder(leader)
     response = DescribeQuorumResponse(
-        topics=[DescribedTopic(topic_name=TOPIC, partitions=[partition])],
-        nodes=[Node(node_id=leader, listeners=[Listener(name=LISTENER, host=host, port=port)])],
+        topics=[DescribeQuorumResponseTopicData(topic_name=TOPIC, partitions=[partition])],
+        nodes=[
+            Node(
+                node_id=leader,
+                listeners=[DescribeQuorumResponseListener(name=LISTENER, host=host, port=port)],
+            )
+        ],
     )
     return Decision(response=response)
 
 
-def _not_here(topics: list[AskedTopic]) -> list[DescribedTopic]:
+def _not_here(
+    topics: list[DescribeQuorumRequestTopicData],
+) -> list[DescribeQuorumResponseTopicData]:
     error = Error.UNKNOWN_TOPIC_OR_PARTITION
     return [
-        DescribedTopic(
+        DescribeQuorumResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                DescribedPartition(
+                DescribeQuorumResponsePartitionData(
                     partition_index=partition.partition_index,
                     error_code=error,
                     error_message=_NOT_HERE,

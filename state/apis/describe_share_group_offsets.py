@@ -18,104 +18,56 @@ or there is no such topic or partition: Kafka asks for a missing partition for h
 it says so.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis.create_topics import CreateTopicsResponse
 from brokertwin.state.apis.list_offsets import API as LIST_OFFSETS
-from brokertwin.state.apis.list_offsets import (
-    CONSUMER,
-    LATEST,
-    ListedPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListPartition,
-    ListTopic,
-)
+from brokertwin.state.apis.list_offsets import CONSUMER, LATEST
 from brokertwin.state.cluster import coordinators, features, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.create_topics import CreateTopicsResponse
+from brokertwin.state.core.wire.generated.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from brokertwin.state.core.wire.generated.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryResponse,
+    ReadShareGroupStateSummaryResponsePartitionResult,
+)
+from brokertwin.state.core.wire.generated.shared import (
+    ReadShareGroupStateRequest,
+    ReadStateData,
+    ReadStatePartition,
+)
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
-from brokertwin.state.share.state_bodies import (
-    SUMMARY,
-    ReadPartition,
-    ReadShareGroupStateRequest,
-    ReadShareGroupStateSummaryResponse,
-    ReadTopic,
-    SummarizedPartition,
-)
+from brokertwin.state.share.state_bodies import SUMMARY
 
 FIRST = "0"
 """The context of the first group (`_go_on`)."""
 
 UNKNOWN = -1
 """An offset or a count that nobody knows."""
-
-
-class DescribedTopicAsked(Body):
-    """Partitions of a topic."""
-
-    topic_name: str
-    partitions: list[Int32]
-
-
-class DescribedGroupAsked(Body):
-    """A group; all that it has where topics is null."""
-
-    group_id: str
-    topics: list[DescribedTopicAsked] | None = None
-
-
-class DescribeShareGroupOffsetsRequest(Body):
-    """The groups that are asked for."""
-
-    groups: list[DescribedGroupAsked]
-
-
-class DescribedOffset(Body, kw_only=True):
-    """Where the group is in a partition."""
-
-    partition_index: Int32
-    start_offset: Int64 = UNKNOWN
-    leader_epoch: Int32 = 0
-    lag: Annotated[Int64, since(1)] = UNKNOWN
-    error_code: Int16 = 0
-    error_message: str | None = None
-
-
-class DescribedOffsetTopic(Body, kw_only=True):
-    """The partitions of a topic."""
-
-    topic_name: str
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[DescribedOffset] = []
-
-
-class DescribedOffsetGroup(Body, kw_only=True):
-    """A group, or its error."""
-
-    group_id: str
-    topics: list[DescribedOffsetTopic] = []
-    error_code: Int16 = 0
-    error_message: str | None = None
-
-
-class DescribeShareGroupOffsetsResponse(Body, kw_only=True):
-    """The groups in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    groups: list[DescribedOffsetGroup]
 
 
 class DescribeState(msgspec.Struct):
@@ -125,7 +77,7 @@ class DescribeState(msgspec.Struct):
     be computed: by the group's place in the answer, topic id and partition.
     """
 
-    groups: list[DescribedOffsetGroup]
+    groups: list[DescribeShareGroupOffsetsResponseGroup]
     done: dict[int, dict[Uuid, dict[int, int]]] = {}
 
 
@@ -139,7 +91,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     return _go_on(broker, state, FIRST, -1)
 
 
-def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> DescribedOffsetGroup:
+def _begun(
+    broker: Broker, request: Request, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
     """A group with nothing known of its partitions, or its error."""
     group_id = asked.group_id
     error = Error.NONE
@@ -152,15 +106,19 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
     if error is not Error.NONE:
         is_denied = error is Error.GROUP_AUTHORIZATION_FAILED
         message = None if is_denied else ERROR_MESSAGES[error]
-        return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=message)
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=group_id, error_code=error, error_message=message
+        )
     if asked.topics is None:
-        return DescribedOffsetGroup(group_id=group_id, topics=_all(broker, request, group_id))
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=group_id, topics=_all(broker, request, group_id)
+        )
     names = [topic.topic_name for topic in asked.topics]
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    known: dict[Uuid, DescribedOffsetTopic] = {}
+    known: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
     can_be_asked = True
-    unknown: list[DescribedOffsetTopic] = []
-    refused: list[DescribedOffsetTopic] = []
+    unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
+    refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     for topic in asked.topics:
         found = broker.topic_by_name(topic.topic_name)
         told = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
@@ -174,14 +132,18 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
             known[found.topic_id].partitions += told.partitions
     if known and not (can_be_asked and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
-        return DescribedOffsetGroup(
+        return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error, error_message=ERROR_MESSAGES[error]
         )
     ordered = [_ordered(topic) for topic in result_order.topics(list(known.values()))]
-    return DescribedOffsetGroup(group_id=group_id, topics=[*ordered, *unknown, *refused])
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[*ordered, *unknown, *refused]
+    )
 
 
-def _all(broker: Broker, request: Request, group_id: str) -> list[DescribedOffsetTopic]:
+def _all(
+    broker: Broker, request: Request, group_id: str
+) -> list[DescribeShareGroupOffsetsResponseTopic]:
     """The partitions of a group whose state is there."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup):
@@ -197,22 +159,32 @@ def _all(broker: Broker, request: Request, group_id: str) -> list[DescribedOffse
     return [topic for topic in ordered if topic.topic_name not in denied]
 
 
-def _topic(name: str, topic_id: Uuid, partitions: list[int]) -> DescribedOffsetTopic:
-    told = [DescribedOffset(partition_index=each) for each in partitions]
-    return DescribedOffsetTopic(topic_name=name, topic_id=topic_id, partitions=told)
+def _topic(
+    name: str, topic_id: Uuid, partitions: list[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    told = [DescribeShareGroupOffsetsResponsePartition(partition_index=each) for each in partitions]
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=topic_id, partitions=told
+    )
 
 
-def _ordered(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
-    numbers = [ReadPartition(partition=each.partition_index) for each in topic.partitions]
+def _ordered(
+    topic: DescribeShareGroupOffsetsResponseTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
+    numbers = [ReadStatePartition(partition=each.partition_index) for each in topic.partitions]
     ordered = [each.partition for each in result_order.partitions(numbers)]
     return _topic(topic.topic_name, topic.topic_id, ordered)
 
 
-def _denied(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
+def _denied(
+    topic: DescribeShareGroupOffsetsResponseTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
     error = Error.TOPIC_AUTHORIZATION_FAILED
     for each in topic.partitions:
         each.error_code, each.error_message = error, ERROR_MESSAGES[error]
-    return DescribedOffsetTopic(topic_name=topic.topic_name, partitions=topic.partitions)
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, partitions=topic.partitions
+    )
 
 
 # Who is asked
@@ -245,7 +217,10 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
         receiver = min((each for each in asked if each > after), default=None)
         if receiver is not None:
             topics = [
-                ReadTopic(topic_id, [ReadPartition(partition=each) for each in partitions])
+                ReadStateData(
+                    topic_id=topic_id,
+                    partitions=[ReadStatePartition(partition=each) for each in partitions],
+                )
                 for topic_id, partitions in asked[receiver].items()
             ]
             body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
@@ -254,7 +229,7 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
     return None
 
 
-def _unknown(group: DescribedOffsetGroup) -> PartitionsByTopic:
+def _unknown(group: DescribeShareGroupOffsetsResponseGroup) -> PartitionsByTopic:
     """The partitions of a group that share coordinators are asked for."""
     return {
         topic.topic_id: [each.partition_index for each in topic.partitions]
@@ -276,8 +251,11 @@ def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | Non
     if receiver is None:
         return None
     listed = [
-        ListTopic(
-            name, [ListPartition(partition_index=p, timestamp=LATEST) for p in sorted(numbers)]
+        ListOffsetsTopic(
+            name=name,
+            partitions=[
+                ListOffsetsPartition(partition_index=p, timestamp=LATEST) for p in sorted(numbers)
+            ],
         )
         for name, numbers in asked[receiver].items()
     ]
@@ -310,7 +288,10 @@ def resume(
 
 
 def _take_summary(
-    state: DescribeState, place: int, topic_id: Uuid, summary: SummarizedPartition
+    state: DescribeState,
+    place: int,
+    topic_id: Uuid,
+    summary: ReadShareGroupStateSummaryResponsePartitionResult,
 ) -> None:
     if summary.error_code:
         return
@@ -323,7 +304,7 @@ def _take_summary(
         done[summary.partition] = summary.delivery_complete_count
 
 
-def _take_end(state: DescribeState, name: str, listed: ListedPartition) -> None:
+def _take_end(state: DescribeState, name: str, listed: ListOffsetsPartitionResponse) -> None:
     """Computes the lag of a partition in each group that asks for it; or it has an error."""
     number = listed.partition_index
     for place, topics in state.done.items():
@@ -333,13 +314,15 @@ def _take_end(state: DescribeState, name: str, listed: ListedPartition) -> None:
                 _set_lag(topic, number, listed.offset - done.pop(number), listed.error_code)
 
 
-def _set_lag(topic: DescribedOffsetTopic, number: int, end: int, error: int) -> None:
+def _set_lag(
+    topic: DescribeShareGroupOffsetsResponseTopic, number: int, end: int, error: int
+) -> None:
     """`end` is the high watermark less what is done with."""
     for at, told in enumerate(topic.partitions):
         if told.partition_index != number:
             continue
         if error:
-            topic.partitions[at] = DescribedOffset(
+            topic.partitions[at] = DescribeShareGroupOffsetsResponsePartition(
                 partition_index=number,
                 start_offset=0,
                 error_code=error,

@@ -9,59 +9,22 @@ not the listener by which the client came, has no error here, other than in Meta
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis.metadata import OPERATIONS_NOT_ASKED
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
 from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokertwin.state.core.wire.generated.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit`: no answer has more partitions."""
-
-
-class WantedTopic(Body):
-    name: str = ""
-
-
-class Cursor(Body):
-    topic_name: str
-    partition_index: Int32
-
-
-class DescribeTopicPartitionsRequest(Body):
-    topics: list[WantedTopic] = []
-    response_partition_limit: Int32 = PARTITIONS_MAX
-    cursor: Cursor | None = None
-
-
-class DescribedPartition(Body):
-    error_code: Int16
-    partition_index: Int32
-    leader_id: Int32
-    leader_epoch: Int32
-    replica_nodes: list[Int32]
-    isr_nodes: list[Int32]
-    eligible_leader_replicas: list[Int32] | None = []
-    last_known_elr: list[Int32] | None = []
-    offline_replicas: list[Int32] = []
-
-
-class DescribedTopic(Body):
-    error_code: Int16 = 0
-    name: str | None = None
-    topic_id: Uuid = ZERO_UUID
-    is_internal: bool = False
-    partitions: list[DescribedPartition] = []
-    topic_authorized_operations: Int32 = OPERATIONS_NOT_ASKED
-
-
-class DescribeTopicPartitionsResponse(Body):
-    throttle_time_ms: Int32 = 0
-    topics: list[DescribedTopic] = []
-    next_cursor: Cursor | None = None
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -112,9 +75,9 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _described(
     broker: Broker, reached: Reached, topic: Topic, first: int, room: int
-) -> DescribedTopic:
+) -> DescribeTopicPartitionsResponseTopic:
     chosen = list(enumerate(topic.partitions))[max(first, 0) :][:room]
-    return DescribedTopic(
+    return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -124,8 +87,8 @@ def _described(
 
 def _partition(
     broker: Broker, reached: Reached, index: int, partition: Partition
-) -> DescribedPartition:
-    return DescribedPartition(
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
         error_code=int(Error.NONE),
         partition_index=index,
         leader_id=partition.leader if partition.leader in reached else NO_LEADER,
@@ -142,14 +105,16 @@ def _is_valid(cursor: Cursor, named: set[str]) -> bool:
     return cursor.partition_index >= 0 and (not named or cursor.topic_name in named)
 
 
-def _refused(error: Error, name: str) -> DescribedTopic:
-    return DescribedTopic(error_code=int(error), name=name)
+def _refused(error: Error, name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=int(error), name=name)
 
 
-def _missing(name: str) -> DescribedTopic:
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_illegal = topics.name_error(name) is not None
     error = Error.INVALID_TOPIC_EXCEPTION if is_illegal else Error.UNKNOWN_TOPIC_OR_PARTITION
-    return DescribedTopic(error_code=int(error), name=name, is_internal=name in INTERNAL_TOPICS)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=int(error), name=name, is_internal=name in INTERNAL_TOPICS
+    )
 
 
 API = Api(75, "DESCRIBE_TOPIC_PARTITIONS", (0, 0), DescribeTopicPartitionsRequest, handle)

@@ -17,41 +17,13 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.core.wire.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTopicData,
+    DescribeTransactionsResponseTransactionState,
+)
 from brokertwin.state.transactions import transaction_coordinator
-
-
-class DescribeTransactionsRequest(Body):
-    """The transactional ids that are asked for."""
-
-    transactional_ids: list[str]
-
-
-class DescribedTopic(Body):
-    """Partitions of a topic that are part of the transaction."""
-
-    topic: str
-    partitions: list[Int32]
-
-
-class DescribedTransaction(Body, kw_only=True):
-    """One transactional id; times in ms since 1970, -1 where no transaction has begun."""
-
-    error_code: Int16 = Error.NONE
-    transactional_id: str
-    transaction_state: str = ""
-    transaction_timeout_ms: Int32 = 0
-    transaction_start_time_ms: Int64 = 0
-    producer_id: Int64 = 0
-    producer_epoch: Int16 = 0
-    topics: list[DescribedTopic] = []
-
-
-class DescribeTransactionsResponse(Body, kw_only=True):
-    """One answer for each transactional id, in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    transaction_states: list[DescribedTransaction]
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -61,16 +33,18 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe(broker: Broker, request: Request, name: str) -> DescribedTransaction:
+def _describe(
+    broker: Broker, request: Request, name: str
+) -> DescribeTransactionsResponseTransactionState:
     known = transaction_coordinator.find(broker, name)
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
         known = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if known is None:
         known = Error.TRANSACTIONAL_ID_NOT_FOUND
     if isinstance(known, Error):
-        return DescribedTransaction(error_code=known, transactional_id=name)
+        return DescribeTransactionsResponseTransactionState(error_code=known, transactional_id=name)
     denied = broker.denied_topics(request, Operation.DESCRIBE, known.partitions)
-    return DescribedTransaction(
+    return DescribeTransactionsResponseTransactionState(
         transactional_id=name,
         transaction_state=known.state,
         transaction_timeout_ms=known.transaction_timeout_ms,
@@ -78,7 +52,7 @@ def _describe(broker: Broker, request: Request, name: str) -> DescribedTransacti
         producer_id=known.producer_id,
         producer_epoch=known.producer_epoch,
         topics=[
-            DescribedTopic(topic=topic, partitions=partitions)
+            DescribeTransactionsResponseTopicData(topic=topic, partitions=partitions)
             for topic, partitions in known.partitions.items()
             if topic not in denied
         ],

@@ -15,8 +15,6 @@ Runs on the controller. Sources: KIP-183, KIP-460; `ReplicationControlManager.el
 Asked for null, it elects in every topic, and leaves out the partitions that need none.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Controller
@@ -24,7 +22,13 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersRequestTopicPartitions,
+    ElectLeadersResponse,
+    ElectLeadersResponsePartitionResult,
+    ReplicaElectionResult,
+)
 from brokertwin.state.replication import elections
 from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState
 
@@ -33,44 +37,6 @@ _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 NOT_NEEDED = "Leader election not needed for topic partition."
 NOT_PREFERRED = "The preferred leader was not available."
 NOBODY_ELIGIBLE = "Eligible topic partition leaders are not available."
-
-
-class TopicPartitions(Body):
-    """Partitions of one topic."""
-
-    topic: str
-    partitions: list[Int32]
-
-
-class ElectLeadersRequest(Body):
-    """Where to elect; null for everywhere. Before version 1 elections are preferred ones."""
-
-    election_type: Int8 = PREFERRED
-    topic_partitions: list[TopicPartitions] | None = None
-    timeout_ms: Int32 = 60000
-
-
-class PartitionResult(Body):
-    """What has become of a partition."""
-
-    partition_id: Int32
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-
-
-class ReplicaElectionResult(Body):
-    """The partitions of one topic."""
-
-    topic: str
-    partition_result: list[PartitionResult]
-
-
-class ElectLeadersResponse(Body):
-    """The results in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(1)] = Error.NONE
-    replica_election_results: list[ReplicaElectionResult] = []
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -109,9 +75,11 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=list(records), response=response)
 
 
-def _everywhere(controller: Controller) -> list[TopicPartitions]:
+def _everywhere(controller: Controller) -> list[ElectLeadersRequestTopicPartitions]:
     return [
-        TopicPartitions(topic=topic.name, partitions=list(range(len(topic.partitions))))
+        ElectLeadersRequestTopicPartitions(
+            topic=topic.name, partitions=list(range(len(topic.partitions)))
+        )
         for topic in controller.all_topics()
     ]
 
@@ -122,7 +90,7 @@ def _elect(
     number: int,
     election_type: int,
     records: list[PartitionAltered],
-) -> PartitionResult:
+) -> ElectLeadersResponsePartitionResult:
     topic = controller.topic_by_name(name)
     if topic is None:
         text = f"No such topic as {name}"
@@ -163,8 +131,10 @@ def _all_refused(body: ElectLeadersRequest, error: Error, text: str | None) -> D
     )
 
 
-def _result(number: int, error: Error, text: str | None) -> PartitionResult:
-    return PartitionResult(partition_id=number, error_code=error, error_message=text)
+def _result(number: int, error: Error, text: str | None) -> ElectLeadersResponsePartitionResult:
+    return ElectLeadersResponsePartitionResult(
+        partition_id=number, error_code=error, error_message=text
+    )
 
 
 API = Api(43, "ELECT_LEADERS", (0, 2), ElectLeadersRequest, handle, on_controller=True)

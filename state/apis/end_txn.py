@@ -18,43 +18,21 @@ abort is then good, too, where there is no transaction. Where the epoch is exhau
 id is drawn, which may need a block: 14.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
 
 BUMPS_SINCE = 5
 FENCED_SINCE = 2
 """The first version that knows PRODUCER_FENCED."""
-
-
-class EndTxnRequest(Body):
-    """Whose transaction ends, and how."""
-
-    transactional_id: str
-    producer_id: Int64
-    producer_epoch: Int16
-    committed: bool
-
-
-class EndTxnResponse(Body):
-    """Whether the outcome is decided, and what the producer holds for its next transaction."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    producer_id: Annotated[Int64, since(BUMPS_SINCE)] = NO_PRODUCER_ID
-    producer_epoch: Annotated[Int16, since(BUMPS_SINCE)] = NO_PRODUCER_EPOCH
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -15,33 +15,18 @@ greatest age. The hmac of the request has stayed with the gateway; `edge.digest`
 Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
 
-from msgspec import field
-
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import TokenEdge, later
+from brokertwin.state.access.delegation_tokens import later
 from brokertwin.state.apis.renew_delegation_token import of_edge
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import DelegationTokenRemoved
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
-
-
-class ExpireDelegationTokenRequest(Body):
-    """For how long it is still good. `hmac` is empty."""
-
-    hmac: str = ""
-    expiry_time_period_ms: Int64 = -1
-    edge: TokenEdge = field(default_factory=TokenEdge)
-
-
-class ExpireDelegationTokenResponse(Body, kw_only=True):
-    """Until when it is good, or why nothing has changed."""
-
-    error_code: Int16 = Error.NONE
-    expiry_timestamp_ms: Int64 = 0
-    throttle_time_ms: Int32 = 0
+from brokertwin.state.core.wire.generated.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 
 
 def handle(controller: Controller, request: Request) -> Decision:

@@ -48,15 +48,13 @@ from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
     FetchRequest,
     FetchResponse,
-    FetchResponseById,
-    FetchResponsePartition,
-    FetchResponseTopic,
-    FetchResponseTopicById,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
+from brokertwin.state.fetch.fetch_bodies import FetchResponseById, FetchResponseTopicById
 from brokertwin.state.fetch.fetch_session import (
     CONSUMER,
     INCREMENTAL,
@@ -167,7 +165,7 @@ class Fetch(msgspec.Struct, gc=False):
 def handle(broker: Broker, request: Request) -> Decision:
     """Answers at once where there is enough to read, an error, or nothing to wait for."""
     body: FetchRequest = request.body
-    replica_id = body.follower_id
+    replica_id = fetch_bodies.follower_of(body)
     cache, version = _cache(broker), request.version
     requested = fetch_bodies.requested(body)
     forgotten = fetch_bodies.forgotten(body) if body.forgotten_topics_data else []
@@ -529,7 +527,7 @@ def _answer(
         throttles.count_bytes(broker, Side.LEADER, copied)
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
     if asker.version < TOPIC_ID_VERSION:
-        named = list(starmap(FetchResponseTopic.of, runs))
+        named = list(starmap(fetch_bodies.topic_of, runs))
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
     by_id = [FetchResponseTopicById(one.topic_id, parts) for one, parts in runs]
     return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
@@ -548,7 +546,7 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[PartitionRead], asker
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
-    topics = list(starmap(FetchResponseTopic.of, runs))
+    topics = list(starmap(fetch_bodies.topic_of, runs))
     size = response_size.size_of(topics, asker.version)
     return quota_rates.throttle_ms(broker, asker.limit, size)
 
@@ -565,12 +563,12 @@ def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> Fet
 
 def _by_topic(
     broker: Broker, reads: list[PartitionRead], isolation_level: int
-) -> list[tuple[FetchPartition, list[FetchResponsePartition]]]:
+) -> list[tuple[FetchPartition, list[FetchResponsePartitionData]]]:
     """Runs of partitions of one topic; a topic comes again where another one came in between.
 
     Each comes with the first of its partitions, which says what its topic is called.
     """
-    runs: list[tuple[FetchPartition, list[FetchResponsePartition]]] = []
+    runs: list[tuple[FetchPartition, list[FetchResponsePartitionData]]] = []
     last = None  # an empty name is one, too
     for read in reads:
         wanted = read.requested

@@ -16,9 +16,7 @@ Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KI
 
 import re
 from enum import IntEnum
-from typing import Annotated, NamedTuple
-
-from msgspec import field
+from typing import NamedTuple
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import internal_topics, topics
@@ -32,7 +30,11 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6
@@ -73,37 +75,6 @@ _TOPICS = {
     KeyType.TRANSACTION: TRANSACTION_TOPIC,
     KeyType.SHARE: SHARE_TOPIC,
 }
-
-
-class FindCoordinatorRequest(Body):
-    """Keys of one type: `key` up to version 3, `coordinator_keys` since version 4."""
-
-    key: str = ""
-    key_type: Int8 = KeyType.GROUP
-    coordinator_keys: list[str] = field(default_factory=list)
-
-
-class Coordinator(Body):
-    """A key and its coordinator."""
-
-    key: str
-    node_id: Int32 = _NOBODY
-    host: str = ""
-    port: Int32 = _NOBODY
-    error_code: Int16 = Error.NONE
-    error_message: str | None = ""
-
-
-class FindCoordinatorResponse(Body):
-    """One coordinator up to version 3, a list of them since version 4."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    error_code: Annotated[Int16, since(0, 3)] = Error.NONE
-    error_message: Annotated[str | None, since(1, 3)] = ""
-    node_id: Annotated[Int32, since(0, 3)] = _NOBODY
-    host: Annotated[str, since(0, 3)] = ""
-    port: Annotated[Int32, since(0, 3)] = _NOBODY
-    coordinators: Annotated[list[Coordinator], since(4)] = field(default_factory=list)
 
 
 class _Found(NamedTuple):

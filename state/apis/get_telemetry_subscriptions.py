@@ -14,13 +14,16 @@ Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; 
 """
 
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import ClientSoftware
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import derive_uuid
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -28,26 +31,6 @@ ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
 ASKS_AGAIN = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
 """After which errors of a push a client may ask at once."""
-
-
-class GetTelemetrySubscriptionsRequest(ClientSoftware):
-    """Who asks; zeros ask for an id."""
-
-    client_instance_id: Uuid = ZERO_UUID
-
-
-class GetTelemetrySubscriptionsResponse(Body, kw_only=True):
-    """What to push, how often, and how much at most."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    client_instance_id: Uuid = ZERO_UUID
-    subscription_id: Int32 = 0
-    accepted_compression_types: list[Int8] = []
-    push_interval_ms: Int32 = 0
-    telemetry_max_bytes: Int32 = 0
-    delta_temporality: bool = False
-    requested_metrics: list[str] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:

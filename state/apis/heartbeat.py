@@ -14,33 +14,15 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
 Members of the classic protocol may be in a consumer group (`state/groups/classic_members.py`).
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from brokertwin.state.groups import classic_members, group_rules, groups
 from brokertwin.state.groups.classic_coordinator import expect_heartbeat
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-
-
-class HeartbeatRequest(Body):
-    """A member's sign of life."""
-
-    group_id: str
-    generation_id: Int32
-    member_id: str
-    group_instance_id: Annotated[str | None, since(3)] = None
-
-
-class HeartbeatResponse(Body):
-    """An error or none."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    error_code: Int16 = 0
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -42,14 +42,15 @@ place of the one drawn, and no part in deciding whether one is drawn. Before ver
 producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from brokertwin.state.transactions import producer_id_manager, transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
@@ -60,24 +61,6 @@ from brokertwin.state.transactions.transactions import (
 
 FENCED_SINCE = 4
 """The first version that knows PRODUCER_FENCED."""
-
-
-class InitProducerIdRequest(Body):
-    """The producer's transactional id or null, and what it holds already, if anything."""
-
-    transactional_id: str | None
-    transaction_timeout_ms: Int32
-    producer_id: Annotated[Int64, since(3)] = NO_PRODUCER_ID
-    producer_epoch: Annotated[Int16, since(3)] = NO_PRODUCER_EPOCH
-
-
-class InitProducerIdResponse(Body):
-    """The producer's id and epoch, both -1 with an error."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    producer_id: Int64 = NO_PRODUCER_ID
-    producer_epoch: Int16 = NO_PRODUCER_EPOCH
 
 
 def handle(broker: Broker, request: Request) -> Decision:

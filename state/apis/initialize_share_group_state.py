@@ -20,16 +20,18 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.wire.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateRequestPartitionData,
+)
+from brokertwin.state.core.wire.generated.shared import (
+    ShareGroupStatePartitionResult,
+    ShareGroupStateResponse,
+    ShareGroupStateResult,
+)
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import (
-    INITIALIZE,
-    InitializedPartition,
-    InitializeShareGroupStateRequest,
-    PartitionResult,
-    ShareGroupStateResponse,
-    TopicResult,
-)
+from brokertwin.state.share.state_bodies import INITIALIZE
 from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError
 
 
@@ -49,12 +51,16 @@ def handle(broker: Broker, request: Request) -> Decision:
                 epoch, start = asked.state_epoch, asked.start_offset
                 snapshot = state_store.initialized_snapshot(broker, place, epoch, start)
                 records.append(ShareStateWritten(*place, snapshot))
-        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+        results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 
 def _fault(
-    broker: Broker, group_id: str, topic_id: Uuid, asked: InitializedPartition, is_allowed: bool
+    broker: Broker,
+    group_id: str,
+    topic_id: Uuid,
+    asked: InitializeShareGroupStateRequestPartitionData,
+    is_allowed: bool,
 ) -> ShareStateError | None:
     if not is_allowed:
         return state_store.DENIED
@@ -65,10 +71,12 @@ def _fault(
     return state_store.epoch_error(broker, place, asked.state_epoch, NO_EPOCH) or fault
 
 
-def _result(partition: int, fault: ShareStateError | None) -> PartitionResult:
+def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePartitionResult:
     if fault is None:
-        return PartitionResult(partition=partition)
-    return PartitionResult(partition=partition, error_code=fault.error, error_message=fault.message)
+        return ShareGroupStatePartitionResult(partition=partition)
+    return ShareGroupStatePartitionResult(
+        partition=partition, error_code=fault.error, error_message=fault.message
+    )
 
 
 def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:

@@ -26,7 +26,6 @@ import hashlib
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
@@ -34,7 +33,8 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int32, since
+from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups import (
     classic_members,
     group_rules,
@@ -43,13 +43,7 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroupState, ClassicMember, JoinParameters
-from brokertwin.state.groups.classic_responses import (
-    JoinGroupResponse,
-    SyncGroupResponse,
-    join_error,
-    join_response,
-    joined_members,
-)
+from brokertwin.state.groups.classic_responses import join_error, join_response, joined_members
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.groups.consumer_group_records import group_tombstones
 from brokertwin.state.groups.share_group import ShareGroup
@@ -59,26 +53,6 @@ REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 NO_MEMBER = ""
-
-
-class JoinProtocol(Body):
-    """An assignment protocol and what the member says under it, in base64."""
-
-    name: str
-    metadata: str = ""
-
-
-class JoinGroupRequest(Body, kw_only=True):
-    """A wish to be a member; times in ms. An empty `member_id` is that of somebody new."""
-
-    group_id: str
-    session_timeout_ms: Int32
-    rebalance_timeout_ms: Annotated[Int32, since(1)] = -1
-    member_id: str
-    group_instance_id: Annotated[str | None, since(5)] = None
-    protocol_type: str
-    protocols: list[JoinProtocol]
-    reason: Annotated[str | None, since(8)] = None
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -10,51 +10,22 @@ Then each member has its own answer: 25 for one that is unknown, 82 for a fenced
 id "" goes by the instance id alone. Up to version 2 there is one member and one answer.
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from brokertwin.state.groups import group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 MEMBERS_SINCE = 3
-
-
-class LeavingMember(Body):
-    """Who leaves."""
-
-    member_id: str
-    group_instance_id: str | None = None
-    reason: Annotated[str | None, since(5)] = None
-
-
-class LeaveGroupRequest(Body):
-    """Who leaves which group."""
-
-    group_id: str
-    member_id: Annotated[str, since(0, 2)] = ""
-    members: Annotated[list[LeavingMember], since(3)] = []
-
-
-class LeftMember(Body):
-    """What became of one member."""
-
-    member_id: str
-    group_instance_id: str | None = None
-    error_code: Int16 = 0
-
-
-class LeaveGroupResponse(Body):
-    """What became of all."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    error_code: Int16 = 0
-    members: Annotated[list[LeftMember], since(3)] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -65,13 +36,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=LeaveGroupResponse(error_code=error))
     leaving = body.members
     if request.version < MEMBERS_SINCE:
-        leaving = [LeavingMember(member_id=body.member_id)]
+        leaving = [MemberIdentity(member_id=body.member_id)]
     group = groups.find(broker, body.group_id)
     if isinstance(group, ConsumerGroup):
         return _leave_consumer_group(broker, group, leaving, request.version)
     coordinator = ClassicGroupCoordinator(broker, body.group_id)
     left = [
-        LeftMember(
+        MemberResponse(
             member_id=each.member_id,
             group_instance_id=each.group_instance_id,
             error_code=_leave(coordinator, each),
@@ -85,7 +56,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     return coordinator.decision(response)
 
 
-def _response(left: list[LeftMember], version: int) -> LeaveGroupResponse:
+def _response(left: list[MemberResponse], version: int) -> LeaveGroupResponse:
     response = LeaveGroupResponse(members=left)
     if version < MEMBERS_SINCE:
         response.error_code = left[0].error_code
@@ -93,7 +64,7 @@ def _response(left: list[LeftMember], version: int) -> LeaveGroupResponse:
 
 
 def _leave_consumer_group(
-    broker: Broker, group: ConsumerGroup, leaving: list[LeavingMember], version: int
+    broker: Broker, group: ConsumerGroup, leaving: list[MemberIdentity], version: int
 ) -> Decision:
     """Members of a consumer group can be sent away, too (`classicGroupLeaveToConsumerGroup`)."""
     left = []
@@ -107,7 +78,7 @@ def _leave_consumer_group(
             member = static or group.members[each.member_id]
             gone[member.member_id] = member
         left.append(
-            LeftMember(
+            MemberResponse(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
                 error_code=error,
@@ -122,7 +93,7 @@ def _leave_consumer_group(
     )
 
 
-def _leave(coordinator: ClassicGroupCoordinator, leaving: LeavingMember) -> Error:
+def _leave(coordinator: ClassicGroupCoordinator, leaving: MemberIdentity) -> Error:
     group = coordinator.group
     member_id = leaving.member_id
     if not member_id:

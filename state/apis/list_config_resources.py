@@ -14,40 +14,21 @@ Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, a
 35 UNSUPPORTED_VERSION. Kafka lists each kind in the order of a hash map, here it is sorted.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import given_configs, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 IN_ORDER = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 TYPES_SINCE = 1
-
-
-class ListConfigResourcesRequest(Body):
-    """The types that are asked for."""
-
-    resource_types: Annotated[list[Int8], since(TYPES_SINCE)] = []
-
-
-class ConfigResource(Body):
-    """Something that may have settings."""
-
-    resource_name: str
-    resource_type: Annotated[Int8, since(TYPES_SINCE)] = CLIENT_METRICS
-
-
-class ListConfigResourcesResponse(Body, kw_only=True):
-    """What there is, by type."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    config_resources: list[ConfigResource] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:

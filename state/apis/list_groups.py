@@ -5,39 +5,17 @@ KIP-848. Without DESCRIBE on the cluster only groups that the client may DESCRIB
 States and types are compared without regard to case; an unknown one matches nothing.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.kinds import kind_of
-
-
-class ListGroupsRequest(Body):
-    """Filters; an empty one lets everything through."""
-
-    states_filter: Annotated[list[str], since(4)] = []
-    types_filter: Annotated[list[str], since(5)] = []
-
-
-class ListedGroup(Body, kw_only=True):
-    """A group; a protocol type "" is that of one that only commits."""
-
-    group_id: str
-    protocol_type: str
-    group_state: Annotated[str, since(4)] = ""
-    group_type: Annotated[str, since(5)] = ""
-
-
-class ListGroupsResponse(Body, kw_only=True):
-    """The groups, by id."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    error_code: Int16 = 0
-    groups: list[ListedGroup]
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -35,7 +35,6 @@ Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`).
 """
 
 from collections import Counter
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import NO_EPOCH, Topic
@@ -46,14 +45,15 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import (
     ZERO_UUID,
-    Body,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Uuid,
-    since,
-    tagged,
+)
+from brokertwin.state.core.wire.additions import Within
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
 )
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import ISOLATION_LEVELS, Log
@@ -79,81 +79,12 @@ DEBUGGING_CONSUMER = -2
 APPEND_TIME = "LogAppendTime"
 
 
-class ListPartition(Body, kw_only=True):
-    """What is asked of one partition. `timestamp` in ms since 1970, or one of those above."""
-
-    partition_index: Int32
-    current_leader_epoch: Annotated[Int32, since(4)] = NO_EPOCH
-    timestamp: Int64
-
-
-class ListTopic(Body):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: list[ListPartition]
-
-
-class ListOffsetsRequest(Body, kw_only=True):
-    """Who asks (-1 a client, -2 a debugging one, or a replica's broker) and for what."""
-
-    replica_id: Int32
-    isolation_level: Annotated[Int8, since(2)] = 0
-    topics: list[ListTopic]
-    timeout_ms: Annotated[Int32, since(10)] = 0
-
-
-class Within(Body):
-    """Where the edge looks for the record: the first from `base_offset` to `last_offset` that fits.
-
-    A batch has its `locator`. A sealed segment has none, and `is_sealed`; its row in `segments` has
-    the topic's id and the base offset `segment_offset`. Of a segment, and of a batch whose first
-    records are deleted, `base_timestamp` is not known (-1). For MAX_TIMESTAMP the record fits that
-    has `max_timestamp`, else one at or after the timestamp asked for.
-    """
-
-    base_offset: Int64
-    last_offset: Int64
-    base_timestamp: Int64
-    max_timestamp: Int64
-    locator: Annotated[str | None, tagged(0)] = None
-    is_sealed: Annotated[bool, tagged(0)] = False
-    segment_offset: Annotated[Int64, tagged(0)] = -1
-    topic_id: Annotated[Uuid, tagged(0)] = ZERO_UUID
-    or_else: Annotated["Within | None", tagged(0)] = None
-
-
-class ListedPartition(Body):
-    """The offset, its record's timestamp, and the leader epoch of the record; -1 for none."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    timestamp: Int64 = -1
-    offset: Int64 = -1
-    leader_epoch: Annotated[Int32, since(4)] = NO_EPOCH
-    within: Annotated[Within | None, tagged(1)] = None
-
-
-class ListedTopic(Body):
-    """The answers of one topic."""
-
-    name: str
-    partitions: list[ListedPartition]
-
-
-class ListOffsetsResponse(Body, kw_only=True):
-    """The answers in the order of the request."""
-
-    throttle_time_ms: Annotated[Int32, since(2)] = 0
-    topics: list[ListedTopic]
-
-
 def handle(broker: Broker, request: Request) -> Decision:
     """Looks the offsets up; nothing changes."""
     body: ListOffsetsRequest = request.body
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))
-    answers: dict[str, dict[int, ListedPartition]] = {}
+    answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     allowed = [topic for topic in body.topics if topic.name not in denied]
     if allowed and body.isolation_level not in ISOLATION_LEVELS:
         refused = [_refused(topic, Error.UNKNOWN_SERVER_ERROR) for topic in body.topics]
@@ -167,7 +98,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 answer = _list(broker, request, topic.name, wanted)
             listed[wanted.partition_index] = answer
     topics = [
-        ListedTopic(name=name, partitions=list(listed.values()))
+        ListOffsetsTopicResponse(name=name, partitions=list(listed.values()))
         for name, listed in answers.items()
         if listed
     ]
@@ -177,8 +108,8 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _list(
-    broker: Broker, request: Request, topic_name: str, wanted: ListPartition
-) -> ListedPartition:
+    broker: Broker, request: Request, topic_name: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0:
         known_since = KNOWN_SINCE.get(wanted.timestamp)
         if known_since is None or request.version < known_since:
@@ -193,12 +124,12 @@ def _list(
     assert topic is not None
     found = _look_up(broker, topic, log, wanted.timestamp)
     if found is None or found.offset >= _last_fetchable(log, request.body):
-        return ListedPartition(partition_index=wanted.partition_index)
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     return _found(log, wanted.partition_index, found)
 
 
 def _readable_log(
-    broker: Broker, replica_id: int, topic: Topic | None, wanted: ListPartition
+    broker: Broker, replica_id: int, topic: Topic | None, wanted: ListOffsetsPartition
 ) -> Log | Error:
     """The partition's log, or why it cannot be read here."""
     index = wanted.partition_index
@@ -222,11 +153,11 @@ def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
 
 
 def _place(
-    broker: Broker, topic: Topic, log: Log, wanted: ListPartition, end: int
-) -> ListedPartition:
+    broker: Broker, topic: Topic, log: Log, wanted: ListOffsetsPartition, end: int
+) -> ListOffsetsPartitionResponse:
     """The latest or earliest offset; nothing for what only remote storage has."""
     partition = topic.partitions[wanted.partition_index]
-    answer = ListedPartition(partition_index=wanted.partition_index)
+    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         is_latest = wanted.timestamp == LATEST
         answer.offset = end if is_latest else log.log_start_offset
@@ -254,9 +185,9 @@ def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Timestam
     return timestamp_index.first_at_or_after(table, broker.id, log, timestamp, has_append_time)
 
 
-def _found(log: Log, partition: int, found: TimestampMatch) -> ListedPartition:
+def _found(log: Log, partition: int, found: TimestampMatch) -> ListOffsetsPartitionResponse:
     epoch = found.part.leader_epoch
-    return ListedPartition(
+    return ListOffsetsPartitionResponse(
         partition_index=partition,
         timestamp=found.timestamp,
         offset=found.offset,
@@ -281,14 +212,14 @@ def _within(
     )
 
 
-def _refused(topic: ListTopic, error: Error) -> ListedTopic:
-    return ListedTopic(
+def _refused(topic: ListOffsetsTopic, error: Error) -> ListOffsetsTopicResponse:
+    return ListOffsetsTopicResponse(
         name=topic.name, partitions=[_failed(each, error) for each in topic.partitions]
     )
 
 
-def _failed(wanted: ListPartition, error: Error) -> ListedPartition:
-    return ListedPartition(partition_index=wanted.partition_index, error_code=error)
+def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
 
 
 API = Api(

@@ -14,47 +14,13 @@ from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.wire.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from brokertwin.state.replication import reassignments
-
-
-class ListedTopic(Body):
-    """Partitions of one topic."""
-
-    name: str
-    partition_indexes: list[Int32]
-
-
-class ListPartitionReassignmentsRequest(Body):
-    """Which partitions are asked for; null for all."""
-
-    timeout_ms: Int32 = 60000
-    topics: list[ListedTopic] | None = None
-
-
-class OngoingPartition(Body):
-    """A partition, its replicas, and who of them comes and goes."""
-
-    partition_index: Int32
-    replicas: list[Int32]
-    adding_replicas: list[Int32]
-    removing_replicas: list[Int32]
-
-
-class OngoingTopic(Body):
-    """Partitions of one topic that are being reassigned."""
-
-    name: str
-    partitions: list[OngoingPartition]
-
-
-class ListPartitionReassignmentsResponse(Body):
-    """What is being reassigned."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    topics: list[OngoingTopic] = []
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -78,9 +44,9 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(response=ListPartitionReassignmentsResponse(topics=found))
 
 
-def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopic:
+def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopicReassignment:
     partitions = [
-        OngoingPartition(
+        OngoingPartitionReassignment(
             partition_index=number,
             replicas=partition.replicas,
             adding_replicas=partition.adding_replicas,
@@ -90,7 +56,7 @@ def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopic:
         if 0 <= number < len(topic.partitions)
         and reassignments.is_under_way(partition := topic.partitions[number])
     ]
-    return OngoingTopic(name=topic.name, partitions=partitions)
+    return OngoingTopicReassignment(name=topic.name, partitions=partitions)
 
 
 API = Api(

@@ -11,7 +11,6 @@ that is none is refused, 128 INVALID_REGULAR_EXPRESSION, and nothing else is tol
 """
 
 from collections.abc import Iterable
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
@@ -19,38 +18,16 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
+)
 from brokertwin.state.groups import topic_regexes
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.transactions import TransactionState
 
 NO_DURATION = -1
-
-
-class ListTransactionsRequest(Body):
-    """Filters; an empty list and -1 let everything through."""
-
-    state_filters: list[str] = []
-    producer_id_filters: list[Int64] = []
-    duration_filter: Annotated[Int64, since(1)] = NO_DURATION
-    transactional_id_pattern: Annotated[str | None, since(2)] = None
-
-
-class ListedTransaction(Body):
-    """One transactional id."""
-
-    transactional_id: str
-    producer_id: Int64
-    transaction_state: str
-
-
-class ListTransactionsResponse(Body):
-    """The ids that pass, and the filters that name no state."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    unknown_state_filters: list[str] = []
-    transaction_states: list[ListedTransaction] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -64,7 +41,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         name for name in dict.fromkeys(body.state_filters) if name not in set(TransactionState)
     ]
     listed = [
-        ListedTransaction(
+        ListTransactionsResponseTransactionState(
             transactional_id=name, producer_id=known.producer_id, transaction_state=known.state
         )
         for name, known in _named(broker, pattern)

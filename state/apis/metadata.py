@@ -26,9 +26,8 @@ Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, K
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from msgspec import field
 from msgspec.structs import replace
 
 from brokertwin.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -38,73 +37,21 @@ from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, CachedBody, Int16, Int32, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
 _IDS_SINCE = 12
 _OFFLINE_NAMED_SINCE = 1
 _LISTENERS_SINCE = 6
-
-
-class WantedTopic(Body):
-    """A topic by its name, or by its id."""
-
-    topic_id: Uuid = ZERO_UUID
-    name: str | None = None
-
-
-class MetadataRequest(Body):
-    """What a client wants to know; it may have missing topics created before version 4."""
-
-    topics: list[WantedTopic] | None = None
-    allow_auto_topic_creation: bool = True
-    include_cluster_authorized_operations: bool = False
-    include_topic_authorized_operations: bool = False
-
-
-class BrokerMetadata(Body):
-    """A broker and where clients reach it."""
-
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: Annotated[str | None, since(1)] = None
-
-
-class PartitionMetadata(Body, kw_only=True):
-    """A partition, its leader and its replicas."""
-
-    error_code: Int16 = Error.NONE
-    partition_index: Int32
-    leader_id: Int32
-    leader_epoch: Annotated[Int32, since(7)] = -1
-    replica_nodes: list[Int32]
-    isr_nodes: list[Int32]
-    offline_replicas: Annotated[list[Int32], since(5)] = field(default_factory=list)
-
-
-class TopicMetadata(CachedBody, kw_only=True):
-    """A topic; without its name where nobody has the id that was asked for."""
-
-    error_code: Int16 = Error.NONE
-    name: str | None
-    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
-    is_internal: Annotated[bool, since(1)] = False
-    partitions: list[PartitionMetadata] = field(default_factory=list)
-    topic_authorized_operations: Annotated[Int32, since(8)] = OPERATIONS_NOT_ASKED
-
-
-class MetadataResponse(Body):
-    """The cluster as this broker sees it."""
-
-    throttle_time_ms: Annotated[Int32, since(3)] = 0
-    brokers: list[BrokerMetadata] = field(default_factory=list)
-    cluster_id: Annotated[str | None, since(2)] = None
-    controller_id: Annotated[Int32, since(1)] = -1
-    topics: list[TopicMetadata] = field(default_factory=list)
-    cluster_authorized_operations: Annotated[Int32, since(8, 10)] = OPERATIONS_NOT_ASKED
-    error_code: Annotated[Int16, since(13)] = Error.NONE
 
 
 class _Seen(NamedTuple):
@@ -133,7 +80,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     reached = broker.reached(request.listener, broker.alive_brokers())
     seen = _Seen(reached, broker.offline_replicas, request.listener, request.version)
     missing: list[str] = []
-    hidden: list[TopicMetadata] = []
+    hidden: list[MetadataResponseTopic] = []
     if body.topics is None or (not body.topics and request.version == 0):
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
@@ -148,7 +95,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     created = [name for name in to_create if name not in uncreatable]
     response = MetadataResponse(
         brokers=[
-            BrokerMetadata(node, *endpoint, broker.rack_of(node))
+            MetadataResponseBroker(node, *endpoint, broker.rack_of(node))
             for node, endpoint in seen.reached.items()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
@@ -172,15 +119,15 @@ def _request_error(body: MetadataRequest, version: int) -> Error:
 
 def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
     refused = [
-        TopicMetadata(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
         for topic in body.topics or ()
     ]
     return MetadataResponse(topics=refused, error_code=error)
 
 
 def _by_id(
-    broker: Broker, request: Request, wanted: list[WantedTopic], seen: _Seen
-) -> list[TopicMetadata]:
+    broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
+) -> list[MetadataResponseTopic]:
     """Unknown ids first, then those known; an id is no secret, but the topic's name is."""
     unknown, known = [], []
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
@@ -189,17 +136,19 @@ def _by_id(
             known.append(_told_of(broker, topic, seen))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
-            known.append(TopicMetadata(error_code=error, name=None, topic_id=topic_id))
+            known.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
         elif topic_id != ZERO_UUID:
             unknown.append(
-                TopicMetadata(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+                MetadataResponseTopic(
+                    error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+                )
             )
     return unknown + known
 
 
 def _by_name(
-    broker: Broker, request: Request, wanted: list[WantedTopic], seen: _Seen
-) -> tuple[list[TopicMetadata], list[str], list[TopicMetadata]]:
+    broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
+) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
     """The topics that there are, the names of those missing, and what the client may not see."""
     found, missing, hidden = [], [], []
     for name in dict.fromkeys(each.name or "" for each in wanted):
@@ -213,9 +162,9 @@ def _by_name(
     return found, missing, hidden
 
 
-def _hidden(name: str, is_internal: bool = False) -> TopicMetadata:
+def _hidden(name: str, is_internal: bool = False) -> MetadataResponseTopic:
     error = Error.TOPIC_AUTHORIZATION_FAILED
-    return TopicMetadata(error_code=error, name=name, is_internal=is_internal)
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal)
 
 
 def _uncreatable(
@@ -229,13 +178,13 @@ def _uncreatable(
     return [name for name in missing if name in denied]
 
 
-def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> TopicMetadata:
+def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
     variant = seen.listener, seen.version
     return broker.described(topic, variant, partial(_found, seen=seen))
 
 
-def _found(topic: Topic, seen: _Seen) -> TopicMetadata:
-    return TopicMetadata(
+def _found(topic: Topic, seen: _Seen) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -245,7 +194,7 @@ def _found(topic: Topic, seen: _Seen) -> TopicMetadata:
     )
 
 
-def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetadata:
+def _partition(index: int, partition: Partition, seen: _Seen) -> MetadataResponsePartition:
     reached, leader = seen.reached, partition.leader
     replicas, isr, error = partition.replicas, partition.isr, Error.NONE
     if seen.version < _OFFLINE_NAMED_SINCE:
@@ -255,7 +204,7 @@ def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetada
     if leader not in reached:
         is_elsewhere = leader != NO_LEADER and seen.version >= _LISTENERS_SINCE
         error = Error.LISTENER_NOT_FOUND if is_elsewhere else Error.LEADER_NOT_AVAILABLE
-    return PartitionMetadata(
+    return MetadataResponsePartition(
         error_code=error,
         partition_index=index,
         leader_id=leader if leader in reached else NO_LEADER,
@@ -266,10 +215,10 @@ def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetada
     )
 
 
-def _missing(name: str) -> TopicMetadata:
+def _missing(name: str) -> MetadataResponseTopic:
     is_illegal = topics.name_error(name) is not None
     error = Error.INVALID_TOPIC_EXCEPTION if is_illegal else Error.UNKNOWN_TOPIC_OR_PARTITION
-    return TopicMetadata(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
 def _may_create(broker: Broker, body: MetadataRequest, name: str) -> bool:
@@ -293,7 +242,9 @@ def _tell_operations(broker: Broker, request: Request, response: MetadataRespons
         response.topics = [_with_operations(broker, request, each) for each in response.topics]
 
 
-def _with_operations(broker: Broker, request: Request, topic: TopicMetadata) -> TopicMetadata:
+def _with_operations(
+    broker: Broker, request: Request, topic: MetadataResponseTopic
+) -> MetadataResponseTopic:
     if topic.name is None:
         return topic
     operations = broker.authorized_operations(request, ResourceType.TOPIC, topic.name)

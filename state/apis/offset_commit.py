@@ -32,7 +32,6 @@ refused come first in the answer.
 """
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -45,8 +44,18 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from brokertwin.state.core.wire.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import classic_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
@@ -61,81 +70,30 @@ NO_RETENTION = -1
 NO_TIMESTAMP = -1
 
 
-class CommitPartition(Body):
-    """An offset to store; `committed_metadata` null counts as empty."""
-
-    partition_index: Int32
-    committed_offset: Int64
-    committed_leader_epoch: Annotated[Int32, since(6)] = -1
-    committed_metadata: str | None = None
-
-
-class CommitTopic(Body, kw_only=True):
-    """The offsets of one topic."""
-
-    name: Annotated[str, since(0, 9)] = ""
-    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
-    partitions: list[CommitPartition]
-
-
-class OffsetCommitRequest(Body, kw_only=True):
-    """Offsets of a group; generation -1 and member "" come from outside the group protocol."""
-
-    group_id: str
-    generation_id_or_member_epoch: Int32 = -1
-    member_id: str = ""
-    group_instance_id: Annotated[str | None, since(7)] = None
-    retention_time_ms: Annotated[Int64, since(2, 4)] = NO_RETENTION
-    topics: list[CommitTopic]
-
-
-class CommittedPartition(Body):
-    """What became of one partition's offset."""
-
-    partition_index: Int32
-    error_code: Int16
-
-
-class CommittedTopic(Body, kw_only=True):
-    """The answers of one topic, which goes by its name or its id as in the request."""
-
-    name: Annotated[str | UnsetType, given(0, TOPIC_IDS_SINCE - 1)] = UNSET
-    topic_id: Annotated[Uuid | UnsetType, given(TOPIC_IDS_SINCE)] = UNSET
-    partitions: list[CommittedPartition]
-
-    @classmethod
-    def of(
-        cls,
-        wanted: "CommitTopic | CommittedTopic",
-        version: int,
-        partitions: list[CommittedPartition],
-    ) -> "CommittedTopic":
-        """That of a topic in a request of this version."""
-        if version >= TOPIC_IDS_SINCE:
-            return cls(topic_id=wanted.topic_id, partitions=partitions)
-        return cls(name=wanted.name, partitions=partitions)
-
-
-class OffsetCommitResponse(Body, kw_only=True):
-    """The answers by topic and partition."""
-
-    throttle_time_ms: Annotated[Int32, since(3)] = 0
-    topics: list[CommittedTopic]
+def _topic(
+    wanted: OffsetCommitRequestTopic | OffsetCommitResponseTopic,
+    version: int,
+    partitions: list[OffsetCommitResponsePartition],
+) -> OffsetCommitResponseTopic:
+    """A topic in the response, by id or by name as in the request."""
+    if version >= TOPIC_IDS_SINCE:
+        return OffsetCommitResponseTopic(topic_id=wanted.topic_id, partitions=partitions)
+    return OffsetCommitResponseTopic(name=wanted.name, partitions=partitions)
 
 
 class ToZookeeper(msgspec.Struct):
     """A request that waits for ZooKeeper: what the broker has refused, what it has passed on."""
 
-    refused: list[CommittedTopic]
-    asked: list[CommitTopic]
+    refused: list[OffsetCommitResponseTopic]
+    asked: list[OffsetCommitRequestTopic]
 
 
 class _Accepted(msgspec.Struct):
     """The partitions of a topic that exist."""
 
-    wanted: CommitTopic
+    wanted: OffsetCommitRequestTopic
     topic: Topic
-    partitions: list[CommitPartition]
+    partitions: list[OffsetCommitRequestPartition]
 
 
 def handle(machine: Machine, request: Request) -> Decision:
@@ -153,12 +111,12 @@ def handle(machine: Machine, request: Request) -> Decision:
         topic = _topic_of(machine, wanted, version)
         if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
             if not wanted.partitions:
-                answers.refuse_topic(CommittedTopic.of(wanted, version, []))
+                answers.refuse_topic(_topic(wanted, version, []))
             _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
         if topic is None and not wanted.partitions:
-            answers.refuse_topic(CommittedTopic.of(wanted, version, []))
+            answers.refuse_topic(_topic(wanted, version, []))
         known = []
         for partition in wanted.partitions:
             if 0 <= partition.partition_index < partition_count:
@@ -179,7 +137,10 @@ def handle(machine: Machine, request: Request) -> Decision:
 
 
 def _write_to_zookeeper(
-    broker: Broker, request: Request, accepted: list[_Accepted], refused: list[CommittedTopic]
+    broker: Broker,
+    request: Request,
+    accepted: list[_Accepted],
+    refused: list[OffsetCommitResponseTopic],
 ) -> Decision:
     asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
     body = msgspec.structs.replace(request.body, topics=asked)
@@ -207,12 +168,14 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
-def _refused(state: ToZookeeper, version: int) -> list[CommittedTopic]:
+def _refused(state: ToZookeeper, version: int) -> list[OffsetCommitResponseTopic]:
     """What the broker has refused; checkpoints of old have both a name and an id in it."""
-    return [CommittedTopic.of(each, version, each.partitions) for each in state.refused]
+    return [_topic(each, version, each.partitions) for each in state.refused]
 
 
-def _may_read(broker: Machine, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
+def _may_read(
+    broker: Machine, request: Request, wanted: OffsetCommitRequestTopic, topic: Topic | None
+) -> bool:
     """Whether the client may read the topic; what an unknown id names is not asked for."""
     is_unknown_id = topic is None and request.version >= TOPIC_IDS_SINCE
     name = wanted.name if topic is None else topic.name
@@ -221,9 +184,9 @@ def _may_read(broker: Machine, request: Request, wanted: CommitTopic, topic: Top
 
 def _refuse(
     answers: "Answers",
-    wanted: CommitTopic,
+    wanted: OffsetCommitRequestTopic,
     version: int,
-    partitions: list[CommitPartition],
+    partitions: list[OffsetCommitRequestPartition],
     error: Error,
 ) -> None:
     """Some partitions of a topic that the broker refuses itself."""
@@ -234,11 +197,13 @@ def _refuse(
             answers.refuse(wanted.name, each.partition_index, error)
 
 
-def _failed(topics: list[CommitTopic], version: int, error: Error) -> list[CommittedTopic]:
+def _failed(
+    topics: list[OffsetCommitRequestTopic], version: int, error: Error
+) -> list[OffsetCommitResponseTopic]:
     failed = []
     for wanted in topics:
         partitions = [_answer(each.partition_index, error) for each in wanted.partitions]
-        failed.append(CommittedTopic.of(wanted, version, partitions))
+        failed.append(_topic(wanted, version, partitions))
     return failed
 
 
@@ -266,7 +231,7 @@ def _commit(
             elif error is NONE:
                 records.append(_record(broker, body, topic, partition))
             answered.append(_answer(partition.partition_index, error))
-        by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
+        by_coordinator.append(_topic(each.wanted, version, answered))
     answers.merge(by_coordinator)
     is_new = group is None and group_error is NONE and not records
     if is_new and isinstance(broker, Broker):
@@ -325,13 +290,13 @@ def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitReque
         classic_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
-def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | None:
+def _topic_of(broker: Machine, wanted: OffsetCommitRequestTopic, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(wanted.topic_id)
     return broker.topic_by_name(wanted.name)
 
 
-def _is_null(broker: Machine, partition: CommitPartition) -> bool:
+def _is_null(broker: Machine, partition: OffsetCommitRequestPartition) -> bool:
     """Whether a commit stands for the null payload of seed 003, which deletes the offset."""
     is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
     return is_empty and broker.settings.brokertwin_null_commit_deletes
@@ -346,7 +311,10 @@ def is_too_large(broker: Machine, metadata: str | None) -> bool:
 
 
 def _record(
-    broker: Machine, body: OffsetCommitRequest, topic: Topic, partition: CommitPartition
+    broker: Machine,
+    body: OffsetCommitRequest,
+    topic: Topic,
+    partition: OffsetCommitRequestPartition,
 ) -> OffsetCommitted:
     return OffsetCommitted(
         group_id=body.group_id,
@@ -371,9 +339,11 @@ def _expire_timestamp(now: int, retention: int) -> int:
 class Answers:
     """Gathers the answer as Kafka does: what the broker refused, then what the coordinator says."""
 
-    def __init__(self, refused: Iterable[CommittedTopic] = ()) -> None:
-        self.topics: list[CommittedTopic] = []
-        self._by_topic: dict[tuple[str | UnsetType, Uuid | UnsetType], CommittedTopic] = {}
+    def __init__(self, refused: Iterable[OffsetCommitResponseTopic] = ()) -> None:
+        self.topics: list[OffsetCommitResponseTopic] = []
+        self._by_topic: dict[
+            tuple[str | UnsetType, Uuid | UnsetType], OffsetCommitResponseTopic
+        ] = {}
         for topic in refused:
             self._add(topic)
 
@@ -387,15 +357,15 @@ class Answers:
         """A partition that the broker refuses itself."""
         key = (name, topic_id)
         if key not in self._by_topic:
-            self._add(CommittedTopic(name=name, topic_id=topic_id, partitions=[]))
+            self._add(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[]))
         self._by_topic[key].partitions.append(_answer(partition, error))
 
-    def refuse_topic(self, topic: CommittedTopic) -> None:
+    def refuse_topic(self, topic: OffsetCommitResponseTopic) -> None:
         """A topic that there is not, of which no partition was asked for."""
         if (topic.name, topic.topic_id) not in self._by_topic:
             self._add(topic)
 
-    def merge(self, by_coordinator: list[CommittedTopic]) -> None:
+    def merge(self, by_coordinator: list[OffsetCommitResponseTopic]) -> None:
         """The coordinator's answers; a topic named twice stays so where nothing was refused."""
         if not self.topics:
             self.topics = by_coordinator
@@ -407,13 +377,13 @@ class Answers:
             else:
                 known.partitions.extend(topic.partitions)
 
-    def _add(self, topic: CommittedTopic) -> None:
+    def _add(self, topic: OffsetCommitResponseTopic) -> None:
         self.topics.append(topic)
         self._by_topic[topic.name, topic.topic_id] = topic
 
 
-def _answer(partition: int, error: Error) -> CommittedPartition:
-    return CommittedPartition(partition_index=partition, error_code=error)
+def _answer(partition: int, error: Error) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=partition, error_code=error)
 
 
 API: Api = Api(

@@ -32,53 +32,18 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.kinds import kind_of
-
-
-class DeletePartition(Body):
-    """A partition."""
-
-    partition_index: Int32
-
-
-class DeleteTopic(Body):
-    """The partitions of a topic."""
-
-    name: str
-    partitions: list[DeletePartition]
-
-
-class OffsetDeleteRequest(Body):
-    """The offsets of a group that are to go."""
-
-    group_id: str
-    topics: list[DeleteTopic]
-
-
-class DeletedPartition(Body):
-    """What became of a partition's offset."""
-
-    partition_index: Int32
-    error_code: Int16
-
-
-class DeletedTopic(Body):
-    """The answers of a topic."""
-
-    name: str
-    partitions: list[DeletedPartition]
-
-
-class OffsetDeleteResponse(Body):
-    """The group's error, or the answers by topic."""
-
-    error_code: Int16 = 0
-    throttle_time_ms: Int32 = 0
-    topics: list[DeletedTopic] = []
 
 
 class _Answer(NamedTuple):
@@ -131,14 +96,16 @@ def handle(machine: Machine, request: Request) -> Decision:
 def _ask_zookeeper(
     broker: Broker, group_id: str, decided: list[_Answer], state: ToZookeeper
 ) -> Decision:
-    topics: dict[str, list[DeletePartition]] = {}
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for each in decided:
         if each.error is Error.NONE:
-            partition = DeletePartition(partition_index=each.partition)
+            partition = OffsetDeleteRequestPartition(partition_index=each.partition)
             topics.setdefault(each.topic, []).append(partition)
     body = OffsetDeleteRequest(
         group_id=group_id,
-        topics=[DeleteTopic(name=name, partitions=found) for name, found in topics.items()],
+        topics=[
+            OffsetDeleteRequestTopic(name=name, partitions=found) for name, found in topics.items()
+        ],
     )
     message = Message(broker.id, CONTROLLER, API.key, body)
     deadline = broker.event_time + broker.settings.request_timeout_ms
@@ -171,21 +138,25 @@ def complete(_broker: Broker, _waiting: Waiting) -> Decision:
 
 
 def _response(
-    refused: dict[str, list[DeletedPartition]], decided: list[_Answer]
+    refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_Answer]
 ) -> OffsetDeleteResponse:
     """What the broker has refused comes first."""
     for each in decided:
-        partition = DeletedPartition(partition_index=each.partition, error_code=each.error)
+        partition = OffsetDeleteResponsePartition(
+            partition_index=each.partition, error_code=each.error
+        )
         refused.setdefault(each.topic, []).append(partition)
-    topics = [DeletedTopic(name=name, partitions=found) for name, found in refused.items()]
+    topics = [
+        OffsetDeleteResponseTopic(name=name, partitions=found) for name, found in refused.items()
+    ]
     return OffsetDeleteResponse(topics=topics)
 
 
 def _sorted_out(
     broker: Broker, request: Request, subscribed: set[str] | None
-) -> tuple[dict[str, list[DeletedPartition]], list[_Answer]]:
+) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
     """What the broker itself refuses, by topic, and what the group says of the others."""
-    refused: dict[str, list[DeletedPartition]] = {}
+    refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     decided: list[_Answer] = []
     for topic in request.body.topics:
         of_topic = _refusal(broker, request, topic.name)
@@ -199,7 +170,7 @@ def _sorted_out(
                 decided.append(_Answer(topic.name, index, of_group))
                 continue
             error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
-            answer = DeletedPartition(partition_index=index, error_code=error)
+            answer = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
             refused.setdefault(topic.name, []).append(answer)
     return refused, decided
 

@@ -37,10 +37,9 @@ on; for a classic group that does not matter.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import internal_topics
@@ -49,8 +48,17 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table, decode_item
+from brokertwin.state.core.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
@@ -65,68 +73,6 @@ GROUP_ERROR_SINCE = 2
 MISSING = Offset(-1, -1, "", -1, -1, ZERO_UUID)
 
 
-class FetchTopic(Body, kw_only=True):
-    """Partitions of a topic whose offsets are asked for."""
-
-    name: Annotated[str, since(1, 9)] = ""
-    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
-    partition_indexes: list[Int32]
-
-
-class FetchGroup(Body, kw_only=True):
-    """A group; `topics` null stands for all that it has."""
-
-    group_id: str
-    member_id: Annotated[str | None, since(9)] = None
-    member_epoch: Annotated[Int32, since(9)] = -1
-    topics: list[FetchTopic] | None
-
-
-class OffsetFetchRequest(Body):
-    """One group (versions 1 to 7), or several."""
-
-    group_id: Annotated[str, since(1, 7)] = ""
-    topics: Annotated[list[FetchTopic] | None, since(1, 7)] = None
-    groups: Annotated[list[FetchGroup], since(8)] = []
-    require_stable: Annotated[bool, since(7)] = False
-
-
-class PartitionOffset(Body):
-    """A committed offset; -1 where there is none."""
-
-    partition_index: Int32
-    committed_offset: Int64 = -1
-    committed_leader_epoch: Annotated[Int32, since(5)] = -1
-    metadata: str | None = ""
-    error_code: Int16 = 0
-    commit_timestamp: Int64 | UnsetType = UNSET
-
-
-class TopicOffsets(Body, kw_only=True):
-    """The offsets of one topic."""
-
-    name: Annotated[str, since(1, 9)] = ""
-    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
-    partitions: list[PartitionOffset]
-
-
-class GroupOffsets(Body):
-    """The offsets of one group, or its error."""
-
-    group_id: str
-    topics: list[TopicOffsets] = []
-    error_code: Int16 = 0
-
-
-class OffsetFetchResponse(Body):
-    """The answer about one group (versions 1 to 7) or several."""
-
-    throttle_time_ms: Annotated[Int32, since(3)] = 0
-    topics: Annotated[list[TopicOffsets], since(1, 7)] = []
-    error_code: Annotated[Int16, since(2, 7)] = 0
-    groups: Annotated[list[GroupOffsets], since(8)] = []
-
-
 class Forwarded(msgspec.Struct):
     """A request of which other brokers are asked for some groups.
 
@@ -137,10 +83,10 @@ class Forwarded(msgspec.Struct):
         topics: what versions 1 to 7 have asked for.
     """
 
-    answers: list[GroupOffsets]
+    answers: list[OffsetFetchResponseGroup]
     awaited: dict[int, list[int]]
     hidden: list[str]
-    topics: list[FetchTopic] | None
+    topics: list[OffsetFetchRequestTopics] | None
 
 
 def handle(machine: Machine, request: Request) -> Decision:
@@ -151,7 +97,9 @@ def handle(machine: Machine, request: Request) -> Decision:
     body: OffsetFetchRequest = request.body
     is_of_several = request.version >= GROUPS_SINCE
     asked = (
-        body.groups if is_of_several else [FetchGroup(group_id=body.group_id, topics=body.topics)]
+        body.groups
+        if is_of_several
+        else [OffsetFetchRequestGroup(group_id=body.group_id, topics=body.topics)]
     )
     if isinstance(machine, Broker):
         elsewhere = _kept_elsewhere(machine, request, asked)
@@ -165,7 +113,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     )
 
 
-def _renewed(machine: Machine, answer: GroupOffsets) -> Iterator[OffsetCommitted]:
+def _renewed(machine: Machine, answer: OffsetFetchResponseGroup) -> Iterator[OffsetCommitted]:
     """The offsets in a response with the time of this fetch, if their age counts from it."""
     for topic in answer.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
         for partition in topic.partitions:
@@ -177,7 +125,9 @@ def _renewed(machine: Machine, answer: GroupOffsets) -> Iterator[OffsetCommitted
 
 
 def _response(
-    version: int, answers: list[GroupOffsets], asked: list[FetchTopic] | None
+    version: int,
+    answers: list[OffsetFetchResponseGroup],
+    asked: list[OffsetFetchRequestTopics] | None,
 ) -> OffsetFetchResponse:
     """The answer in the words of a version; `asked` is what versions 1 to 7 have asked for."""
     if version >= GROUPS_SINCE:
@@ -189,7 +139,7 @@ def _response(
 
 
 def _kept_elsewhere(
-    broker: Broker, request: Request, asked: list[FetchGroup]
+    broker: Broker, request: Request, asked: list[OffsetFetchRequestGroup]
 ) -> dict[int, list[int]]:
     """By machine, which of the groups asked for it keeps, and not this broker."""
     found: dict[int, list[int]] = {}
@@ -208,7 +158,10 @@ def _kept_elsewhere(
 
 
 def _forward(
-    broker: Broker, request: Request, asked: list[FetchGroup], awaited: dict[int, list[int]]
+    broker: Broker,
+    request: Request,
+    asked: list[OffsetFetchRequestGroup],
+    awaited: dict[int, list[int]],
 ) -> Decision:
     """Asks the coordinators; what this broker knows itself, it says already."""
     state = Forwarded([], awaited, [], request.body.topics)
@@ -216,14 +169,16 @@ def _forward(
         hidden = broker.denied_topics(request, Operation.DESCRIBE, broker.topic_names())
         state.hidden = sorted(hidden)
     elsewhere = {place for places in awaited.values() for place in places}
-    sent = dict[int, FetchGroup]()
+    sent = dict[int, OffsetFetchRequestGroup]()
     for place, wanted in enumerate(asked):
         if place not in elsewhere:
             state.answers.append(_group(broker, request, wanted))
             continue
         seen, refused = _sorted_out(broker, request, wanted.topics or [])
         state.answers.append(
-            GroupOffsets(wanted.group_id, refused, Error.COORDINATOR_NOT_AVAILABLE)
+            OffsetFetchResponseGroup(
+                group_id=wanted.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
+            )
         )
         topics = None if wanted.topics is None else [topic for topic, _ in seen]
         sent[place] = msgspec.structs.replace(wanted, topics=topics)
@@ -264,7 +219,9 @@ def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) 
     return Decision(response=_response(version, state.answers, state.topics))
 
 
-def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffsets:
+def _group(
+    broker: Machine, request: Request, wanted: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
@@ -273,18 +230,18 @@ def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffset
             Error.NONE if is_new else zookeeper_offsets.offset_store_error(broker, wanted.group_id)
         )
     if error is not Error.NONE:
-        return GroupOffsets(group_id=wanted.group_id, error_code=error)
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
     group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None
     if group is not None:
         error = kind_of(group).fetch_error(group, wanted.member_id, wanted.member_epoch)
         if error is not Error.NONE:
-            return GroupOffsets(group_id=wanted.group_id, error_code=error)
+            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
     reader = _Reader(broker, wanted.group_id, request.body.require_stable)
     if wanted.topics is None:
         topics = _all_topics(broker, request, reader)
     else:
         topics = _topics(broker, request, reader, wanted.topics)
-    return GroupOffsets(group_id=wanted.group_id, topics=topics)
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
 class _Reader:
@@ -303,16 +260,16 @@ class _Reader:
             table = broker.tables.groups
             self._unstable = transactional_offsets.unstable(table, broker.id, group_id)
 
-    def offset(self, topic: str, partition: int) -> PartitionOffset:
+    def offset(self, topic: str, partition: int) -> OffsetFetchResponsePartitions:
         """The group's offset for a partition."""
         if (topic, partition) in self._unstable:
             unstable = Error.UNSTABLE_OFFSET_COMMIT
-            return PartitionOffset(partition_index=partition, error_code=unstable)
+            return OffsetFetchResponsePartitions(partition_index=partition, error_code=unstable)
         stored = committed_offsets.offset(
             self.table, self._broker.id, self.group_id, topic, partition
         )
         found = stored or MISSING
-        return PartitionOffset(
+        return OffsetFetchResponsePartitions(
             partition_index=partition,
             error_code=self._error_of_none if stored is None else Error.NONE,
             committed_offset=found.offset,
@@ -355,7 +312,9 @@ def _of_group(
                 yield batch.last_offset, record
 
 
-def _all_topics(broker: Machine, request: Request, reader: _Reader) -> list[TopicOffsets]:
+def _all_topics(
+    broker: Machine, request: Request, reader: _Reader
+) -> list[OffsetFetchResponseTopics]:
     topics = []
     known_to_all = committed_offsets.partitions_of(reader.table, broker.id, reader.group_id)
     for name, partitions in known_to_all:
@@ -363,7 +322,7 @@ def _all_topics(broker: Machine, request: Request, reader: _Reader) -> list[Topi
             continue
         known = broker.topic_by_name(name)
         topics.append(
-            TopicOffsets(
+            OffsetFetchResponseTopics(
                 name=name,
                 topic_id=known.topic_id if known is not None else ZERO_UUID,
                 partitions=[reader.offset(name, p) for p in partitions],
@@ -373,12 +332,12 @@ def _all_topics(broker: Machine, request: Request, reader: _Reader) -> list[Topi
 
 
 def _topics(
-    broker: Machine, request: Request, reader: _Reader, wanted: list[FetchTopic]
-) -> list[TopicOffsets]:
+    broker: Machine, request: Request, reader: _Reader, wanted: list[OffsetFetchRequestTopics]
+) -> list[OffsetFetchResponseTopics]:
     """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
     seen, refused = _sorted_out(broker, request, wanted)
     topics = [
-        TopicOffsets(
+        OffsetFetchResponseTopics(
             name=name,
             topic_id=topic.topic_id,
             partitions=[reader.offset(name, p) for p in topic.partition_indexes],
@@ -389,8 +348,8 @@ def _topics(
 
 
 def _sorted_out(
-    broker: Machine, request: Request, wanted: list[FetchTopic]
-) -> tuple[list[tuple[FetchTopic, str]], list[TopicOffsets]]:
+    broker: Machine, request: Request, wanted: list[OffsetFetchRequestTopics]
+) -> tuple[list[tuple[OffsetFetchRequestTopics, str]], list[OffsetFetchResponseTopics]]:
     """The topics with their names, and the answer of those that are unknown or not to be seen."""
     seen, refused = [], []
     for topic in wanted:
@@ -408,12 +367,14 @@ def _sorted_out(
     return seen, refused
 
 
-def _failed(wanted: FetchTopic, error: int) -> TopicOffsets:
+def _failed(wanted: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
     partitions = [
-        PartitionOffset(partition_index=partition, error_code=error)
+        OffsetFetchResponsePartitions(partition_index=partition, error_code=error)
         for partition in wanted.partition_indexes
     ]
-    return TopicOffsets(name=wanted.name, topic_id=wanted.topic_id, partitions=partitions)
+    return OffsetFetchResponseTopics(
+        name=wanted.name, topic_id=wanted.topic_id, partitions=partitions
+    )
 
 
 API = Api(

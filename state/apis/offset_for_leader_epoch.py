@@ -9,49 +9,21 @@ Needs CLUSTER_ACTION on the cluster, or DESCRIBE on each topic (29).
 """
 
 from collections.abc import Set
-from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
 from brokertwin.state.logs.log import end_of_epoch
-
-
-class WantedPartition(Body):
-    partition: Int32 = 0
-    current_leader_epoch: Int32 = NO_EPOCH
-    leader_epoch: Int32 = NO_EPOCH
-
-
-class WantedTopic(Body):
-    topic: str = ""
-    partitions: list[WantedPartition] = []
-
-
-class OffsetForLeaderEpochRequest(Body):
-    replica_id: Int32 = -2
-    topics: list[WantedTopic] = []
-
-
-class EpochEndOffset(Body):
-    error_code: Int16 = 0
-    partition: Int32 = 0
-    leader_epoch: Annotated[Int32, since(1)] = NO_EPOCH
-    end_offset: Int64 = -1
-
-
-class TopicEndOffsets(Body):
-    topic: str
-    partitions: list[EpochEndOffset]
-
-
-class OffsetForLeaderEpochResponse(Body):
-    throttle_time_ms: Annotated[Int32, since(2)] = 0
-    topics: list[TopicEndOffsets] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -62,7 +34,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         names = (wanted.topic for wanted in body.topics)
         denied = broker.denied_topics(request, Operation.DESCRIBE, names)
     answered = [
-        TopicEndOffsets(
+        OffsetForLeaderTopicResult(
             topic=wanted.topic,
             partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
         )
@@ -73,7 +45,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=OffsetForLeaderEpochResponse(topics=answered))
 
 
-def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOffset:
+def _partition(
+    broker: Broker, name: str, wanted: OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponseEpochEndOffset:
     topic = broker.topic_by_name(name)
     if topic is None or not 0 <= wanted.partition < len(topic.partitions):
         return _refused(wanted, Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -86,19 +60,23 @@ def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOf
     if log is None:
         return _refused(wanted, Error.NOT_LEADER_OR_FOLLOWER)
     end = end_of_epoch(log, wanted.leader_epoch)
-    return EpochEndOffset(
+    return OffsetForLeaderEpochResponseEpochEndOffset(
         partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )
 
 
-def _denied(wanted: WantedTopic) -> TopicEndOffsets:
+def _denied(wanted: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
     error = Error.TOPIC_AUTHORIZATION_FAILED
     partitions = [_refused(each, error) for each in wanted.partitions]
-    return TopicEndOffsets(topic=wanted.topic, partitions=partitions)
+    return OffsetForLeaderTopicResult(topic=wanted.topic, partitions=partitions)
 
 
-def _refused(wanted: WantedPartition, error: Error) -> EpochEndOffset:
-    return EpochEndOffset(error_code=int(error), partition=wanted.partition)
+def _refused(
+    wanted: OffsetForLeaderPartition, error: Error
+) -> OffsetForLeaderEpochResponseEpochEndOffset:
+    return OffsetForLeaderEpochResponseEpochEndOffset(
+        error_code=int(error), partition=wanted.partition
+    )
 
 
 API = Api(23, "OFFSET_FOR_LEADER_EPOCH", (2, 4), OffsetForLeaderEpochRequest, handle)

@@ -32,7 +32,7 @@ import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -41,13 +41,9 @@ from brokertwin.state.core.events import Choices
 from brokertwin.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.logs import producer as producers
-from brokertwin.state.logs import record_validation
-from brokertwin.state.logs.log import Log
-from brokertwin.state.replication import acks, copying
-from brokertwin.state.replication.acks import AcksState, PendingAppend
-from brokertwin.state.replication.produce_bodies import (
-    TOPIC_IDS_SINCE,
+from brokertwin.state.core.wire.additions import RefusedRecords
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.state.core.wire.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -55,6 +51,11 @@ from brokertwin.state.replication.produce_bodies import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs import record_validation
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import acks, copying
+from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, AcksState, PendingAppend
 from brokertwin.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -149,7 +150,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 place = ((len(answers), len(told)), topic.topic_id, each.index)
                 appended.append(PendingAppend(*place, outcome.required_offset))
             told.append(outcome.answer)
-        answers.append(TopicProduceResponse.of(produced, version, told))
+        answers.append(acks.produce_topic(produced, version, told))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
@@ -251,7 +252,7 @@ def resume(
     broker: Broker,
     waiting: Waiting,
     _message: Message,
-    response: verifications.AddPartitionsToTxnResponse,
+    response: AddPartitionsToTxnResponse,
 ) -> Decision:
     """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
@@ -350,7 +351,7 @@ def _refused_topic(
     produced: TopicProduceData, version: int, error: Error, text: str | None = None
 ) -> TopicProduceResponse:
     named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
-    return TopicProduceResponse.of(produced, version, list(named.values()))
+    return acks.produce_topic(produced, version, list(named.values()))
 
 
 def _refuse_all(
@@ -507,7 +508,7 @@ def _refused_records(
 ) -> Outcome:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
-    outcome.answer.refused_records = record_validation.RefusedRecords(
+    outcome.answer.refused_records = RefusedRecords(
         topic=topic.name, now=broker.now, **msgspec.structs.asdict(rules)
     )
     return outcome
@@ -583,7 +584,7 @@ def _failed(
 
 def _not_leader(topic: Topic, produced: PartitionProduceData) -> Outcome:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
-    outcome.answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[produced.index])
+    outcome.answer.current_leader = leader_of(topic.partitions[produced.index])
     return outcome
 
 

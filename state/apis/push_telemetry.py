@@ -20,36 +20,22 @@ push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`
 
 from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import ClientInstance, ClientSoftware
+from brokertwin.state.cluster.client_instances import ClientInstance
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.push_telemetry import (
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
 
 ONE_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
 RESERVED = (ZERO_UUID, ONE_UUID)
 NOT_COMPRESSED = 0
 NOT_READABLE = -1
 """In the place of a size: the metrics cannot be decompressed."""
-
-
-class PushTelemetryRequest(ClientSoftware):
-    """Metrics; the edge puts two sizes in their place, as they came and decompressed."""
-
-    client_instance_id: Uuid = ZERO_UUID
-    subscription_id: Int32 = 0
-    terminating: bool = False
-    compression_type: Int8 = 0
-    metrics_size_in_bytes: Int32 = 0
-    decompressed_size_in_bytes: Int32 = 0
-
-
-class PushTelemetryResponse(Body):
-    """Whether the metrics were taken."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -21,15 +21,14 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
-from brokertwin.state.share import result_order, share_partitions, state_store
-from brokertwin.state.share.state_bodies import (
-    READ,
-    ReadPartitionResult,
-    ReadShareGroupStateRequest,
+from brokertwin.state.core.wire.generated.read_share_group_state import (
     ReadShareGroupStateResponse,
-    ReadTopicResult,
-    StateBatch,
+    ReadShareGroupStateResponsePartitionResult,
+    ReadStateResult,
 )
+from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest, StateBatch
+from brokertwin.state.share import result_order, share_partitions, state_store
+from brokertwin.state.share.state_bodies import READ
 from brokertwin.state.share.state_store import NO_EPOCH
 
 
@@ -45,7 +44,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             place = (body.group_id, topic.topic_id, asked.partition)
             epochs = (NO_EPOCH, asked.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
-            result = ReadPartitionResult(partition=asked.partition)
+            result = ReadShareGroupStateResponsePartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
@@ -57,11 +56,11 @@ def handle(broker: Broker, request: Request) -> Decision:
                     noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
                     records.append(state_store.update_record(broker, place, noted))
             partitions.append(result)
-        results.append(ReadTopicResult(topic_id=topic.topic_id, partitions=partitions))
+        results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
 
 
-def _tell(result: ReadPartitionResult, snapshot: ShareSnapshot) -> None:
+def _tell(result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot) -> None:
     result.state_epoch, result.start_offset = snapshot.state_epoch, snapshot.start_offset
     result.state_batches = [
         StateBatch(**msgspec.structs.asdict(batch)) for batch in snapshot.batches

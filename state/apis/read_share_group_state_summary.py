@@ -9,14 +9,14 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.share import result_order, state_store
-from brokertwin.state.share.state_bodies import (
-    SUMMARY,
-    ReadShareGroupStateRequest,
+from brokertwin.state.core.wire.generated.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
-    SummarizedPartition,
-    SummarizedTopic,
+    ReadShareGroupStateSummaryResponsePartitionResult,
+    ReadStateSummaryResult,
 )
+from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest
+from brokertwin.state.share import result_order, state_store
+from brokertwin.state.share.state_bodies import SUMMARY
 from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
@@ -25,7 +25,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: ReadShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     results = [
-        SummarizedTopic(
+        ReadStateSummaryResult(
             topic_id=topic.topic_id,
             partitions=[
                 _summary(broker, (body.group_id, topic.topic_id, asked.partition), is_allowed)
@@ -37,13 +37,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=ReadShareGroupStateSummaryResponse(results=results))
 
 
-def _summary(broker: Broker, place: ShareKey, is_allowed: bool) -> SummarizedPartition:
+def _summary(
+    broker: Broker, place: ShareKey, is_allowed: bool
+) -> ReadShareGroupStateSummaryResponsePartitionResult:
     fault = (
         state_store.coordinator_error(broker, place, "read summary")
         if is_allowed
         else state_store.DENIED
     )
-    result = SummarizedPartition(partition=place[2])
+    result = ReadShareGroupStateSummaryResponsePartitionResult(partition=place[2])
     if fault is not None:
         result.error_code, result.error_message = fault.error, fault.message
         return result

@@ -14,31 +14,17 @@ hmac of the request has stayed with the gateway; `edge.digest` is of it.
 Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
 
-from msgspec import field
-
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Token, TokenEdge
+from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64
-
-
-class RenewDelegationTokenRequest(Body):
-    """For how long; a period below 1 is the longest there is. `hmac` is empty."""
-
-    hmac: str = ""
-    renew_period_ms: Int64 = -1
-    edge: TokenEdge = field(default_factory=TokenEdge)
-
-
-class RenewDelegationTokenResponse(Body, kw_only=True):
-    """Until when it is good, or why it is not renewed."""
-
-    error_code: Int16 = Error.NONE
-    expiry_timestamp_ms: Int64 = 0
-    throttle_time_ms: Int32 = 0
+from brokertwin.state.core.wire.additions import TokenEdge
+from brokertwin.state.core.wire.generated.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 
 
 def handle(controller: Controller, request: Request) -> Decision:

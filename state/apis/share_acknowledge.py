@@ -24,17 +24,19 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
-from brokertwin.state.share.acknowledgements import AcknowledgementResult
-from brokertwin.state.share.fetch_bodies import (
-    AcknowledgedPartition,
-    AcknowledgedTopic,
-    Leader,
+from brokertwin.state.core.wire.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
+    ShareAcknowledgeResponsePartitionData,
+    ShareAcknowledgeTopicResponse,
 )
+from brokertwin.state.core.wire.generated.shared import (
+    ShareGroupStateResponse,
+    ShareLeaderIdAndEpoch,
+)
+from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
+from brokertwin.state.share.acknowledgements import AcknowledgementResult
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
-from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 
 class AcknowledgeState(msgspec.Struct, array_like=True):
@@ -81,16 +83,20 @@ def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
 
 def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
     lock_ms = share_partitions.limits_of(broker, state.group_id).lock_ms
-    topics: dict[str, AcknowledgedTopic] = {}
+    topics: dict[str, ShareAcknowledgeTopicResponse] = {}
     for each in state.outcomes:
-        topic = topics.setdefault(each.topic_id, AcknowledgedTopic(each.topic_id, []))
-        answer = AcknowledgedPartition(
+        topic = topics.setdefault(
+            each.topic_id, ShareAcknowledgeTopicResponse(topic_id=each.topic_id, partitions=[])
+        )
+        answer = ShareAcknowledgeResponsePartitionData(
             partition_index=each.partition, error_code=each.error, error_message=each.message
         )
         known = broker.topic_by_id(each.topic_id)
         if each.error == Error.NOT_LEADER_OR_FOLLOWER and known is not None:
             partition = known.partitions[each.partition]
-            answer.current_leader = Leader(partition.leader, partition.leader_epoch)
+            answer.current_leader = ShareLeaderIdAndEpoch(
+                leader_id=partition.leader, leader_epoch=partition.leader_epoch
+            )
         topic.partitions.append(answer)
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())

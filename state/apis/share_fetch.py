@@ -47,6 +47,17 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
+from brokertwin.state.core.wire.generated.share_fetch import (
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.shared import (
+    ReadShareGroupStateRequest,
+    ShareGroupStateResponse,
+)
 from brokertwin.state.share import (
     acknowledgements,
     response_size,
@@ -56,19 +67,8 @@ from brokertwin.state.share import (
     share_sessions,
 )
 from brokertwin.state.share.acknowledgements import RENEWAL_VERSION, AcknowledgementResult
-from brokertwin.state.share.fetch_bodies import (
-    AnsweredPartition,
-    AnsweredTopic,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
 from brokertwin.state.share.share_reads import ShareRead
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
-from brokertwin.state.share.state_bodies import (
-    ReadShareGroupStateRequest,
-    ReadShareGroupStateResponse,
-    ShareGroupStateResponse,
-)
 
 ACQUIRE_MODES = (0, 1)
 """By the batches' sizes, by the limit of records."""
@@ -78,7 +78,7 @@ class Shown(msgspec.Struct, array_like=True):
     """A partition's part of the answer."""
 
     topic_id: str
-    answer: AnsweredPartition
+    answer: ShareFetchResponsePartitionData
 
     @property
     def place(self) -> TopicPartitionId:
@@ -330,13 +330,15 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     answers = _in_order(broker, shown)
     for outcome in state.outcomes:
         answer = answers.setdefault(
-            outcome.place, AnsweredPartition(partition_index=outcome.partition)
+            outcome.place, ShareFetchResponsePartitionData(partition_index=outcome.partition)
         )
         answer.acknowledge_error_code = outcome.error
         answer.acknowledge_error_message = outcome.message
-    topics: dict[str, AnsweredTopic] = {}
+    topics: dict[str, ShareFetchableTopicResponse] = {}
     for (topic_id, _), answer in answers.items():
-        topics.setdefault(topic_id, AnsweredTopic(topic_id, [])).partitions.append(answer)
+        topics.setdefault(
+            topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
+        ).partitions.append(answer)
     lock_ms = share_partitions.limits_of(broker, read.group_id).lock_ms
     response = ShareFetchResponse(
         throttle_time_ms=throttle,
@@ -350,7 +352,9 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     return closing
 
 
-def _in_order(broker: Broker, shown: list[Shown]) -> dict[TopicPartitionId, AnsweredPartition]:
+def _in_order(
+    broker: Broker, shown: list[Shown]
+) -> dict[TopicPartitionId, ShareFetchResponsePartitionData]:
     by_place = {each.place: each.answer for each in shown}
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id, _ in by_place}
     names = {topic_id: topic.name for topic_id, topic in topics.items() if topic is not None}

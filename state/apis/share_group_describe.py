@@ -10,7 +10,14 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
+from brokertwin.state.core.wire.generated.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupDescribeResponseAssignment,
+    ShareGroupDescribeResponseDescribedGroup,
+    ShareGroupDescribeResponseMember,
+    ShareGroupDescribeResponseTopicPartitions,
+)
 from brokertwin.state.groups import describing, share_offsets
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
@@ -19,68 +26,14 @@ from brokertwin.state.groups.simple_assignor import SIMPLE
 NOT_ASKED = -(2**31)
 
 
-class ShareGroupDescribeRequest(Body):
-    """The groups that are asked for."""
-
-    group_ids: list[str]
-    include_authorized_operations: bool = False
-
-
-class DescribedPartitions(Body):
-    """Partitions of a topic."""
-
-    topic_id: Uuid
-    topic_name: str
-    partitions: list[Int32]
-
-
-class DescribedAssignment(Body):
-    """What is assigned to a member."""
-
-    topic_partitions: list[DescribedPartitions] = []
-
-
-class DescribedShareMember(Body, kw_only=True):
-    """A member."""
-
-    member_id: str
-    rack_id: str | None = None
-    member_epoch: Int32
-    client_id: str
-    client_host: str
-    subscribed_topic_names: list[str]
-    assignment: DescribedAssignment
-
-
-class DescribedShareGroup(Body, kw_only=True):
-    """A group, or its error."""
-
-    error_code: Int16 = 0
-    error_message: str | None = None
-    group_id: str
-    group_state: str = ""
-    group_epoch: Int32 = 0
-    assignment_epoch: Int32 = 0
-    assignor_name: str = ""
-    members: list[DescribedShareMember] = []
-    authorized_operations: Int32 = NOT_ASKED
-
-
-class ShareGroupDescribeResponse(Body, kw_only=True):
-    """The groups, those that are refused at once first."""
-
-    throttle_time_ms: Int32 = 0
-    groups: list[DescribedShareGroup]
-
-
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     described = describing.describe(broker, request, _SHARES)
     return Decision(response=ShareGroupDescribeResponse(groups=described))
 
 
-def _of(broker: Broker, group: ShareGroup) -> DescribedShareGroup:
-    return DescribedShareGroup(
+def _of(broker: Broker, group: ShareGroup) -> ShareGroupDescribeResponseDescribedGroup:
+    return ShareGroupDescribeResponseDescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
@@ -90,7 +43,7 @@ def _of(broker: Broker, group: ShareGroup) -> DescribedShareGroup:
     )
 
 
-def _topics_in(described: DescribedShareGroup) -> set[str]:
+def _topics_in(described: ShareGroupDescribeResponseDescribedGroup) -> set[str]:
     return {
         place.topic_name
         for member in described.members
@@ -98,16 +51,18 @@ def _topics_in(described: DescribedShareGroup) -> set[str]:
     }
 
 
-def _member(broker: Broker, member: ShareGroupMember) -> DescribedShareMember:
+def _member(broker: Broker, member: ShareGroupMember) -> ShareGroupDescribeResponseMember:
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in member.assigned}
-    assignment = DescribedAssignment(
+    assignment = ShareGroupDescribeResponseAssignment(
         topic_partitions=[
-            DescribedPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
+            ShareGroupDescribeResponseTopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=numbers
+            )
             for topic_id, numbers in member.assigned.items()
             if (topic := topics[topic_id]) is not None
         ]
     )
-    return DescribedShareMember(
+    return ShareGroupDescribeResponseMember(
         member_id=member.member_id,
         rack_id=member.rack_id,
         member_epoch=member.member_epoch,
@@ -118,8 +73,12 @@ def _member(broker: Broker, member: ShareGroupMember) -> DescribedShareMember:
     )
 
 
-def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedShareGroup:
-    return DescribedShareGroup(group_id=group_id, error_code=error, error_message=message)
+def _refused(
+    group_id: str, error: Error, message: str | None = None
+) -> ShareGroupDescribeResponseDescribedGroup:
+    return ShareGroupDescribeResponseDescribedGroup(
+        group_id=group_id, error_code=error, error_message=message
+    )
 
 
 _SHARES = DescribeSpec(

@@ -25,7 +25,13 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatResponseAssignment,
+    ShareGroupHeartbeatResponseTopicPartitions,
+)
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
@@ -36,41 +42,6 @@ from brokertwin.state.groups.share_group_coordinator import (
 )
 
 MEMBER_ID_LENGTH_MAX = 36
-
-
-class ShareGroupHeartbeatRequest(Body, kw_only=True):
-    """A member's heartbeat; null stands for what has not changed."""
-
-    group_id: str
-    member_id: str
-    member_epoch: Int32
-    rack_id: str | None = None
-    subscribed_topic_names: list[str] | None = None
-
-
-class TopicPartitions(Body):
-    """Partitions of a topic."""
-
-    topic_id: Uuid
-    partitions: list[Int32]
-
-
-class Assignment(Body):
-    """What is assigned to a member."""
-
-    topic_partitions: list[TopicPartitions] = []
-
-
-class ShareGroupHeartbeatResponse(Body):
-    """The member's epoch; an assignment null stands for the one that it knows."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: Int32 = 0
-    heartbeat_interval_ms: Int32 = 0
-    assignment: Assignment | None = None
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -161,10 +132,10 @@ def _sets(assigned: Target) -> dict[Uuid, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in assigned.items()}
 
 
-def _assignment(assigned: Target) -> Assignment:
-    return Assignment(
+def _assignment(assigned: Target) -> ShareGroupHeartbeatResponseAssignment:
+    return ShareGroupHeartbeatResponseAssignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            ShareGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in assigned.items()
         ]
     )

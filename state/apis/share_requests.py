@@ -8,7 +8,8 @@ from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.share.fetch_bodies import ShareAcknowledgeRequest, ShareFetchRequest
+from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeRequest
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest
 
 MEMBER_ID_CHARACTERS_MAX = 36
 

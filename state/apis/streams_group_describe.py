@@ -6,15 +6,7 @@ which order, is in `describing.py`. The internal topics have the partitions that
 to have, once a heartbeat has found all topics; before, those that the first member gave them.
 """
 
-from brokertwin.state.apis.streams_bodies import (
-    Endpoint,
-    KeyValue,
-    StreamsTaskIds,
-    TaskOffset,
-    TopicInfo,
-    endpoint_told,
-    sorted_tasks,
-)
+from brokertwin.state.apis.streams_bodies import endpoint_told, sorted_tasks
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import streams_records
@@ -22,8 +14,17 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.streams_records import TargetTasks
+from brokertwin.state.core.wire.generated.shared import StreamsKeyValue, StreamsTopicInfo
+from brokertwin.state.core.wire.generated.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupDescribeResponseAssignment,
+    StreamsGroupDescribeResponseDescribedGroup,
+    StreamsGroupDescribeResponseMember,
+    StreamsGroupDescribeResponseSubtopology,
+    StreamsGroupDescribeResponseTopology,
+)
 from brokertwin.state.groups import describing, streams_live
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
@@ -32,88 +33,15 @@ from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsI
 NOT_ASKED = -(2**31)
 
 
-class StreamsGroupDescribeRequest(Body):
-    """The groups that are asked for."""
-
-    group_ids: list[str]
-    include_authorized_operations: bool = False
-
-
-class DescribedSubtopology(Body, kw_only=True):
-    """A part of a topology."""
-
-    subtopology_id: str
-    source_topics: list[str]
-    repartition_sink_topics: list[str]
-    state_changelog_topics: list[TopicInfo]
-    repartition_source_topics: list[TopicInfo]
-
-
-class DescribedTopology(Body):
-    """What a group runs."""
-
-    epoch: Int32
-    subtopologies: list[DescribedSubtopology] | None = None
-
-
-class DescribedTasks(Body):
-    """Tasks of a member, by role."""
-
-    active_tasks: list[StreamsTaskIds] = []
-    standby_tasks: list[StreamsTaskIds] = []
-    warmup_tasks: list[StreamsTaskIds] = []
-
-
-class DescribedStreamsMember(Body, kw_only=True):
-    """A member."""
-
-    member_id: str
-    member_epoch: Int32
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str
-    client_host: str
-    topology_epoch: Int32
-    process_id: str
-    user_endpoint: Endpoint | None = None
-    client_tags: list[KeyValue]
-    task_offsets: list[TaskOffset] = []
-    task_end_offsets: list[TaskOffset] = []
-    assignment: DescribedTasks
-    target_assignment: DescribedTasks
-    is_classic: bool = False
-
-
-class DescribedStreamsGroup(Body, kw_only=True):
-    """A group, or its error."""
-
-    error_code: Int16 = 0
-    error_message: str | None = None
-    group_id: str
-    group_state: str = ""
-    group_epoch: Int32 = 0
-    assignment_epoch: Int32 = 0
-    topology: DescribedTopology | None = None
-    members: list[DescribedStreamsMember] = []
-    authorized_operations: Int32 = NOT_ASKED
-
-
-class StreamsGroupDescribeResponse(Body, kw_only=True):
-    """The groups, those that are refused at once first."""
-
-    throttle_time_ms: Int32 = 0
-    groups: list[DescribedStreamsGroup]
-
-
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     described = describing.describe(broker, request, _STREAMS)
     return Decision(response=StreamsGroupDescribeResponse(groups=described))
 
 
-def _of(broker: Broker, group: StreamsGroup) -> DescribedStreamsGroup:
+def _of(broker: Broker, group: StreamsGroup) -> StreamsGroupDescribeResponseDescribedGroup:
     live = streams_live.get(broker.tables, broker.id, group.group_id)
-    return DescribedStreamsGroup(
+    return StreamsGroupDescribeResponseDescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
@@ -125,15 +53,19 @@ def _of(broker: Broker, group: StreamsGroup) -> DescribedStreamsGroup:
     )
 
 
-def _topology(group: StreamsGroup, configured: ConfiguredTopology | None) -> DescribedTopology:
+def _topology(
+    group: StreamsGroup, configured: ConfiguredTopology | None
+) -> StreamsGroupDescribeResponseTopology:
     assert group.topology is not None, group.group_id
     parts = configured.subtopologies if configured is not None and configured.is_ready else None
     if parts is None:
         given = sorted(group.topology.subtopologies, key=lambda part: part.subtopology_id)
         described = [_as_given(part) for part in given]
-        return DescribedTopology(epoch=group.topology.epoch, subtopologies=described)
+        return StreamsGroupDescribeResponseTopology(
+            epoch=group.topology.epoch, subtopologies=described
+        )
     described = [
-        DescribedSubtopology(
+        StreamsGroupDescribeResponseSubtopology(
             subtopology_id=each,
             source_topics=sorted(part.source_topics),
             repartition_sink_topics=part.repartition_sink_topics,
@@ -142,12 +74,12 @@ def _topology(group: StreamsGroup, configured: ConfiguredTopology | None) -> Des
         )
         for each, part in parts.items()
     ]
-    return DescribedTopology(epoch=group.topology.epoch, subtopologies=described)
+    return StreamsGroupDescribeResponseTopology(epoch=group.topology.epoch, subtopologies=described)
 
 
-def _internal(topics: dict[str, StreamsInternalTopic]) -> list[TopicInfo]:
+def _internal(topics: dict[str, StreamsInternalTopic]) -> list[StreamsTopicInfo]:
     return [
-        TopicInfo(
+        StreamsTopicInfo(
             name=topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
@@ -157,8 +89,8 @@ def _internal(topics: dict[str, StreamsInternalTopic]) -> list[TopicInfo]:
     ]
 
 
-def _as_given(part: streams_records.Subtopology) -> DescribedSubtopology:
-    return DescribedSubtopology(
+def _as_given(part: streams_records.Subtopology) -> StreamsGroupDescribeResponseSubtopology:
+    return StreamsGroupDescribeResponseSubtopology(
         subtopology_id=part.subtopology_id,
         source_topics=sorted(part.source_topics),
         repartition_sink_topics=sorted(part.repartition_sink_topics),
@@ -167,19 +99,21 @@ def _as_given(part: streams_records.Subtopology) -> DescribedSubtopology:
     )
 
 
-def _infos(topics: list[streams_records.TopicInfo]) -> list[TopicInfo]:
+def _infos(topics: list[streams_records.TopicInfo]) -> list[StreamsTopicInfo]:
     return [
-        TopicInfo(
+        StreamsTopicInfo(
             name=topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            topic_configs=[KeyValue(key=key, value=value) for key, value in topic.topic_configs],
+            topic_configs=[
+                StreamsKeyValue(key=key, value=value) for key, value in topic.topic_configs
+            ],
         )
         for topic in sorted(topics, key=lambda topic: topic.name)
     ]
 
 
-def _topics_in(described: DescribedStreamsGroup) -> set[str]:
+def _topics_in(described: StreamsGroupDescribeResponseDescribedGroup) -> set[str]:
     topology = described.topology
     parts = (topology.subtopologies if topology is not None else None) or []
     internal = (
@@ -193,13 +127,15 @@ def _topics_in(described: DescribedStreamsGroup) -> set[str]:
     return {*named, *internal}
 
 
-def _member(member: StreamsMember, target: TargetTasks | None) -> DescribedStreamsMember:
+def _member(
+    member: StreamsMember, target: TargetTasks | None
+) -> StreamsGroupDescribeResponseMember:
     wanted = target or TargetTasks()
     tags = {
         name: member.client_tags[name]
         for name in hash_order(member.client_tags, len(member.client_tags))
     }
-    return DescribedStreamsMember(
+    return StreamsGroupDescribeResponseMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         instance_id=member.instance_id,
@@ -210,12 +146,12 @@ def _member(member: StreamsMember, target: TargetTasks | None) -> DescribedStrea
         process_id=member.process_id,
         user_endpoint=endpoint_told(member.user_endpoint),
         client_tags=_pairs(tags),
-        assignment=DescribedTasks(
+        assignment=StreamsGroupDescribeResponseAssignment(
             active_tasks=sorted_tasks(member.assigned.active),
             standby_tasks=sorted_tasks(member.assigned.standby),
             warmup_tasks=sorted_tasks(member.assigned.warmup),
         ),
-        target_assignment=DescribedTasks(
+        target_assignment=StreamsGroupDescribeResponseAssignment(
             active_tasks=sorted_tasks(wanted.active),
             standby_tasks=sorted_tasks(wanted.standby),
             warmup_tasks=sorted_tasks(wanted.warmup),
@@ -223,12 +159,16 @@ def _member(member: StreamsMember, target: TargetTasks | None) -> DescribedStrea
     )
 
 
-def _pairs(values: dict[str, str]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=value) for key, value in values.items()]
+def _pairs(values: dict[str, str]) -> list[StreamsKeyValue]:
+    return [StreamsKeyValue(key=key, value=value) for key, value in values.items()]
 
 
-def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedStreamsGroup:
-    return DescribedStreamsGroup(group_id=group_id, error_code=error, error_message=message)
+def _refused(
+    group_id: str, error: Error, message: str | None = None
+) -> StreamsGroupDescribeResponseDescribedGroup:
+    return StreamsGroupDescribeResponseDescribedGroup(
+        group_id=group_id, error_code=error, error_message=message
+    )
 
 
 _STREAMS = DescribeSpec(

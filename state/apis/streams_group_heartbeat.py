@@ -33,13 +33,6 @@ from msgspec import structs
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import streams_bodies
-from brokertwin.state.apis.streams_bodies import (
-    KeyValue,
-    Status,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    Topology,
-)
 from brokertwin.state.cluster import coordinators, features, group_configs, topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
@@ -47,6 +40,13 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.streams_records import TargetTasks
+from brokertwin.state.core.wire.generated.shared import StreamsKeyValue
+from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestTopology,
+    StreamsGroupHeartbeatResponse,
+)
 from brokertwin.state.groups import streams_coordinator, streams_topics, topology_topics
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
@@ -111,7 +111,9 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
     return None if error is Error.NONE else Rejection(error, None)
 
 
-def _topics_refused(broker: Broker, request: Request, topology: Topology) -> Rejection | None:
+def _topics_refused(
+    broker: Broker, request: Request, topology: StreamsGroupHeartbeatRequestTopology
+) -> Rejection | None:
     names = list(dict.fromkeys(streams_bodies.topics_of(topology)))
     own = [name for name in names if name in INTERNAL_TOPICS]
     if own:
@@ -191,7 +193,7 @@ def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
     return None
 
 
-def _tags(said: list[KeyValue] | None) -> dict[str, str] | Rejection | None:
+def _tags(said: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
     """A member's tags; Kafka fails where one comes twice."""
     if said is None:
         return None

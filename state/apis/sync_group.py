@@ -17,39 +17,18 @@ While the group completes its rebalance members wait; the leader's sync ends the
 consumer group nobody waits (`state/groups/classic_members.py`).
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int32, since
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 from brokertwin.state.groups import classic_members, group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.classic_responses import SyncGroupResponse, sync_response
+from brokertwin.state.groups.classic_responses import sync_response
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 
 PROTOCOL_SINCE = 5
-
-
-class MemberAssignment(Body):
-    """What the leader assigns to a member, in base64."""
-
-    member_id: str
-    assignment: str = ""
-
-
-class SyncGroupRequest(Body):
-    """A member's sync; only the leader's has assignments."""
-
-    group_id: str
-    generation_id: Int32
-    member_id: str
-    group_instance_id: Annotated[str | None, since(3)] = None
-    protocol_type: Annotated[str | None, since(5)] = None
-    protocol_name: Annotated[str | None, since(5)] = None
-    assignments: list[MemberAssignment] = []
 
 
 def handle(broker: Broker, request: Request) -> Decision:

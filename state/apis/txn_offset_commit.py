@@ -32,17 +32,10 @@ partition without followers remembers no epochs. Offsets that are all refused wi
 (`groups.create_unwritten`), as in Kafka.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis.offset_commit import (
-    Answers,
-    CommittedPartition,
-    CommittedTopic,
-    is_too_large,
-)
+from brokertwin.state.apis.offset_commit import Answers, is_too_large
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
@@ -56,8 +49,19 @@ from brokertwin.state.core.records import (
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.state.core.wire.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from brokertwin.state.core.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
@@ -76,42 +80,6 @@ ADDS_SINCE = 5
 """The first version that speaks for transactions V2."""
 
 KNOWS_GROUP_SINCE = 3
-
-
-class TxnCommitPartition(Body):
-    """An offset to store; `committed_metadata` null counts as empty."""
-
-    partition_index: Int32
-    committed_offset: Int64
-    committed_leader_epoch: Annotated[Int32, since(2)] = -1
-    committed_metadata: str | None = None
-
-
-class TxnCommitTopic(Body):
-    """The offsets of one topic."""
-
-    name: str
-    partitions: list[TxnCommitPartition]
-
-
-class TxnOffsetCommitRequest(Body, kw_only=True):
-    """Offsets of a group in a producer's transaction."""
-
-    transactional_id: str
-    group_id: str
-    producer_id: Int64
-    producer_epoch: Int16
-    generation_id: Annotated[Int32, since(KNOWS_GROUP_SINCE)] = -1
-    member_id: Annotated[str, since(KNOWS_GROUP_SINCE)] = ""
-    group_instance_id: Annotated[str | None, since(KNOWS_GROUP_SINCE)] = None
-    topics: list[TxnCommitTopic]
-
-
-class TxnOffsetCommitResponse(Body, kw_only=True):
-    """The answers by topic and partition."""
-
-    throttle_time_ms: Int32 = 0
-    topics: list[CommittedTopic]
 
 
 class TxnOffsetCommitState(msgspec.Struct):
@@ -146,7 +114,9 @@ def handle(broker: Broker, request: Request) -> Decision:
             else:
                 state.refused.append((topic.name, partition.partition_index, refusal))
         if accepted:
-            state.body.topics.append(TxnCommitTopic(name=topic.name, partitions=accepted))
+            state.body.topics.append(
+                TxnOffsetCommitRequestTopic(name=topic.name, partitions=accepted)
+            )
     if not state.body.topics:
         return _answer(state, Error.NONE)
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
@@ -222,7 +192,7 @@ def resume(
     broker: Broker,
     waiting: Waiting,
     _message: Message,
-    response: verifications.AddPartitionsToTxnResponse,
+    response: AddPartitionsToTxnResponse,
 ) -> Decision:
     """Commits where the coordinator lets it."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
@@ -365,7 +335,9 @@ def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[str, Uui
     ]
 
 
-def _offset(broker: Broker, name: str, partition: TxnCommitPartition) -> TransactionalOffset:
+def _offset(
+    broker: Broker, name: str, partition: TxnOffsetCommitRequestPartition
+) -> TransactionalOffset:
     topic = broker.topic_by_name(name)
     assert topic is not None, name
     return TransactionalOffset(
@@ -385,17 +357,19 @@ def _answer(
     answers = Answers()
     for name, index, refusal in state.refused:
         if index is None:
-            answers.refuse_topic(CommittedTopic(name=name, partitions=[]))
+            answers.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
         else:
             answers.refuse(name, index, Error(refusal))
     by_coordinator = []
     for topic in state.body.topics:
-        answer = CommittedTopic(name=topic.name, partitions=[])
+        answer = OffsetCommitResponseTopic(name=topic.name, partitions=[])
         for partition in topic.partitions:
             index = partition.partition_index
             is_large = (topic.name, index) in too_large
             code = Error.OFFSET_METADATA_TOO_LARGE if is_large else error
-            answer.partitions.append(CommittedPartition(partition_index=index, error_code=code))
+            answer.partitions.append(
+                OffsetCommitResponsePartition(partition_index=index, error_code=code)
+            )
         by_coordinator.append(answer)
     answers.merge(by_coordinator)
     return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))

@@ -12,22 +12,11 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import BrokerUnregistered
-from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.wire.generated.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from brokertwin.state.replication import elections, registrations
-
-
-class UnregisterBrokerRequest(Body):
-    """Who is to be forgotten."""
-
-    broker_id: Int32
-
-
-class UnregisterBrokerResponse(Body):
-    """Whether it is."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    error_message: str | None = ""
 
 
 def handle(controller: Controller, request: Request) -> Decision:

@@ -16,8 +16,6 @@ last level counts. In this order:
 Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a level fall, as in Kafka.
 """
 
-from typing import Annotated
-
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
@@ -26,43 +24,14 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.records import FeatureLevelChanged, Record
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.core.wire.generated.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-
-
-class FeatureUpdate(Body):
-    """The level that a feature is to have, and whether it may fall to it."""
-
-    feature: str = ""
-    max_version_level: Int16 = 0
-    allow_downgrade: Annotated[bool, since(0, 0)] = False
-    upgrade_type: Annotated[Int8, since(1)] = UPGRADE
-
-
-class UpdateFeaturesRequest(Body):
-    """What to change; with `validate_only` nothing is."""
-
-    timeout_ms: Int32 = 60000
-    feature_updates: list[FeatureUpdate] = []
-    validate_only: Annotated[bool, since(1)] = False
-
-
-class UpdatedFeature(Body):
-    """A feature that has its level; told up to version 1."""
-
-    feature: str
-    error_code: Int16 = Error.NONE
-    error_message: str | None = Error.NONE.name
-
-
-class UpdateFeaturesResponse(Body):
-    """Why nothing was changed, or what was."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = Error.NONE
-    error_message: str | None = None
-    results: Annotated[list[UpdatedFeature], since(0, 1)] = []
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -84,13 +53,13 @@ def handle(controller: Controller, request: Request) -> Decision:
         if update.max_version_level != levels[name]
     ]
     is_only_checked = body.validate_only and request.version > 0
-    done = [UpdatedFeature(feature=update.feature) for update in body.feature_updates]
+    done = [UpdatableFeatureResult(feature=update.feature) for update in body.feature_updates]
     return Decision(
         records=[] if is_only_checked else records, response=UpdateFeaturesResponse(results=done)
     )
 
 
-def _fault(controller: Controller, update: FeatureUpdate, now: int, version: int) -> str | None:
+def _fault(controller: Controller, update: FeatureUpdateKey, now: int, version: int) -> str | None:
     """What is wrong with an update, in Kafka's words; `now` is the feature's level."""
     name, level = update.feature, update.max_version_level
     kind = update.upgrade_type if version > 0 else UPGRADE

@@ -12,16 +12,18 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
+from brokertwin.state.core.wire.generated.shared import (
+    ShareGroupStatePartitionResult,
+    ShareGroupStateResponse,
+    ShareGroupStateResult,
+)
+from brokertwin.state.core.wire.generated.write_share_group_state import (
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateRequestPartitionData,
+)
 from brokertwin.state.share import result_order, share_partitions, state_store
 from brokertwin.state.share.state_batches import combined
-from brokertwin.state.share.state_bodies import (
-    WRITE,
-    PartitionResult,
-    ShareGroupStateResponse,
-    TopicResult,
-    WriteShareGroupStateRequest,
-    WrittenPartition,
-)
+from brokertwin.state.share.state_bodies import WRITE
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -36,7 +38,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             place = (body.group_id, topic.topic_id, told.partition)
             epochs = (told.state_epoch, told.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "write", is_allowed)
-            result = PartitionResult(partition=told.partition)
+            result = ShareGroupStatePartitionResult(partition=told.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
@@ -44,11 +46,11 @@ def handle(broker: Broker, request: Request) -> Decision:
                 assert former is not None, place
                 records.append(state_store.update_record(broker, place, _update(former, told)))
             partitions.append(result)
-        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+        results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 
-def _update(former: ShareSnapshot, told: WrittenPartition) -> ShareUpdate:
+def _update(former: ShareSnapshot, told: WriteShareGroupStateRequestPartitionData) -> ShareUpdate:
     """What is told of a state."""
     new = [
         ShareStateBatch(

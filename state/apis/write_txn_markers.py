@@ -27,6 +27,14 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, ProducerNoted, Record
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from brokertwin.state.logs import control_batches
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
@@ -34,16 +42,7 @@ from brokertwin.state.logs.producer import Producer
 from brokertwin.state.replication import copying
 from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import transactional_offsets
-from brokertwin.state.transactions.transaction_markers import (
-    KEY,
-    Marker,
-    MarkerPartitionResult,
-    MarkerResult,
-    MarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-    on_response,
-)
+from brokertwin.state.transactions.transaction_markers import KEY, on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -67,18 +66,18 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=writer.records, response=WriteTxnMarkersResponse(markers=markers))
 
 
-def _result(producer_id: int, by_topic: dict[str, dict[int, Error]]) -> MarkerResult:
+def _result(producer_id: int, by_topic: dict[str, dict[int, Error]]) -> WritableTxnMarkerResult:
     topics = [
-        MarkerTopicResult(
+        WritableTxnMarkerTopicResult(
             name=name,
             partitions=[
-                MarkerPartitionResult(partition_index=index, error_code=int(error))
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=int(error))
                 for index, error in by_partition.items()
             ],
         )
         for name, by_partition in by_topic.items()
     ]
-    return MarkerResult(producer_id=producer_id, topics=topics)
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=topics)
 
 
 class _Writer:
@@ -90,7 +89,7 @@ class _Writer:
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._producers: dict[tuple[Uuid, int, int], Producer] = {}
 
-    def write(self, marker: Marker, name: str, index: int) -> Error:
+    def write(self, marker: WritableTxnMarker, name: str, index: int) -> Error:
         """Writes a marker into one partition, or says why not."""
         topic = self._broker.topic_by_name(name)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -106,7 +105,7 @@ class _Writer:
             return Error.NOT_ENOUGH_REPLICAS
         return self._append(marker, topic, log)
 
-    def _end_offsets(self, marker: Marker, topic: Topic, log: Log) -> Error:
+    def _end_offsets(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Error:
         """The group coordinator ends a transaction; its log has a marker where it has rows."""
         has_rows = len(topic.partitions[log.partition].replicas) > 1
         has_rows = has_rows or self._broker.settings.brokertwin_internal_logs
@@ -123,7 +122,7 @@ class _Writer:
         )
         return Error.NONE
 
-    def _append(self, marker: Marker, topic: Topic, log: Log) -> Error:
+    def _append(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Error:
         batch = self._batch(marker, topic, log)
         error = self._check(marker, log, batch)
         if error is not Error.NONE:
@@ -136,7 +135,7 @@ class _Writer:
         self.records.append(BatchAppended(*place, batch))
         return Error.NONE
 
-    def _note(self, marker: Marker, topic: Topic, log: Log) -> Error:
+    def _note(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Error:
         """A partition without a log remembers the marker's epochs."""
         error = self._check(marker, log, self._batch(marker, topic, log))
         if error is Error.NONE:
@@ -146,7 +145,7 @@ class _Writer:
             self.records.append(ProducerNoted(*ids, *epochs))
         return error
 
-    def _batch(self, marker: Marker, topic: Topic, log: Log) -> Batch:
+    def _batch(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Batch:
         batch = control_batches.end_batch(
             marker.producer_id,
             marker.producer_epoch,
@@ -161,7 +160,7 @@ class _Writer:
         batch.partition_leader_epoch = log.leader_epoch
         return batch
 
-    def _check(self, marker: Marker, log: Log, batch: Batch) -> Error:
+    def _check(self, marker: WritableTxnMarker, log: Log, batch: Batch) -> Error:
         """Whether the producer's state lets the marker in, which it then has."""
         known = self._known((log.topic_id, log.partition), marker.producer_id)
         error = producers.check_marker(known, batch, marker.transaction_version)

@@ -51,6 +51,12 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.core.waiting import COMMITTING, LateMessage
+from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
+    AlterShareGroupOffsetsResponse,
+)
+from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsResponse,
+)
 from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
@@ -61,8 +67,8 @@ from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
 from brokertwin.state.transactions import transaction_markers, transactional_ids
 
 _UNTOLD = {
-    alter_share_group_offsets.API.key: alter_share_group_offsets.AlterShareGroupOffsetsResponse,
-    delete_share_group_offsets.API.key: delete_share_group_offsets.DeleteShareGroupOffsetsResponse,
+    alter_share_group_offsets.API.key: AlterShareGroupOffsetsResponse,
+    delete_share_group_offsets.API.key: DeleteShareGroupOffsetsResponse,
 }
 """The answers, with nothing in them, of requests that go on with messages that wait."""
 

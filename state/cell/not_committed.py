@@ -23,12 +23,15 @@ from brokertwin.state.apis import (
     leave_group,
     offset_commit,
     offset_delete,
-    offset_fetch,
     txn_offset_commit,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.wire.generated.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
@@ -90,6 +93,15 @@ _STEPS: dict[int, tuple[Operation, str]] = {
 """What a share coordinator is asked, and what it calls that."""
 
 
+_KEPT = frozenset(
+    {
+        *("throttle_time_ms", "group_id", "group_instance_id", "topic_name"),
+        *("partition", "partition_index"),
+    }
+)
+"""Fields that an error leaves unchanged."""
+
+
 def coordinators(error: Error) -> Error:
     """What a client is told for an error of a coordinator's log."""
     return _COORDINATORS.get(error, error)
@@ -98,7 +110,7 @@ def coordinators(error: Error) -> Error:
 def answer(api_key: int, response: Body, error: Error, settings: BrokerSettings) -> Body:
     """What is told in place of a response, for an error of the log."""
     told = error if api_key == transaction_markers.KEY else coordinators(error)
-    if isinstance(response, offset_fetch.OffsetFetchResponse):
+    if isinstance(response, OffsetFetchResponse):
         return _nothing_fetched(response)
     words = _words(api_key, told, settings)
     if api_key in WHOLE:
@@ -131,14 +143,13 @@ def failed(
 
 
 def _defaults(body_type: type[Body]) -> dict[str, Any]:
-    """What the fields of an answer say that have nothing to say; who is meant stays."""
-    kept = ("throttle_time_ms", "group_instance_id")
+    """The defaults of the fields that do not identify the result."""
     return {
         field.name: field.default
         if field.default_factory is msgspec.NODEFAULT
         else field.default_factory()
         for field in msgspec.structs.fields(body_type)
-        if field.name not in kept and not field.required
+        if field.name not in _KEPT
     }
 
 
@@ -158,13 +169,15 @@ def _words(api_key: int, error: Error, settings: BrokerSettings) -> str | None:
     return state_store.failure_message(operation, why)
 
 
-def _nothing_fetched(response: offset_fetch.OffsetFetchResponse) -> Body:
+def _nothing_fetched(response: OffsetFetchResponse) -> Body:
     """OffsetFetch tells a group that another broker coordinates it now, whatever it was."""
     error = int(Error.NOT_COORDINATOR)
     if not response.groups:
         return msgspec.structs.replace(response, topics=[], error_code=error)
     groups = [
-        each if each.error_code else offset_fetch.GroupOffsets(each.group_id, error_code=error)
+        each
+        if each.error_code
+        else OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
         for each in response.groups
     ]
     return msgspec.structs.replace(response, groups=groups)

@@ -31,8 +31,9 @@ from brokertwin.state.core.crc32c import crc32c
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Body, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, escape, unescape
+from brokertwin.state.core.wire.additions import ClientSoftware
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS_LEAST = 60_000
@@ -41,14 +42,6 @@ UNKNOWN = "unknown"
 """Client software that ApiVersions did not report."""
 
 _DERIVED = "client-instances"
-
-
-class ClientSoftware(Body):
-    """Facts about a client from the edge; the port is null if unknown."""
-
-    client_software_name: str = UNKNOWN
-    client_software_version: str = UNKNOWN
-    client_source_port: Int32 | None = None
 
 
 class ClientInstance(msgspec.Struct, array_like=True):

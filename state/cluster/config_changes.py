@@ -36,8 +36,8 @@ from brokertwin.state.configs.topic_configs import MIN_IN_SYNC
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokertwin.state.core.records import ConfigChanged, PartitionAltered
+from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 TOPIC = 2
 BROKER = 4

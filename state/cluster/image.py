@@ -19,8 +19,9 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.schema import Body, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -64,16 +65,9 @@ class Partition(msgspec.Struct, array_like=True):
     directories: dict[int, Uuid] = {}
 
 
-class LeaderIdAndEpoch(Body):
-    """The current leader in responses of other brokers to Fetch and Produce (KIP-951)."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = NO_EPOCH
-
-    @classmethod
-    def of(cls, partition: Partition) -> "LeaderIdAndEpoch":
-        """The leader of a partition."""
-        return cls(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+def leader_of(partition: Partition) -> LeaderIdAndEpoch:
+    """The current leader in a response of another broker (KIP-951)."""
+    return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
 class Topic(msgspec.Struct):

@@ -9,14 +9,14 @@ Source: `DefaultAutoTopicCreationManager` in Kafka.
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.cluster.new_topics import (
-    KEY,
-    CreatableConfig,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from brokertwin.state.cluster.new_topics import KEY
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 
 _PREFIXES = {
     GROUP_TOPIC: "offsets.topic",
@@ -49,7 +49,8 @@ def _new_topic(machine: Machine, name: str) -> CreatableTopic:
         num_partitions=int(_setting(machine, f"{prefix}.num.partitions")),
         replication_factor=min(factor, len(machine.cell.brokers)),
         configs=[
-            CreatableConfig(name=key, value=value) for key, value in _configs(machine, name, prefix)
+            CreatableTopicConfig(name=key, value=value)
+            for key, value in _configs(machine, name, prefix)
         ],
     )
 

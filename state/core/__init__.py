@@ -6,7 +6,7 @@
     events, outputs, dead_letters  input documents, output rows, rejected documents
     decision, waiting, api         a handler's result, pending requests, the type of an API
     schema, errors, settings       Kafka's types and bodies, error codes, a cell's settings
-    kafka_bytes                    Kafka's primitive types in record bytes
+    wire                           Kafka's messages and records: structs and bytes
     kafka_apis                     every API of Kafka 4.3.1 with its versions
     crc32c                         Kafka's checksum
     java_hashes, java_queues       orders of Java collections that clients see

@@ -12,8 +12,8 @@ from typing import Any, Final, final
 
 import msgspec
 
-from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokertwin.state.core.schema import Int16, Int32, Int64, Uuid
+from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 """A longer document is refused; no request of a Kafka client comes near it without its records."""

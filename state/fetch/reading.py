@@ -11,17 +11,16 @@ from itertools import starmap
 import msgspec
 from msgspec.structs import astuple
 
-from brokertwin.state.cluster.image import LeaderIdAndEpoch, Partition
+from brokertwin.state.cluster.image import Partition, leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.fetch import fetch_errors
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.additions import FetchedBatch, SealedRead
+from brokertwin.state.core.wire.generated.fetch import (
     AbortedTransaction,
-    DivergingEpoch,
-    FetchedBatch,
-    FetchResponsePartition,
-    SealedRead,
+    FetchResponseEpochEndOffset,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.fetch import fetch_errors
 from brokertwin.state.fetch.fetch_session import CONSUMER, SessionResponse
 from brokertwin.state.fetch.places import FetchPlace
 from brokertwin.state.fetch.session_items import FetchPartition
@@ -199,18 +198,20 @@ def _failed(place: FetchPlace, error: Error, partition: Partition) -> PartitionR
 
 def partition_response(
     broker: Broker, read: PartitionRead, isolation_level: int
-) -> FetchResponsePartition:
+) -> FetchResponsePartitionData:
     """Build the response of a partition."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
-        response = FetchResponsePartition(partition_index=wanted.partition, error_code=read.error)
+        response = FetchResponsePartitionData(
+            partition_index=wanted.partition, error_code=read.error
+        )
         if read.leader is not None:
-            response.current_leader = LeaderIdAndEpoch.of(read.leader)
+            response.current_leader = leader_of(read.leader)
         if read.was_screened:
             response.aborted_transactions = []
         return response
     high_watermark = log.high_watermark
-    response = FetchResponsePartition(
+    response = FetchResponsePartitionData(
         partition_index=wanted.partition,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
@@ -223,7 +224,7 @@ def partition_response(
         return response
     if read.epoch_end is not None:
         epoch, end_offset = read.epoch_end.epoch, read.epoch_end.end_offset
-        response.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
+        response.diverging_epoch = FetchResponseEpochEndOffset(epoch=epoch, end_offset=end_offset)
     if isolation_level == logs.READ_COMMITTED:
         response.aborted_transactions = _aborted(broker, read, log)
     if found.segment is not None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from brokertwin.state.core.kafka_bytes import unsigned_varint
-from brokertwin.state.fetch.fetch_bodies import (
-    FetchResponsePartition,
-    FetchResponseTopic,
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.core.wire.primitives import unsigned_varint
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
 FLEXIBLE_SINCE = 12
@@ -25,7 +25,7 @@ CURRENT_LEADER = 2 + 4 + 4 + TAG_COUNT
 """Including the tag number and the length of the field."""
 
 
-def size_of(topics: Iterable[FetchResponseTopic], version: int) -> int:
+def size_of(topics: Iterable[FetchableTopicResponse], version: int) -> int:
     """Size of a response with these topics."""
     size = LENGTH + THROTTLE_TIME
     size += ERROR_AND_SESSION if version >= 7 else 0
@@ -36,7 +36,7 @@ def size_of(topics: Iterable[FetchResponseTopic], version: int) -> int:
     return size + _length(count, version) + _tags(version)
 
 
-def _topic(topic: FetchResponseTopic, version: int) -> int:
+def _topic(topic: FetchableTopicResponse, version: int) -> int:
     size = TOPIC_ID
     if version < TOPIC_ID_VERSION:
         name = len(topic.topic.encode())
@@ -45,7 +45,7 @@ def _topic(topic: FetchResponseTopic, version: int) -> int:
     return size + _length(len(topic.partitions), version) + _tags(version)
 
 
-def _partition(part: FetchResponsePartition, version: int) -> int:
+def _partition(part: FetchResponsePartitionData, version: int) -> int:
     size = 4 + 2 + 8 + 8  # its index, the error, high watermark and last stable offset
     size += 8 if version >= 5 else 0  # log start offset
     size += 4 if version >= 11 else 0  # preferred read replica

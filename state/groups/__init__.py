@@ -44,7 +44,7 @@ Offsets and records:
 
     committed_offsets, offset_expiry     committed offsets and their expiry
     offset_records                       offsets in Kafka's record format
-    group_rows, row_bytes, share_rows,   encoders for rows of `__consumer_offsets`
+    group_rows, row_encoders,            encoders for rows of `__consumer_offsets`
     streams_rows
     group_records                        decoder for rows of real brokers
 """

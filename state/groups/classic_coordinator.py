@@ -21,6 +21,7 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import (
     NO_TIME,
@@ -29,12 +30,7 @@ from brokertwin.state.groups.classic_group import (
     ClassicMember,
 )
 from brokertwin.state.groups.classic_records import metadata_of
-from brokertwin.state.groups.classic_responses import (
-    SyncGroupResponse,
-    join_error,
-    join_response,
-    sync_response,
-)
+from brokertwin.state.groups.classic_responses import join_error, join_response, sync_response
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Limit of a new member's first join (a constant in Kafka)."""

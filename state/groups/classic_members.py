@@ -18,11 +18,12 @@ from typing import NamedTuple
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import ClassicMemberMetadata
-from brokertwin.state.core.kafka_bytes import MalformedError
+from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
+from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters
-from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 from brokertwin.state.groups.consumer_coordinator import (
     ConsumerGroupCoordinator,
     ConsumerHeartbeat,

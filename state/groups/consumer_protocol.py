@@ -1,33 +1,28 @@
-"""The consumer protocol embedded in JoinGroup and SyncGroup.
+"""Subscriptions and assignments of consumers in classic groups.
 
-Source: `ConsumerProtocol`, `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`
-in Kafka. A coordinator relays these bytes and reads them only for classic members of a consumer
-group. Unknown newer versions are read as the newest known one, as in Kafka.
+Source: `ConsumerProtocol` in Kafka. Members exchange these bytes through the coordinator, which
+reads them if classic members are in a consumer group. A newer version is read as the newest.
 """
 
-import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokertwin.state.core.kafka_bytes import MalformedError, Reader
+from brokertwin.state.core.wire.generated.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+)
+from brokertwin.state.core.wire.primitives import Reader
 
 NEWEST = 3
-"""The newest version of both messages.
-
-Version 1 added owned partitions, 2 the generation, 3 the rack.
-"""
+"""The newest version of both. Version 1 adds owned partitions, 2 a generation, 3 a rack."""
 
 Partitions = dict[str, list[int]]
 """Partitions by topic name."""
 
 
 class ProtocolSubscription(NamedTuple):
-    """The subscription of a member.
-
-    Attributes:
-        topics: topic names in the member's order.
-        owned: partitions that the member owns.
-        rack_id: the member's rack.
-    """
+    """The subscription of a member: topics in the member's order, owned partitions, and rack."""
 
     topics: list[str]
     owned: Partitions
@@ -35,70 +30,45 @@ class ProtocolSubscription(NamedTuple):
 
 
 class ProtocolAssignment(NamedTuple):
-    """The assignment of a member, and whether it has user data."""
+    """What a member is assigned; `has_user_data` says whether an assignor has added data."""
 
     partitions: Partitions
     has_user_data: bool
 
 
 def topics_of(subscription: bytes) -> list[str]:
-    """Return the topics of a subscription of any version.
-
-    Raises MalformedError.
-    """
+    """The topics of a subscription of any version. Raises MalformedError."""
     reader = Reader(subscription)
-    reader.number("h")
-    topics = reader.array(reader.string)
-    reader.nullable_bytes()
-    return topics
+    reader.int16()
+    return ConsumerProtocolSubscription.read(reader, 0).topics
 
 
 def version_of(data: bytes) -> int:
-    """Return the version, at most NEWEST. Raises MalformedError."""
-    return _version(Reader(data))
+    """The version of a message, at most the newest that Kafka knows. Raises MalformedError."""
+    return ConsumerProtocolSubscription.version_of(Reader(data))
 
 
 def subscription_of(data: bytes) -> ProtocolSubscription:
-    """Decode a ConsumerProtocolSubscription. Raises MalformedError."""
-    reader = Reader(data)
-    version = _version(reader)
-    topics = reader.array(reader.string)
-    reader.nullable_bytes()
-    owned = _partitions(reader) if version >= 1 else {}
-    if version >= 2:
-        reader.number("i")
-    return ProtocolSubscription(topics, owned, reader.nullable_string() if version >= 3 else None)
+    """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
+    found = ConsumerProtocolSubscription.parsed(data)
+    return ProtocolSubscription(found.topics, _by_topic(found.owned_partitions), found.rack_id)
 
 
 def assignment_of(data: bytes) -> ProtocolAssignment:
-    """Decode a ConsumerProtocolAssignment. Raises MalformedError."""
-    reader = Reader(data)
-    _version(reader)
-    partitions = _partitions(reader)
-    return ProtocolAssignment(partitions, bool(reader.nullable_bytes()))
+    """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
+    found = ConsumerProtocolAssignment.parsed(data)
+    return ProtocolAssignment(_by_topic(found.assigned_partitions), bool(found.user_data))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:
-    """Encode a ConsumerProtocolAssignment in a version, at most NEWEST."""
-    parts = [struct.pack(">hi", min(version, NEWEST), len(partitions))]
-    for topic, numbers in partitions.items():
-        name = topic.encode()
-        parts.append(struct.pack(">h", len(name)) + name)
-        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
-    return b"".join([*parts, struct.pack(">i", -1)])
+    """A ConsumerProtocolAssignment in a version, at most the newest."""
+    topics = [ConsumerProtocolTopicPartition(*each) for each in partitions.items()]
+    return ConsumerProtocolAssignment(topics).encoded(min(version, NEWEST))
 
 
-def _version(reader: Reader) -> int:
-    version = reader.number("h")
-    if version < 0:
-        raise MalformedError("a version below 0")
-    return min(version, NEWEST)
-
-
-def _partitions(reader: Reader) -> Partitions:
+def _by_topic(topics: Iterable[ConsumerProtocolTopicPartition]) -> Partitions:
+    """Partitions by topic; the first entry of a topic counts."""
     found: Partitions = {}
-    for topic, numbers in reader.array(
-        lambda: (reader.string(), reader.array(lambda: reader.number("i")))
-    ):
-        found.setdefault(topic, numbers)
+    for each in topics:
+        found.setdefault(each.topic, each.partitions)
     return found

@@ -1,51 +1,69 @@
-"""Decoder of group records in a real `__consumer_offsets`.
+"""Decodes the rows of a real `__consumer_offsets`: groups, their members and assignments.
 
-Source: `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in Kafka's group-coordinator;
-`ConsumerProtocolAssignment` in its clients. A key begins with its version, which is the record
-type:
-
-    0, 1   committed offset                `offset_records`
-    2      classic group                   with all members
-    3      consumer group: epoch           11 of a share group, 17 of a streams group
-    5      member metadata                 10 of a share group, 19 of a streams group
-    8      current assignment              14 of a share group
-    22     tasks of a streams member       subtopology and partition
-    23     topology of a streams group     topics by subtopology
-    other  target assignments, regular expressions, share state: ignored
-
-A null value is a tombstone.
+Source: `GroupMetadataValue`, `ConsumerGroup…Value`, `ShareGroup…Value`, `StreamsGroup…Value` in
+Kafka's group-coordinator; `ConsumerProtocolAssignment` in its clients. A null value is a tombstone.
+Other kinds of rows are target assignments, regular expressions and share states.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from brokertwin.state.core.kafka_bytes import MalformedError, Reader
+from msgspec.structs import astuple
+
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.consumer_group_rows import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+)
+from brokertwin.state.core.wire.generated.group_rows import GroupMetadataKey, GroupMetadataValue
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
+from brokertwin.state.core.wire.generated.share_group_rows import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+)
+from brokertwin.state.core.wire.generated.streams_group_rows import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
+from brokertwin.state.core.wire.primitives import MalformedError, Reader
+from brokertwin.state.core.wire.rows import Row as Value
+from brokertwin.state.core.wire.rows import RowKey, kind_of
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.consumer_protocol import assignment_of
-from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import OffsetKey
 
-CLASSIC, EPOCH, MEMBER, ASSIGNMENT = 2, 3, 5, 8
-SHARE_MEMBER, SHARE_EPOCH, SHARE_ASSIGNMENT = 10, 11, 14
-STREAMS_EPOCH, STREAMS_MEMBER, STREAMS_TASKS, STREAMS_TOPOLOGY = 17, 19, 22, 23
-OFFSETS = frozenset({0, 1})
-CLASSIC_VERSION_MAX = 4
+T = TypeVar("T", bound=Value)
+
 CONSUMER = "consumer"
 """The protocol type whose assignments are topics and partitions."""
 
 Partition = tuple[str, int]
-"""Topic name or id, and partition number."""
+"""A topic, by name or by id, and a partition of it."""
+
+Names = tuple[Any, ...]
+"""The strings of a key: the group, and the member if it has one."""
 
 
 class OffsetRow(NamedTuple):
-    """A committed offset; None is a tombstone."""
+    """An offset was committed; None: it is gone."""
 
     key: OffsetKey
-    value: OffsetValue | None
+    value: OffsetCommitValue | None
 
 
 class GroupRowMember(NamedTuple):
-    """A member; `owned` is None if the assignment is not of partitions."""
+    """A member. `owned` is None where the assignment is not one of topics and partitions."""
 
     member_id: str
     instance_id: str | None
@@ -55,7 +73,7 @@ class GroupRowMember(NamedTuple):
 
 
 class ClassicRow(NamedTuple):
-    """A classic group's generation and members; None is a tombstone."""
+    """A classic group has a generation and members; None: the group is gone."""
 
     group: str
     generation: int | None
@@ -63,14 +81,14 @@ class ClassicRow(NamedTuple):
 
 
 class EpochRow(NamedTuple):
-    """Epoch of a group of the newer protocols; None is a tombstone."""
+    """A group of one of the new protocols has an epoch; None: the group is gone."""
 
     group: str
     epoch: int | None
 
 
 class MemberRow(NamedTuple):
-    """A member of such a group, without assignment; None is a tombstone."""
+    """Whose a member of such a group is, what it owns being unknown; None: it has left."""
 
     group: str
     member_id: str
@@ -78,7 +96,7 @@ class MemberRow(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """A member's partitions by topic id, and its epoch; None is a tombstone."""
+    """What a member has, by topic id, and since which epoch; None: nothing any more."""
 
     group: str
     member_id: str
@@ -87,10 +105,7 @@ class AssignmentRow(NamedTuple):
 
 
 class TasksRow(NamedTuple):
-    """Active tasks of a streams member, as subtopology and partition.
-
-    None is a tombstone.
-    """
+    """The active tasks of a streams group's member, as subtopology and partition; None: none."""
 
     group: str
     member_id: str
@@ -99,14 +114,14 @@ class TasksRow(NamedTuple):
 
 
 class TopologyRow(NamedTuple):
-    """Source topics by subtopology; None is a tombstone."""
+    """Which topics each subtopology of a streams group reads; None: the group is gone."""
 
     group: str
     topics: dict[str, frozenset[str]] | None
 
 
 class OtherRow(NamedTuple):
-    """A record of another type."""
+    """A row of a kind that says nothing of offsets."""
 
     kind: int
 
@@ -116,53 +131,43 @@ Row = OffsetRow | GroupRow | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
-    """Decode a record.
+    """The content of a row.
 
-    Raises ValueError for an unknown version, and for truncated or trailing bytes.
+    Raises ValueError for bytes that are cut, too many, or of an unknown version.
     """
-    reader = Reader(key)
-    kind = reader.number("h")
-    if kind in OFFSETS:
+    kind = kind_of(key)
+    if kind in offset_records.KINDS:
         offset_key = offset_records.decode_key(key)
         assert offset_key is not None
         found = offset_records.decode_value(value) if value is not None else None
         return OffsetRow(offset_key, found)
     if kind not in _DECODERS:
         return OtherRow(kind)
-    count, read = _DECODERS[kind]
-    names = [reader.string() for _ in range(count)]
-    reader.end()
-    return read(names, value)
+    key_type, read = _DECODERS[kind]
+    return read(astuple(key_type.decoded(key)), value)
 
 
-def _classic(names: list[str], value: bytes | None) -> ClassicRow:
+def _read(kind: type[T], value: bytes | None) -> T | None:
+    return None if value is None else kind.decoded(value)
+
+
+def _classic(names: Names, value: bytes | None) -> ClassicRow:
     (group,) = names
-    if value is None:
+    found = _read(GroupMetadataValue, value)
+    if found is None:
         return ClassicRow(group, None, ())
-    reader = Reader(value)
-    version = _version(reader, CLASSIC_VERSION_MAX)
-    reader.is_flexible = version == CLASSIC_VERSION_MAX
-    protocol_type, generation = reader.string(), reader.number("i")
-    _protocol, _leader = reader.nullable_string(), reader.nullable_string()
-    if version >= 2:
-        reader.number("q")  # currentStateTimestamp
-    members = reader.array(lambda: _classic_member(reader, version, protocol_type))
-    reader.tags()
-    reader.end()
-    return ClassicRow(group, generation, tuple(members))
-
-
-def _classic_member(reader: Reader, version: int, protocol_type: str) -> GroupRowMember:
-    member_id = reader.string()
-    instance_id = reader.nullable_string() if version >= 3 else None
-    client_id, client_host = reader.string(), reader.string()
-    for _ in range(2 if version >= 1 else 1):
-        reader.number("i")  # rebalance and session timeout
-    reader.bytes_()  # subscription
-    assignment = reader.bytes_()
-    reader.tags()
-    owned = _owned(assignment) if protocol_type == CONSUMER else None
-    return GroupRowMember(member_id, instance_id, client_id, client_host, owned)
+    is_consumer = found.protocol_type == CONSUMER
+    members = [
+        GroupRowMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            _owned(each.assignment) if is_consumer else None,
+        )
+        for each in found.members
+    ]
+    return ClassicRow(group, found.generation, tuple(members))
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
@@ -176,131 +181,105 @@ def _owned(assignment: bytes) -> frozenset[Partition] | None:
     return frozenset((topic, number) for topic, numbers in topics.items() for number in numbers)
 
 
-def _epoch(names: list[str], value: bytes | None) -> EpochRow:
+def _epoch(names: Names, value: bytes | None) -> EpochRow:
+    """Only the epoch is read, because brokers of different versions write other fields after it."""
     (group,) = names
     if value is None:
         return EpochRow(group, None)
-    reader = _flexible(value)
-    return EpochRow(group, reader.number("i"))  # tagged fields of newer brokers are ignored
+    reader = Reader(value)
+    if version := reader.int16():
+        raise ValueError(f"a value of version {version}; the known version is 0")
+    return EpochRow(group, reader.int32())
 
 
-def _member(names: list[str], value: bytes | None) -> MemberRow:
+def _member(names: Names, value: bytes | None) -> MemberRow:
+    found = _read(ConsumerGroupMemberMetadataValue, value)
+    return _member_row(names, found, None if found is None else found.instance_id)
+
+
+def _share_member(names: Names, value: bytes | None) -> MemberRow:
+    return _member_row(names, _read(ShareGroupMemberMetadataValue, value))
+
+
+def _streams_member(names: Names, value: bytes | None) -> MemberRow:
+    found = _read(StreamsGroupMemberMetadataValue, value)
+    return _member_row(names, found, None if found is None else found.instance_id)
+
+
+def _member_row(
+    names: Names,
+    found: ConsumerGroupMemberMetadataValue
+    | ShareGroupMemberMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | None,
+    instance_id: str | None = None,
+) -> MemberRow:
     group, member_id = names
-    if value is None:
+    if found is None:
         return MemberRow(group, member_id, None)
-    reader = _flexible(value)
-    instance_id, _rack = reader.nullable_string(), reader.nullable_string()
-    client_id, client_host = reader.string(), reader.string()
-    return MemberRow(
-        group,
-        member_id,
-        GroupRowMember(member_id, instance_id, client_id, client_host, frozenset()),
-    )
-
-
-def _share_member(names: list[str], value: bytes | None) -> MemberRow:
-    group, member_id = names
-    if value is None:
-        return MemberRow(group, member_id, None)
-    reader = _flexible(value)
-    reader.nullable_string()  # rack
-    client_id, client_host = reader.string(), reader.string()
-    member = GroupRowMember(member_id, None, client_id, client_host, frozenset())
+    member = GroupRowMember(member_id, instance_id, found.client_id, found.client_host, frozenset())
     return MemberRow(group, member_id, member)
 
 
-def _assignment(names: list[str], value: bytes | None) -> AssignmentRow:
+def _assignment(names: Names, value: bytes | None) -> AssignmentRow:
+    return _assigned(names, _read(ConsumerGroupCurrentMemberAssignmentValue, value))
+
+
+def _share_assignment(names: Names, value: bytes | None) -> AssignmentRow:
+    return _assigned(names, _read(ShareGroupCurrentMemberAssignmentValue, value))
+
+
+def _assigned(
+    names: Names,
+    found: ConsumerGroupCurrentMemberAssignmentValue
+    | ShareGroupCurrentMemberAssignmentValue
+    | None,
+) -> AssignmentRow:
     group, member_id = names
-    if value is None:
+    if found is None:
         return AssignmentRow(group, member_id, -1, None)
-    reader = _flexible(value)
-    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
-    assigned = reader.array(lambda: _of_topic(reader))
-    return AssignmentRow(group, member_id, epoch, frozenset().union(*assigned))
+    owned = ((each.topic_id, at) for each in found.assigned_partitions for at in each.partitions)
+    return AssignmentRow(group, member_id, found.member_epoch, frozenset(owned))
 
 
-def _of_topic(reader: Reader) -> frozenset[tuple[Uuid, int]]:
-    topic_id = reader.uuid()
-    numbers = reader.array(lambda: reader.number("i"))
-    reader.tags()
-    return frozenset((topic_id, number) for number in numbers)
-
-
-def _tasks(names: list[str], value: bytes | None) -> TasksRow:
+def _tasks(names: Names, value: bytes | None) -> TasksRow:
     group, member_id = names
-    if value is None:
+    found = _read(StreamsGroupCurrentMemberAssignmentValue, value)
+    if found is None:
         return TasksRow(group, member_id, -1, None)
-    reader = _flexible(value)
-    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
-    active = reader.array(lambda: _of_subtopology(reader))
-    return TasksRow(group, member_id, epoch, frozenset().union(*active))
+    tasks = ((each.subtopology_id, at) for each in found.active_tasks for at in each.partitions)
+    return TasksRow(group, member_id, found.member_epoch, frozenset(tasks))
 
 
-def _of_subtopology(reader: Reader) -> frozenset[tuple[str, int]]:
-    subtopology = reader.string()
-    numbers = reader.array(lambda: reader.number("i"))
-    reader.tags()  # assignment epochs
-    return frozenset((subtopology, number) for number in numbers)
-
-
-def _topology(names: list[str], value: bytes | None) -> TopologyRow:
+def _topology(names: Names, value: bytes | None) -> TopologyRow:
+    """The topics that each subtopology reads: from outside, and from other subtopologies."""
     (group,) = names
-    if value is None:
+    found = _read(StreamsGroupTopologyValue, value)
+    if found is None:
         return TopologyRow(group, None)
-    reader = _flexible(value)
-    reader.number("i")  # epoch
-    return TopologyRow(group, dict(reader.array(lambda: _subtopology(reader))))
+    topics = {
+        part.subtopology_id: frozenset(
+            (*part.source_topics, *(each.name for each in part.repartition_source_topics))
+        )
+        for part in found.subtopologies
+    }
+    return TopologyRow(group, topics)
 
 
-def _subtopology(reader: Reader) -> tuple[str, frozenset[str]]:
-    """Return a subtopology's source topics, including repartition topics."""
-    name = reader.string()
-    sources, _regexes = reader.array(reader.string), reader.array(reader.string)
-    reader.array(lambda: _topic_info(reader))  # changelogs
-    reader.array(reader.string)  # repartition sink topics
-    repartitioned = reader.array(lambda: _topic_info(reader))
-    reader.array(lambda: _copartitioned(reader))
-    reader.tags()
-    return name, frozenset((*sources, *repartitioned))
-
-
-def _topic_info(reader: Reader) -> str:
-    name, _partitions, _replicas = reader.string(), reader.number("i"), reader.number("h")
-    reader.array(lambda: (reader.string(), reader.string(), reader.tags()))  # configs
-    reader.tags()
-    return name
-
-
-def _copartitioned(reader: Reader) -> None:
-    for _ in range(3):
-        reader.array(lambda: reader.number("h"))
-    reader.tags()
-
-
-def _flexible(value: bytes) -> Reader:
-    reader = Reader(value, is_flexible=True)
-    _version(reader, 0)
-    return reader
-
-
-def _version(reader: Reader, newest: int) -> int:
-    version = reader.number("h")
-    if not 0 <= version <= newest:
-        raise ValueError(f"Unsupported value version {version}: expected 0 to {newest}.")
-    return version
-
-
-_DECODERS: dict[int, tuple[int, Callable[[list[str], bytes | None], Row]]] = {
-    CLASSIC: (1, _classic),
-    EPOCH: (1, _epoch),
-    MEMBER: (2, _member),
-    ASSIGNMENT: (2, _assignment),
-    SHARE_EPOCH: (1, _epoch),
-    SHARE_MEMBER: (2, _share_member),
-    SHARE_ASSIGNMENT: (2, _assignment),
-    STREAMS_EPOCH: (1, _epoch),
-    STREAMS_MEMBER: (2, _member),
-    STREAMS_TASKS: (2, _tasks),
-    STREAMS_TOPOLOGY: (1, _topology),
+_DECODERS: dict[int, tuple[type[RowKey], Callable[[Names, bytes | None], Row]]] = {
+    each.KIND: (each, read)
+    for each, read in (
+        (GroupMetadataKey, _classic),
+        (ConsumerGroupMetadataKey, _epoch),
+        (ConsumerGroupMemberMetadataKey, _member),
+        (ConsumerGroupCurrentMemberAssignmentKey, _assignment),
+        (ShareGroupMetadataKey, _epoch),
+        (ShareGroupMemberMetadataKey, _share_member),
+        (ShareGroupCurrentMemberAssignmentKey, _share_assignment),
+        (StreamsGroupMetadataKey, _epoch),
+        (StreamsGroupMemberMetadataKey, _streams_member),
+        (StreamsGroupCurrentMemberAssignmentKey, _tasks),
+        (StreamsGroupTopologyKey, _topology),
+    )
 }
-"""Number of names in a key, and decoder of the value, by record type."""
+"""The keys of rows, and the function that reads the value; it gets the strings of the key."""

@@ -1,26 +1,12 @@
-"""Encoder of group records to rows of `__consumer_offsets`.
+"""Encodes the records of groups as rows of `__consumer_offsets`.
 
-Source: `GroupCoordinatorRecordHelpers`, `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in
-Kafka 4.3's group-coordinator. A key begins with the record type, a value with its version. A null
-value is a tombstone.
-
-    1       committed offset, value versions 1 and 4          `offset_records`
-    2       classic group, value version 3
-    3, 5    consumer group: epoch, member metadata
-    4       tombstone only, before the tombstone of the group's epoch
-    6, 7    target assignment: epoch, members
-    8       current assignment with epochs
-    10..15  share group                                       `share_rows`
-    16      resolved regular expression
-    17..23  streams group                                     `streams_rows`
-
-Values of types 3 to 23 have version 0, which is flexible. `group_records` decodes rows of real
-brokers.
+Source: `GroupCoordinatorRecordHelpers` in Kafka 4.3's group-coordinator. The bytes are those of
+`core/wire/generated`. A null value is a tombstone. `group_records` reads rows of real brokers.
 """
 
-import base64
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
@@ -32,168 +18,225 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMember,
-    GroupMetadata,
     GroupMetadataWritten,
     GroupRemoved,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
+    StatePartitions,
 )
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokertwin.state.groups import offset_records, share_rows, streams_rows
-from brokertwin.state.groups.row_bytes import (
-    Row,
-    by_topic,
-    current,
-    finish_value,
-    flexible_value,
-    int64,
-    row_key,
-    target,
-    target_epoch,
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated import consumer_group_rows as consumer
+from brokertwin.state.core.wire.generated import share_group_rows as share
+from brokertwin.state.core.wire.generated.group_rows import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
 )
+from brokertwin.state.core.wire.rows import Encoded, Row
+from brokertwin.state.groups import offset_records, streams_rows
+from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch, of_field
 
 CLASSIC_VERSION = 3
-
-NO_STRUCTURE = b"\0"
-"""A null tagged structure.
-
-If it is missing, Kafka reads a structure of defaults, which would be a classic member.
-"""
+"""The version of a classic group's value; all others have version 0."""
 
 
-def encode(record: Record) -> Row | None:
-    """Return the row of a record; None if it is not of a group or offset.
+def encode(record: Record) -> Encoded | None:
+    """The row of a record; None if it is not a record of groups and offsets.
 
-    Raises ValueError for an id longer than 32767 bytes, the limit of Kafka's protocol.
+    Raises ValueError for an id of more than 32,767 bytes.
     """
+    match record:
+        case OffsetCommitted():
+            return offset_records.committed(record)
+        case OffsetDeleted():
+            return offset_records.deleted(record)
+        case GroupMetadataWritten():
+            return _classic_key(record.group_id), _classic(record).encoded(CLASSIC_VERSION)
+        case GroupRemoved():
+            return _classic_key(record.group_id), None
     found = _ENCODERS.get(type(record))
-    return found(record) if found is not None else None
+    if found is None:
+        return None
+    key, value = alike(record, found.key), found.value(record)
+    return key.encoded(), None if value is None else value.encoded(0)
 
 
-def _classic(record: GroupMetadataWritten) -> Row:
-    return row_key(2, record.group_id), _classic_value(record.metadata)
+def _classic_key(group_id: str) -> bytes:
+    return GroupMetadataKey(group=group_id).encoded()
 
 
-def _classic_value(metadata: GroupMetadata) -> bytes:
-    writer = Writer()
-    writer.number("h", CLASSIC_VERSION)
-    writer.string(metadata.protocol_type)
-    writer.number("i", metadata.generation)
-    writer.nullable_string(metadata.protocol)
-    writer.nullable_string(metadata.leader)
-    writer.number("q", metadata.current_state_timestamp)
-
-    def write(member: GroupMember) -> None:
-        writer.string(member.member_id)
-        writer.nullable_string(member.group_instance_id)
-        writer.string(member.client_id)
-        writer.string(member.client_host)
-        writer.number("i", member.rebalance_timeout_ms)
-        writer.number("i", member.session_timeout_ms)
-        writer.bytes_(base64.b64decode(member.subscription))
-        writer.bytes_(base64.b64decode(member.assignment))
-
-    writer.array(metadata.members, write)
-    return writer.encoded()
-
-
-def _classic_tombstone(record: GroupRemoved) -> Row:
-    return row_key(2, record.group_id), None
-
-
-def _epoch(record: ConsumerGroupMetadataWritten) -> Row:
-    key = row_key(3, record.group_id)
-    if record.epoch is None:
-        return key, None
-    writer = flexible_value()
-    writer.number("i", record.epoch)
-    return key, finish_value(writer, int64(record.metadata_hash))
-
-
-def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
-    key, metadata = row_key(5, record.group_id, record.member_id), record.metadata
-    if metadata is None:
-        return key, None
-    writer = flexible_value()
-    writer.nullable_string(metadata.instance_id)
-    writer.nullable_string(metadata.rack_id)
-    writer.string(metadata.client_id)
-    writer.string(metadata.client_host)
-    writer.array(metadata.subscribed_topic_names, writer.string)
-    writer.nullable_string(metadata.subscribed_topic_regex)
-    writer.number("i", metadata.rebalance_timeout_ms)
-    writer.nullable_string(metadata.server_assignor)
-    classic = metadata.classic_member_metadata
-    return key, finish_value(
-        writer, _classic_metadata(classic) if classic is not None else NO_STRUCTURE
+def _classic(record: GroupMetadataWritten) -> GroupMetadataValue:
+    metadata = record.metadata
+    return GroupMetadataValue(
+        protocol_type=metadata.protocol_type,
+        generation=metadata.generation,
+        protocol=metadata.protocol,
+        leader=metadata.leader,
+        current_state_timestamp=metadata.current_state_timestamp,
+        members=[_classic_member(each) for each in metadata.members],
     )
 
 
-def _classic_metadata(metadata: ClassicMemberMetadata) -> bytes:
-    """Encode a classic member's protocols, a nullable structure."""
-    writer = Writer(is_flexible=True)
-    writer.number("b", 1)
-    writer.number("i", metadata.session_timeout_ms)
-
-    def write(protocol: tuple[str, str]) -> None:
-        writer.string(protocol[0])
-        writer.bytes_(base64.b64decode(protocol[1]))
-        writer.tags({})
-
-    writer.array(metadata.supported_protocols, write)
-    return finish_value(writer)
+def _classic_member(member: GroupMember) -> MemberMetadata:
+    found = alike(member, MemberMetadata)
+    found.rebalance_timeout = member.rebalance_timeout_ms
+    found.session_timeout = member.session_timeout_ms
+    return found
 
 
-def _target_epoch(record: ConsumerGroupTargetAssignmentMetadataWritten) -> Row:
-    return target_epoch(6, record.group_id, record.assignment_epoch, record.assignment_timestamp)
+def _member(record: ConsumerGroupMemberMetadataWritten) -> Row | None:
+    said = record.metadata
+    if said is None:
+        return None
+    return consumer.ConsumerGroupMemberMetadataValue(
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=said.subscribed_topic_names,
+        subscribed_topic_regex=said.subscribed_topic_regex,
+        rebalance_timeout_ms=said.rebalance_timeout_ms,
+        server_assignor=said.server_assignor,
+        classic_member_metadata=_of_classic(said.classic_member_metadata),
+    )
 
 
-def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row:
-    return target(7, record.group_id, record.member_id, record.topic_partitions)
+def _of_classic(said: ClassicMemberMetadata | None) -> consumer.ClassicMemberMetadata | None:
+    if said is None:
+        return None
+    protocols = [{"name": name, "metadata": data} for name, data in said.supported_protocols]
+    return consumer.ClassicMemberMetadata(
+        session_timeout_ms=said.session_timeout_ms,
+        supported_protocols=msgspec.convert(protocols, list[consumer.ClassicProtocol]),
+    )
 
 
-def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row:
-    key, assignment = row_key(8, record.group_id, record.member_id), record.assignment
-    if assignment is None:
-        return key, None
-    writer = current(assignment.member_epoch, assignment.previous_member_epoch, assignment.state)
-    by_topic(writer, assignment.assigned_partitions)
-    by_topic(writer, assignment.partitions_pending_revocation)
-    return key, finish_value(writer)
+def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row | None:
+    topics = record.topic_partitions
+    if topics is None:
+        return None
+    parts = [consumer.ConsumerGroupTopicPartition(*each) for each in topics.items()]
+    return consumer.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=parts)
 
 
-def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
-    key = row_key(16, record.group_id, record.regular_expression)
-    if record.resolved is None:
-        return key, None
-    writer = flexible_value()
-    writer.array(record.resolved.topics, writer.string)
-    writer.number("q", record.resolved.version)
-    writer.number("q", record.resolved.timestamp)
-    return key, finish_value(writer)
+def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row | None:
+    has = record.assignment
+    if has is None:
+        return None
+    return consumer.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=has.member_epoch,
+        previous_member_epoch=has.previous_member_epoch,
+        state=has.state,
+        assigned_partitions=_with_epochs(has.assigned_partitions),
+        partitions_pending_revocation=_with_epochs(has.partitions_pending_revocation),
+    )
 
 
-def _partition_metadata_removed(record: ConsumerGroupPartitionMetadataRemoved) -> Row:
-    return row_key(4, record.group_id), None
+def _with_epochs(
+    topics: Mapping[Uuid, Mapping[int, int]],
+) -> list[consumer.ConsumerGroupTopicPartitions]:
+    """Partitions in order, because Kafka has them in a map by number."""
+    return [
+        consumer.ConsumerGroupTopicPartitions(
+            topic_id=topic_id,
+            partitions=sorted(epochs),
+            assignment_epochs=[epochs[each] for each in sorted(epochs)],
+        )
+        for topic_id, epochs in topics.items()
+    ]
 
 
-_ENCODERS = cast(
-    "dict[type, Callable[[Any], Row]]",
-    {
-        OffsetCommitted: offset_records.committed,
-        OffsetDeleted: offset_records.deleted,
-        GroupMetadataWritten: _classic,
-        GroupRemoved: _classic_tombstone,
-        ConsumerGroupMetadataWritten: _epoch,
-        ConsumerGroupMemberMetadataWritten: _member,
-        ConsumerGroupTargetAssignmentMetadataWritten: _target_epoch,
-        ConsumerGroupTargetAssignmentMemberWritten: _target,
-        ConsumerGroupCurrentMemberAssignmentWritten: _current,
-        ConsumerGroupRegularExpressionWritten: _regex,
-        ConsumerGroupPartitionMetadataRemoved: _partition_metadata_removed,
-        **share_rows.ENCODERS,
-        **streams_rows.ENCODERS,
-    },
+def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> Row | None:
+    topics = record.topic_partitions
+    if topics is None:
+        return None
+    parts = [share.ShareGroupTopicPartition(*each) for each in topics.items()]
+    return share.ShareGroupTargetAssignmentMemberValue(topic_partitions=parts)
+
+
+def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> Row | None:
+    has = record.assignment
+    if has is None:
+        return None
+    return share.ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=has.member_epoch,
+        previous_member_epoch=has.previous_member_epoch,
+        state=has.state,
+        assigned_partitions=[
+            share.ShareGroupTopicPartitions(*each) for each in has.assigned_partitions.items()
+        ],
+    )
+
+
+def _state_partitions(record: ShareGroupStatePartitionMetadataWritten) -> Row | None:
+    known = record.metadata
+    if known is None:
+        return None
+    return share.ShareGroupStatePartitionMetadataValue(
+        initializing_topics=_infos(known.initializing.items()),
+        initialized_topics=_infos(known.initialized.items()),
+        deleting_topics=[share.ShareGroupTopicInfo(*each) for each in known.deleting.items()],
+    )
+
+
+def _infos(topics: Iterable[tuple[Uuid, StatePartitions]]) -> list[share.TopicPartitionsInfo]:
+    return [
+        share.TopicPartitionsInfo(topic_id, part.topic_name, part.partitions)
+        for topic_id, part in topics
+    ]
+
+
+_ENCODERS: dict[type, Encoder] = {
+    ConsumerGroupMetadataWritten: Encoder(
+        consumer.ConsumerGroupMetadataKey, of_epoch("epoch", consumer.ConsumerGroupMetadataValue)
+    ),
+    ConsumerGroupMemberMetadataWritten: Encoder(consumer.ConsumerGroupMemberMetadataKey, _member),
+    ConsumerGroupTargetAssignmentMetadataWritten: Encoder(
+        consumer.ConsumerGroupTargetAssignmentMetadataKey,
+        of_epoch("assignment_epoch", consumer.ConsumerGroupTargetAssignmentMetadataValue),
+    ),
+    ConsumerGroupTargetAssignmentMemberWritten: Encoder(
+        consumer.ConsumerGroupTargetAssignmentMemberKey, _target
+    ),
+    ConsumerGroupCurrentMemberAssignmentWritten: Encoder(
+        consumer.ConsumerGroupCurrentMemberAssignmentKey, _current
+    ),
+    ConsumerGroupRegularExpressionWritten: Encoder(
+        consumer.ConsumerGroupRegularExpressionKey,
+        of_field("resolved", consumer.ConsumerGroupRegularExpressionValue),
+    ),
+    ConsumerGroupPartitionMetadataRemoved: Encoder(
+        consumer.ConsumerGroupPartitionMetadataKey, lambda record: None
+    ),
+    ShareGroupMetadataWritten: Encoder(
+        share.ShareGroupMetadataKey, of_epoch("epoch", share.ShareGroupMetadataValue)
+    ),
+    ShareGroupMemberMetadataWritten: Encoder(
+        share.ShareGroupMemberMetadataKey,
+        of_field("metadata", share.ShareGroupMemberMetadataValue),
+    ),
+    ShareGroupTargetAssignmentMetadataWritten: Encoder(
+        share.ShareGroupTargetAssignmentMetadataKey,
+        of_epoch("assignment_epoch", share.ShareGroupTargetAssignmentMetadataValue),
+    ),
+    ShareGroupTargetAssignmentMemberWritten: Encoder(
+        share.ShareGroupTargetAssignmentMemberKey, _share_target
+    ),
+    ShareGroupCurrentMemberAssignmentWritten: Encoder(
+        share.ShareGroupCurrentMemberAssignmentKey, _share_current
+    ),
+    ShareGroupStatePartitionMetadataWritten: Encoder(
+        share.ShareGroupStatePartitionMetadataKey, _state_partitions
+    ),
+    **streams_rows.ENCODERS,
+}
+
+GROUP_RECORD_TYPES = frozenset(
+    {OffsetCommitted, OffsetDeleted, GroupMetadataWritten, GroupRemoved, *_ENCODERS}
 )
-
-GROUP_RECORD_TYPES = frozenset(_ENCODERS)
-"""Record types with a row."""
+"""The records that have a row."""

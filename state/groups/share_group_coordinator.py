@@ -36,6 +36,10 @@ from brokertwin.state.core.group_records import (
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+)
+from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
@@ -49,10 +53,6 @@ from brokertwin.state.groups.share_states import (
     PartitionsByTopic,
     initialize_requests,
     partitions_of,
-)
-from brokertwin.state.share.state_bodies import (
-    InitializeShareGroupStateRequest,
-    ShareGroupStateResponse,
 )
 
 Value = TypeVar("Value")

@@ -15,19 +15,19 @@ from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateRequestPartitionData,
+    InitializeStateData,
+)
+from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import (
-    INITIALIZE,
-    InitializedPartition,
-    InitializedTopic,
-    InitializeShareGroupStateRequest,
-    ShareGroupStateResponse,
-)
+from brokertwin.state.share.state_bodies import INITIALIZE
 
 NO_COORDINATOR = -1
 """Initial value of `after`: no share coordinator has been called."""
@@ -144,10 +144,10 @@ def next_initialize_request(
     if receiver is None:
         return None
     topics = [
-        InitializedTopic(
+        InitializeStateData(
             topic_id=topic_id,
             partitions=[
-                InitializedPartition(
+                InitializeShareGroupStateRequestPartitionData(
                     partition=each, state_epoch=epoch, start_offset=offsets[topic_id][each]
                 )
                 for each in partitions

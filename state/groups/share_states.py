@@ -18,18 +18,19 @@ from brokertwin.state.core.group_records import (
 )
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateRequestPartitionData,
+    DeleteStateData,
+)
+from brokertwin.state.core.wire.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateRequestPartitionData,
+    InitializeStateData,
+)
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.share.state_bodies import (
-    DELETE,
-    INITIALIZE,
-    DeletedPartition,
-    DeletedTopic,
-    DeleteShareGroupStateRequest,
-    InitializedPartition,
-    InitializedTopic,
-    InitializeShareGroupStateRequest,
-)
+from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
 
 PartitionsByTopic = dict[Uuid, list[int]]
 """Partitions by topic id."""
@@ -57,10 +58,12 @@ def initialize_requests(
         if receiver <= after:
             continue
         topics = [
-            InitializedTopic(
+            InitializeStateData(
                 topic_id=topic_id,
                 partitions=[
-                    InitializedPartition(partition=each, state_epoch=epoch, start_offset=NO_OFFSET)
+                    InitializeShareGroupStateRequestPartitionData(
+                        partition=each, state_epoch=epoch, start_offset=NO_OFFSET
+                    )
                     for each in partitions
                 ],
             )
@@ -146,9 +149,11 @@ def delete_request(
 ) -> Message:
     """Return a DeleteShareGroupState request to one coordinator."""
     topics = [
-        DeletedTopic(
+        DeleteStateData(
             topic_id=topic_id,
-            partitions=[DeletedPartition(partition=each) for each in partitions],
+            partitions=[
+                DeleteShareGroupStateRequestPartitionData(partition=each) for each in partitions
+            ],
         )
         for topic_id, partitions in places.items()
     ]

@@ -1,23 +1,6 @@
-"""Encoder of streams group records to rows of `__consumer_offsets`.
+"""Encodes the records of streams groups as rows of `__consumer_offsets`."""
 
-Source: `StreamsGroup…Key` and `…Value` in Kafka 4.3's group-coordinator:
-
-    17      group epoch, and settings of the last assignment
-    19      member metadata
-    20, 21  target assignment: epoch, members
-    22      current assignment with epochs
-    23      topology
-"""
-
-import struct
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
-
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.streams_records import (
-    CopartitionGroup,
-    Endpoint,
-    MemberTasks,
     StreamsGroupCurrentMemberAssignmentWritten,
     StreamsGroupMemberMetadataWritten,
     StreamsGroupMetadataWritten,
@@ -25,163 +8,138 @@ from brokertwin.state.core.streams_records import (
     StreamsGroupTargetAssignmentMetadataWritten,
     StreamsGroupTopologyWritten,
     Subtopology,
+    Tasks,
+    TasksWithEpochs,
     TopicInfo,
 )
-from brokertwin.state.groups.row_bytes import (
-    FIRST_TAG,
-    Row,
-    current,
-    finish_value,
-    flexible_value,
-    int32_of,
-    row_key,
-    target_epoch,
-)
-from brokertwin.state.groups.streams_group import NO_TOPOLOGY
-
-_CONFIGS_TAG = 1
+from brokertwin.state.core.wire.generated import streams_group_rows as streams
+from brokertwin.state.core.wire.rows import Row
+from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch
 
 
-def _epoch(record: StreamsGroupMetadataWritten) -> Row:
-    key = row_key(17, record.group_id)
+def _epoch(record: StreamsGroupMetadataWritten) -> Row | None:
     if record.epoch is None:
-        return key, None
-    writer = flexible_value()
-    writer.number("i", record.epoch)
-    writer.number("q", record.metadata_hash)
-    tags = {}
-    if record.validated_topology_epoch != NO_TOPOLOGY:
-        tags[FIRST_TAG] = struct.pack(">i", record.validated_topology_epoch)
-    configs = Writer(is_flexible=True)
-    _pairs(configs, record.last_assignment_configs.items())
-    writer.tags({**tags, _CONFIGS_TAG: configs.encoded()})
-    return key, writer.encoded()
+        return None
+    return streams.StreamsGroupMetadataValue(
+        epoch=record.epoch,
+        metadata_hash=record.metadata_hash,
+        validated_topology_epoch=record.validated_topology_epoch,
+        last_assignment_configs=[
+            streams.LastAssignmentConfig(*each) for each in record.last_assignment_configs.items()
+        ],
+    )
 
 
-def _pairs(writer: Writer, pairs: Iterable[tuple[str, str]]) -> None:
-    def write(pair: tuple[str, str]) -> None:
-        writer.string(pair[0])
-        writer.string(pair[1])
-        writer.tags({})
-
-    writer.array(list(pairs), write)
-
-
-def _member(record: StreamsGroupMemberMetadataWritten) -> Row:
-    key, metadata = row_key(19, record.group_id, record.member_id), record.metadata
-    if metadata is None:
-        return key, None
-    writer = flexible_value()
-    writer.nullable_string(metadata.instance_id)
-    writer.nullable_string(metadata.rack_id)
-    writer.string(metadata.client_id)
-    writer.string(metadata.client_host)
-    writer.number("i", metadata.rebalance_timeout_ms)
-    writer.number("i", metadata.topology_epoch)
-    writer.string(metadata.process_id)
-    _endpoint(writer, metadata.user_endpoint)
-    _pairs(writer, sorted(metadata.client_tags.items()))
-    return key, finish_value(writer)
+def _member(record: StreamsGroupMemberMetadataWritten) -> Row | None:
+    said = record.metadata
+    if said is None:
+        return None
+    endpoint = said.user_endpoint
+    return streams.StreamsGroupMemberMetadataValue(
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        rebalance_timeout_ms=said.rebalance_timeout_ms,
+        topology_epoch=said.topology_epoch,
+        process_id=said.process_id,
+        user_endpoint=None if endpoint is None else alike(endpoint, streams.Endpoint),
+        client_tags=[streams.KeyValue(*each) for each in sorted(said.client_tags.items())],
+    )
 
 
-def _endpoint(writer: Writer, endpoint: Endpoint | None) -> None:
-    """Write a nullable structure."""
-    writer.number("b", -1 if endpoint is None else 1)
-    if endpoint is not None:
-        writer.string(endpoint.host)
-        writer.number("H", endpoint.port)
-        writer.tags({})
-
-
-def _target_epoch(record: StreamsGroupTargetAssignmentMetadataWritten) -> Row:
-    return target_epoch(20, record.group_id, record.assignment_epoch, record.assignment_timestamp)
-
-
-def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row:
-    key, tasks = row_key(21, record.group_id, record.member_id), record.tasks
+def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row | None:
+    tasks = record.tasks
     if tasks is None:
-        return key, None
-    writer = flexible_value()
-    for role in (tasks.active, tasks.standby, tasks.warmup):
-        _tasks(writer, role)
-    return key, finish_value(writer)
+        return None
+    return streams.StreamsGroupTargetAssignmentMemberValue(
+        active_tasks=_target_tasks(tasks.active),
+        standby_tasks=_target_tasks(tasks.standby),
+        warmup_tasks=_target_tasks(tasks.warmup),
+    )
 
 
-def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row:
-    key, assignment = row_key(22, record.group_id, record.member_id), record.assignment
-    if assignment is None:
-        return key, None
-    writer = current(assignment.member_epoch, assignment.previous_member_epoch, assignment.state)
-    _member_tasks(writer, assignment.assigned)
-    _member_tasks(writer, assignment.pending_revocation)
-    return key, finish_value(writer)
+def _target_tasks(tasks: Tasks) -> list[streams.StreamsGroupTargetTaskIds]:
+    return [streams.StreamsGroupTargetTaskIds(part, sorted(tasks[part])) for part in sorted(tasks)]
 
 
-def _member_tasks(writer: Writer, tasks: MemberTasks) -> None:
-    for role in (tasks.active, tasks.standby, tasks.warmup):
-        _tasks(writer, role)
+def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row | None:
+    has = record.assignment
+    if has is None:
+        return None
+    revoked = has.pending_revocation
+    return streams.StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch=has.member_epoch,
+        previous_member_epoch=has.previous_member_epoch,
+        state=has.state,
+        active_tasks=_active(has.assigned.active),
+        standby_tasks=_passive(has.assigned.standby),
+        warmup_tasks=_passive(has.assigned.warmup),
+        active_tasks_pending_revocation=_active(revoked.active),
+        standby_tasks_pending_revocation=_passive(revoked.standby),
+        warmup_tasks_pending_revocation=_passive(revoked.warmup),
+    )
 
 
-def _tasks(writer: Writer, tasks: Mapping[str, Iterable[int]]) -> None:
-    """Write tasks by subtopology; active tasks have assignment epochs."""
-
-    def write(part: tuple[str, Iterable[int]]) -> None:
-        subtopology_id, partitions = part
-        writer.string(subtopology_id)
-        writer.array(sorted(partitions), int32_of(writer))
-        epochs = Writer(is_flexible=True)
-        if isinstance(partitions, Mapping):
-            epochs.array([partitions[each] for each in sorted(partitions)], int32_of(epochs))
-        writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
-
-    writer.array(sorted(tasks.items(), key=lambda part: part[0]), write)
+def _active(tasks: TasksWithEpochs) -> list[streams.StreamsGroupTaskIds]:
+    return [
+        streams.StreamsGroupTaskIds(part, sorted(epochs), [epochs[each] for each in sorted(epochs)])
+        for part, epochs in sorted(tasks.items(), key=lambda each: each[0])
+    ]
 
 
-def _topology(record: StreamsGroupTopologyWritten) -> Row:
-    key, topology = row_key(23, record.group_id), record.topology
-    if topology is None:
-        return key, None
-    writer = flexible_value()
-    writer.number("i", topology.epoch)
-    writer.array(topology.subtopologies, lambda part: _subtopology(writer, part))
-    return key, finish_value(writer)
+def _passive(tasks: Tasks) -> list[streams.StreamsGroupTaskIds]:
+    return [streams.StreamsGroupTaskIds(part, sorted(tasks[part])) for part in sorted(tasks)]
 
 
-def _subtopology(writer: Writer, part: Subtopology) -> None:
-    def info(topic: TopicInfo) -> None:
-        writer.string(topic.name)
-        writer.number("i", topic.partitions)
-        writer.number("h", topic.replication_factor)
-        _pairs(writer, topic.topic_configs)
-        writer.tags({})
-
-    def group(copartitioned: CopartitionGroup) -> None:
-        for indexes in (
-            copartitioned.source_topics,
-            copartitioned.source_topic_regex,
-            copartitioned.repartition_source_topics,
-        ):
-            writer.array(indexes, lambda index: writer.number("h", index))
-        writer.tags({})
-
-    writer.string(part.subtopology_id)
-    writer.array(part.source_topics, writer.string)
-    writer.array(part.source_topic_regex, writer.string)
-    writer.array(part.state_changelog_topics, info)
-    writer.array(part.repartition_sink_topics, writer.string)
-    writer.array(part.repartition_source_topics, info)
-    writer.array(part.copartition_groups, group)
-    writer.tags({})
+def _topology(record: StreamsGroupTopologyWritten) -> Row | None:
+    if record.topology is None:
+        return None
+    return streams.StreamsGroupTopologyValue(
+        epoch=record.topology.epoch,
+        subtopologies=[_subtopology(each) for each in record.topology.subtopologies],
+    )
 
 
-ENCODERS: dict[type, Callable[[Any], Row]] = cast(
-    "dict[type, Callable[[Any], Row]]",
-    {
-        StreamsGroupMetadataWritten: _epoch,
-        StreamsGroupMemberMetadataWritten: _member,
-        StreamsGroupTargetAssignmentMetadataWritten: _target_epoch,
-        StreamsGroupTargetAssignmentMemberWritten: _target,
-        StreamsGroupCurrentMemberAssignmentWritten: _current,
-        StreamsGroupTopologyWritten: _topology,
-    },
-)
+def _subtopology(part: Subtopology) -> streams.Subtopology:
+    return streams.Subtopology(
+        subtopology_id=part.subtopology_id,
+        source_topics=part.source_topics,
+        source_topic_regex=part.source_topic_regex,
+        state_changelog_topics=_infos(part.state_changelog_topics),
+        repartition_sink_topics=part.repartition_sink_topics,
+        repartition_source_topics=_infos(part.repartition_source_topics),
+        copartition_groups=[
+            alike(each, streams.CopartitionGroup) for each in part.copartition_groups
+        ],
+    )
+
+
+def _infos(topics: list[TopicInfo]) -> list[streams.StreamsGroupTopicInfo]:
+    return [
+        streams.StreamsGroupTopicInfo(
+            each.name,
+            each.partitions,
+            each.replication_factor,
+            [streams.TopicConfig(*pair) for pair in each.topic_configs],
+        )
+        for each in topics
+    ]
+
+
+ENCODERS: dict[type, Encoder] = {
+    StreamsGroupMetadataWritten: Encoder(streams.StreamsGroupMetadataKey, _epoch),
+    StreamsGroupMemberMetadataWritten: Encoder(streams.StreamsGroupMemberMetadataKey, _member),
+    StreamsGroupTargetAssignmentMetadataWritten: Encoder(
+        streams.StreamsGroupTargetAssignmentMetadataKey,
+        of_epoch("assignment_epoch", streams.StreamsGroupTargetAssignmentMetadataValue),
+    ),
+    StreamsGroupTargetAssignmentMemberWritten: Encoder(
+        streams.StreamsGroupTargetAssignmentMemberKey, _target
+    ),
+    StreamsGroupCurrentMemberAssignmentWritten: Encoder(
+        streams.StreamsGroupCurrentMemberAssignmentKey, _current
+    ),
+    StreamsGroupTopologyWritten: Encoder(streams.StreamsGroupTopologyKey, _topology),
+}
+"""The encoders of records."""

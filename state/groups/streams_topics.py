@@ -13,14 +13,14 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.new_topics import (
-    KEY,
-    CreatableConfig,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from brokertwin.state.cluster.new_topics import KEY
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.streams_group import StreamsGroup
 from brokertwin.state.groups.streams_live import FailedTopic, LiveStreams
@@ -54,7 +54,9 @@ def _new_topic(topic: StreamsInternalTopic) -> CreatableTopic:
         name=topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor or -1,
-        configs=[CreatableConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
     )
 
 

@@ -16,34 +16,9 @@ import msgspec
 
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import Batch
-from brokertwin.state.core.schema import Body, Int64
+from brokertwin.state.core.wire.additions import RecordsSummary
 
 NO_TIMESTAMP = -1
-
-
-class RecordsSummary(Body):
-    """What the edge read from a batch's records, if the header does not have it.
-
-    `least_timestamp` is set if it is not the first record's. `keyed_timestamps` is set if only some
-    records have a key: the least and greatest timestamps of those. Records without a timestamp do
-    not count. `has_append_time` is the batch's own attribute.
-    """
-
-    has_keyless: bool = False
-    has_append_time: bool = False
-    least_timestamp: Int64 = NO_TIMESTAMP
-    keyed_timestamps: list[Int64] = []
-
-
-class RefusedRecords(Body):
-    """The failed checks: the edge finds the records. Times are in ms since 1970."""
-
-    topic: str
-    is_compacted: bool
-    takes_append_time: bool
-    now: Int64
-    before_max_ms: Int64
-    after_max_ms: Int64
 
 
 class RecordRules(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
-from brokertwin.state.fetch.fetch_bodies import DivergingEpoch
+from brokertwin.state.core.wire.generated.fetch import FetchResponseEpochEndOffset
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 ANY_REPLICA = -2
 """Replica id of a tool that reads any replica (Kafka's debugging consumer)."""
@@ -95,7 +95,9 @@ class FetchedPartition(Body):
     high_watermark: int = -1
     log_start_offset: int = -1
     current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
-    diverging_epoch: DivergingEpoch = msgspec.field(default_factory=DivergingEpoch)
+    diverging_epoch: FetchResponseEpochEndOffset = msgspec.field(
+        default_factory=FetchResponseEpochEndOffset
+    )
 
 
 class FetchedTopic(Body):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
 from brokertwin.state.groups import group_records
 from brokertwin.state.groups.group_records import (
     AssignmentRow,
@@ -20,7 +21,7 @@ from brokertwin.state.groups.group_records import (
     OtherRow,
     TasksRow,
 )
-from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey
 
 T = TypeVar("T")
 
@@ -63,8 +64,8 @@ class OffsetMove(NamedTuple):
 
     row: CoordinatorRow
     key: OffsetKey
-    before: OffsetValue | None
-    after: OffsetValue | None
+    before: OffsetCommitValue | None
+    after: OffsetCommitValue | None
     by: str
 
     @property
@@ -129,7 +130,7 @@ class OffsetHistory:
     """
 
     def __init__(self) -> None:
-        self.offsets: dict[OffsetKey, OffsetValue] = {}
+        self.offsets: dict[OffsetKey, OffsetCommitValue] = {}
         self.unread: dict[tuple[int, int], str] = {}
         self._groups: dict[str, _Group] = {}
 

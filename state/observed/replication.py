@@ -18,15 +18,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.cluster.new_topics import CreateTopicsRequest
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.fetch.fetch_bodies import FetchRequest, FetchRequestPartition
+from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
+from brokertwin.state.core.wire.generated.create_topics import CreateTopicsRequest
+from brokertwin.state.core.wire.generated.fetch import FetchRequest, FetchRequestPartition
+from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
+from brokertwin.state.fetch.fetch_bodies import follower_of
 from brokertwin.state.observed import exchanges as recorded
 from brokertwin.state.observed.exchanges import ObservedExchange
 from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.state.observed.topic_ids import NAMELESS, names_in
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse
-from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 Place = tuple[Uuid, int]
 """A topic id and a partition."""
@@ -194,7 +195,7 @@ class ReplicationObserver:
     def _fetch_requested(self, exchange: ObservedExchange) -> None:
         fetch = exchange.request_body(FetchRequest)
         response = exchange.response_body(recorded.ObservedFetchResponse)
-        self._last_fetch[exchange.broker, fetch.follower_id] = self.time
+        self._last_fetch[exchange.broker, follower_of(fetch)] = self.time
         places = [] if exchange.has_waited else [place for place, _ in self._in(response)]
         before = {place: self._partition(place).high_watermark for place in places}
         self._fetches[exchange.place] = _Fetch(fetch, response, before)
@@ -205,7 +206,9 @@ class ReplicationObserver:
         }
         for place, wanted in self._wanted(fetch):
             if place not in refused:
-                self._take_fetch(exchange.broker, fetch.follower_id, self._partition(place), wanted)
+                self._take_fetch(
+                    exchange.broker, follower_of(fetch), self._partition(place), wanted
+                )
 
     def _take_fetch(
         self, broker: int, follower: int, known: PartitionReplicas, wanted: FetchRequestPartition
@@ -235,9 +238,9 @@ class ReplicationObserver:
 
     def _observe_fetch(self, exchange: ObservedExchange) -> None:
         fetch = self._fetches.pop(exchange.place, None)
-        if fetch is None or fetch.request.follower_id == recorded.ANY_REPLICA:
+        if fetch is None or follower_of(fetch.request) == recorded.ANY_REPLICA:
             return
-        follower = fetch.request.follower_id
+        follower = follower_of(fetch.request)
         for place, read in self._in(fetch.response):
             known = self._partition(place)
             current = read.current_leader

@@ -7,14 +7,21 @@ changes. Current record locks are in no row, because leaders have them in memory
 
 from typing import NamedTuple
 
-from brokertwin.state.core.kafka_bytes import Reader
+from msgspec.structs import astuple
+
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokertwin.state.core.wire.generated.share_state_rows import (
+    ShareRowBatch,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from brokertwin.state.core.wire.rows import kind_of
 from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.state.share.state_batches import combined
 
-SNAPSHOT, UPDATE = 0, 1
-DONE_TAG = 0
 UNKNOWN = -1
 """Unchanged start offset or number of completed records, which Kafka counts since 4.2."""
 
@@ -42,12 +49,13 @@ class ShareProgress:
     def take(self, row: CoordinatorRow) -> None:
         """Apply a row of the topic."""
         try:
-            kind, key = _key(row.key)
-            if kind not in (SNAPSHOT, UPDATE):
+            kind = kind_of(row.key)
+            if kind not in (ShareSnapshotKey.KIND, ShareUpdateKey.KIND):
                 return
+            key = ShareKey(*astuple(ShareSnapshotKey.decoded(row.key)))
             if row.value is None:
                 self.found.pop(key, None)
-            elif kind == SNAPSHOT:
+            elif kind == ShareSnapshotKey.KIND:
                 self.found[key] = _snapshot(row.value)
             else:
                 self.found[key] = _updated(self.found.get(key), row.value)
@@ -62,54 +70,27 @@ def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
     return end_offset - progress.start_offset - progress.delivery_complete_count
 
 
-def _key(key: bytes) -> tuple[int, ShareKey]:
-    reader = Reader(key)
-    kind = reader.number("h")
-    found = ShareKey(reader.string(), reader.uuid(), reader.number("i"))
-    reader.end()
-    return kind, found
-
-
 def _snapshot(value: bytes) -> ShareSnapshot:
-    reader = _opened(value)
-    state_epoch, leader_epoch, start = (reader.number(kind) for kind in "iiq")
-    reader.number("q")  # when it was created, and when it was written
-    reader.number("q")
-    batches, done = _rest(reader)
-    return ShareSnapshot(state_epoch, leader_epoch, start, done, combined(batches, start))
+    found = ShareSnapshotValue.decoded(value)
+    return ShareSnapshot(
+        found.state_epoch,
+        found.leader_epoch,
+        found.start_offset,
+        found.delivery_complete_count,
+        combined(_batches(found.state_batches), found.start_offset),
+    )
 
 
 def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
-    """Apply an update; without its snapshot, to an empty state."""
-    reader = _opened(value)
+    """The state after an update; without a snapshot, the update alone."""
+    found = ShareUpdateValue.decoded(value)
     known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
-    leader_epoch, start = reader.number("i"), reader.number("q")
-    batches, done = _rest(reader)
+    start, done = found.start_offset, found.delivery_complete_count
     start = known.start_offset if start == UNKNOWN else start
     done = known.delivery_complete_count if done == UNKNOWN else done
-    batches = combined([*known.batches, *batches], start)
-    return ShareSnapshot(known.state_epoch, leader_epoch, start, done, batches)
+    batches = combined([*known.batches, *_batches(found.state_batches)], start)
+    return ShareSnapshot(known.state_epoch, found.leader_epoch, start, done, batches)
 
 
-def _opened(value: bytes) -> Reader:
-    """A reader after the value's version and snapshot epoch."""
-    reader = Reader(value, is_flexible=True)
-    version = reader.number("h")
-    if version != 0:
-        raise ValueError(f"version {version} of a value is unknown; expected 0")
-    reader.number("i")
-    return reader
-
-
-def _rest(reader: Reader) -> tuple[list[ShareStateBatch], int]:
-    """The batches, and the number of completed records."""
-
-    def batch() -> ShareStateBatch:
-        found = ShareStateBatch(*(reader.number(kind) for kind in "qqbh"))
-        reader.tags()
-        return found
-
-    batches = reader.array(batch)
-    done = reader.tags().get(DONE_TAG)
-    reader.end()
-    return batches, UNKNOWN if done is None else Reader(done).number("i")
+def _batches(found: list[ShareRowBatch]) -> list[ShareStateBatch]:
+    return [ShareStateBatch(*astuple(each)) for each in found]

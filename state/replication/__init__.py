@@ -13,9 +13,8 @@ reassignments          partition reassignments
 registrations          brokers at the controller: epochs, heartbeats, controlled shutdown
 throttles              replication quotas
 preferred_replica      fetching from the closest replica
-acks, produce_bodies   acks=all; the bodies of Produce
+acks                   acks=all
 directories            failed log directories
-directory_bodies       AssignReplicasToDirs and BrokerHeartbeat
 checkpoints, disk      high watermark checkpoints; log directories and their files
 internal_logs          the logs of __consumer_offsets, __transaction_state, __share_group_state
 cleaning               compaction of those logs

@@ -14,21 +14,25 @@ partition of the append:
 import msgspec
 from msgspec import UNSET
 
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.cluster.image import leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting as waits
 from brokertwin.state.core.decision import Decision, Delay, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.replication import copying
-from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.produce_bodies import (
-    TOPIC_IDS_SINCE,
+from brokertwin.state.core.wire.generated.produce import (
     PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.replication import copying
+from brokertwin.state.replication.copying import Place
+
+TOPIC_IDS_SINCE = 13
+"""First version of Produce with topic ids."""
 
 
 class PendingAppend(msgspec.Struct, array_like=True):
@@ -95,6 +99,15 @@ def _state_of(waiting: Waiting) -> AcksState:
     return state
 
 
+def produce_topic(
+    produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    """A topic in the response, by id or by name as in the request."""
+    if version >= TOPIC_IDS_SINCE:
+        return TopicProduceResponse(topic_id=produced.topic_id, partition_responses=partitions)
+    return TopicProduceResponse(name=produced.name, partition_responses=partitions)
+
+
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
     """Result of an append that ends before `required_offset`; None while it is pending."""
     topic = broker.topic_by_id(place[0])
@@ -128,7 +141,7 @@ def _note(broker: Broker, state: AcksState) -> bool:
         response.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
-            response.current_leader = LeaderIdAndEpoch.of(topic.partitions[each.partition])
+            response.current_leader = leader_of(topic.partitions[each.partition])
     is_any_decided = len(pending) < len(state.appended)
     state.appended = pending
     return is_any_decided

@@ -44,6 +44,12 @@ from brokertwin.state.core.records import (
     ReplicasAssigned,
 )
 from brokertwin.state.core.settings import UNLIMITED
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
 from brokertwin.state.eras import high_watermark_truncation, replication_lines
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
@@ -55,13 +61,7 @@ from brokertwin.state.replication import (
     reading,
     throttles,
 )
-from brokertwin.state.replication.isr_controller import (
-    KEY,
-    AlterPartitionData,
-    AlterPartitionRequest,
-    AlterPartitionTopic,
-    IsrBrokerState,
-)
+from brokertwin.state.replication.isr_controller import KEY
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
 
@@ -263,16 +263,16 @@ def drop_pending_fetches(broker: Broker, place: Place, follower_ids: Iterable[in
 
 def request_isr_change(broker: Broker, place: Place, leadership: Leadership) -> Message:
     """The AlterPartition request for the pending in-sync set."""
-    wanted = AlterPartitionData(
+    wanted = AlterPartitionRequestPartitionData(
         partition_index=place[1],
         leader_epoch=leadership.leader_epoch,
         new_isr_with_epochs=[
-            IsrBrokerState(broker_id=each, broker_epoch=broker.registration(each).epoch)
+            BrokerState(broker_id=each, broker_epoch=broker.registration(each).epoch)
             for each in leadership.pending or ()
         ],
         partition_epoch=leadership.partition_epoch,
     )
-    topics = [AlterPartitionTopic(topic_id=place[0], partitions=[wanted])]
+    topics = [AlterPartitionRequestTopicData(topic_id=place[0], partitions=[wanted])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
     return Message(broker.id, CONTROLLER, KEY, body)
 

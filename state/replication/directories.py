@@ -26,19 +26,20 @@ from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
+from brokertwin.state.core.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import disk, elections
-from brokertwin.state.replication.directory_bodies import (
-    ASSIGN_KEY,
-    HEARTBEAT_KEY,
-    AssignedDirectory,
-    AssignedPartition,
-    AssignedTopic,
-    AssignReplicasToDirsRequest,
-    BrokerHeartbeatRequest,
-)
 from brokertwin.state.replication.registrations import BrokerControlState
 from brokertwin.state.replication.throttles import Place
+
+ASSIGN_KEY, HEARTBEAT_KEY = 73, 63
+"""The keys of AssignReplicasToDirs and BrokerHeartbeat."""
 
 _ANY_OFFSET = -1
 """In a heartbeat that reports directories: the offset is not checked."""
@@ -111,12 +112,15 @@ def _assign(broker: Broker, found: Iterable[tuple[Place, str]]) -> list[Message]
     if not wanted:
         return []
     directories = [
-        AssignedDirectory(
+        AssignReplicasToDirsRequestDirectoryData(
             id=directory_id(broker.cell, broker.id, path),
             topics=[
-                AssignedTopic(
+                AssignReplicasToDirsRequestTopicData(
                     topic_id=topic_id,
-                    partitions=[AssignedPartition(partition_index=each) for each in numbers],
+                    partitions=[
+                        AssignReplicasToDirsRequestPartitionData(partition_index=each)
+                        for each in numbers
+                    ],
                 )
                 for topic_id, numbers in of_topics.items()
             ],

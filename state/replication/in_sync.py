@@ -11,9 +11,12 @@ first counts as the response.
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+)
 from brokertwin.state.replication import copying, leader
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse, AlterPartitionResult
 from brokertwin.state.replication.leader import AlterPartitionOutcome
 
 
@@ -50,7 +53,15 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
     }
     results = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
     if response.error_code:
-        results = [(p[0], AlterPartitionResult(p[1], response.error_code)) for p in requests]
+        results = [
+            (
+                p[0],
+                AlterPartitionResponsePartitionData(
+                    partition_index=p[1], error_code=response.error_code
+                ),
+            )
+            for p in requests
+        ]
     decision = Decision()
     for topic_id, result in results:
         place = (topic_id, result.partition_index)
@@ -63,7 +74,7 @@ def _handle_result(
     broker: Broker,
     place: Place,
     wanted: list[int],
-    result: AlterPartitionResult,
+    result: AlterPartitionResponsePartitionData,
     decision: Decision,
 ) -> None:
     """Handle one partition of the response, unless metadata has replaced the pending change."""

@@ -19,11 +19,13 @@ set is accepted and changes nothing.
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequestPartitionData,
+    BrokerState,
+)
 
 KEY = 56
 
@@ -34,71 +36,11 @@ RECOVERED, RECOVERING = 0, 1
 """Kafka's recovery states of a leader after an unclean election."""
 
 
-class IsrBrokerState(Body):
-    """A replica of the new in-sync set."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = NO_BROKER_EPOCH
-
-
-class AlterPartitionData(Body):
-    """A leader's new in-sync set, and its epochs."""
-
-    partition_index: Int32
-    leader_epoch: Int32
-    new_isr: Annotated[list[Int32], since(0, 2)] = []
-    new_isr_with_epochs: Annotated[list[IsrBrokerState], since(3)] = []
-    leader_recovery_state: Int8 = RECOVERED
-    partition_epoch: Int32 = 0
-
-
-class AlterPartitionTopic(Body):
-    """Partitions of one topic."""
-
-    topic_id: Uuid
-    partitions: list[AlterPartitionData] = []
-
-
-class AlterPartitionRequest(Body):
-    """New in-sync sets of some partitions."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = NO_BROKER_EPOCH
-    topics: list[AlterPartitionTopic] = []
-
-
-class AlterPartitionResult(Body):
-    """The partition after the change, or an error."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-    isr: list[Int32] = []
-    leader_recovery_state: Int8 = RECOVERED
-    partition_epoch: Int32 = 0
-
-
-class AlterPartitionTopicResult(Body):
-    """Results of one topic."""
-
-    topic_id: Uuid
-    partitions: list[AlterPartitionResult]
-
-
-class AlterPartitionResponse(Body):
-    """Results in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    topics: list[AlterPartitionTopicResult] = []
-
-
 def refusal(
     partition: Partition | None,
     sender: int,
-    wanted: AlterPartitionData,
-    may_be_in_sync: Callable[[IsrBrokerState], bool],
+    wanted: AlterPartitionRequestPartitionData,
+    may_be_in_sync: Callable[[BrokerState], bool],
 ) -> Error:
     """The controller's error, or NONE."""
     if partition is None:

@@ -5,7 +5,7 @@ On the partition leader:
     share_partition, in_flight,        the state machine of a share partition
     acquisition
     share_partitions                   storage, lock timers, requests to share coordinators
-    share_sessions, fetch_bodies       share sessions; bodies of ShareFetch and ShareAcknowledge
+    share_sessions                     share sessions
     acknowledgements, share_reads      the two parts of a ShareFetch
     response_size                      size of a response, for quotas
 

@@ -24,8 +24,8 @@ import msgspec
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.shared import AcknowledgementBatch, ShareFetchTopic
 from brokertwin.state.share import share_partitions
-from brokertwin.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
 from brokertwin.state.share.share_partition import REJECT, RENEW, AcknowledgedRecords, ShareStatus
 from brokertwin.state.share.share_sessions import TopicPartitionId
 from brokertwin.state.share.state_store import UNKNOWN_PARTITION_MESSAGE, ShareStateError
@@ -71,7 +71,7 @@ class AcknowledgeResults(msgspec.Struct):
 
 
 def acknowledge(
-    broker: Broker, context: AcknowledgeContext, topics: Sequence[FetchedTopic]
+    broker: Broker, context: AcknowledgeContext, topics: Sequence[ShareFetchTopic]
 ) -> AcknowledgeResults:
     """Apply the acknowledgements of a request."""
     results = AcknowledgeResults()

@@ -7,9 +7,9 @@ ShareFetch in Kafka, versions 1 and 2.
 
 from collections.abc import Iterable
 
-from brokertwin.state.core.kafka_bytes import unsigned_varint
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.share.fetch_bodies import AnsweredPartition
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchResponsePartitionData
+from brokertwin.state.core.wire.primitives import unsigned_varint
 
 TAGS, NULL = 1, 1
 RESPONSE = 4 + 4 + 2 + NULL + 4 + 1 + TAGS
@@ -20,7 +20,7 @@ PARTITION = 4 + 2 * (2 + NULL) + (4 + 4 + TAGS) + TAGS
 ACQUIRED = 8 + 8 + 2 + TAGS
 
 
-def size_of(shown: Iterable[tuple[Uuid, AnsweredPartition]]) -> int:
+def size_of(shown: Iterable[tuple[Uuid, ShareFetchResponsePartitionData]]) -> int:
     """Return the size of a response with these partitions."""
     topics: dict[Uuid, int] = {}
     size = RESPONSE

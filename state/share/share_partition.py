@@ -19,6 +19,7 @@ import msgspec
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.shared import StateBatch
 from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,
@@ -26,7 +27,6 @@ from brokertwin.state.share.in_flight import (
     InFlightState,
     RecordState,
 )
-from brokertwin.state.share.state_bodies import StateBatch
 from brokertwin.state.share.state_store import ShareStateError
 
 UNKNOWN_OFFSET = -1
@@ -456,7 +456,12 @@ def _first_of(batch: InFlightBatch) -> int:
 
 
 def _state_batch(first: int, last: int, record: InFlightState) -> StateBatch:
-    return StateBatch(first, last, int(record.state), record.delivery_count)
+    return StateBatch(
+        first_offset=first,
+        last_offset=last,
+        delivery_state=int(record.state),
+        delivery_count=record.delivery_count,
+    )
 
 
 def _is_expired(record: InFlightState, now: int) -> bool:

@@ -25,22 +25,23 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Tables, escape, unescape
+from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
+from brokertwin.state.core.wire.generated.shared import (
+    ReadShareGroupStateRequest,
+    ReadStateData,
+    ReadStatePartition,
+    ShareGroupStateResponse,
+    StateBatch,
+)
+from brokertwin.state.core.wire.generated.write_share_group_state import (
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateRequestPartitionData,
+    WriteStateData,
+)
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
-from brokertwin.state.share.state_bodies import (
-    READ,
-    WRITE,
-    ReadPartition,
-    ReadShareGroupStateRequest,
-    ReadShareGroupStateResponse,
-    ReadTopic,
-    ShareGroupStateResponse,
-    StateBatch,
-    WriteShareGroupStateRequest,
-    WrittenPartition,
-    WrittenTopic,
-)
+from brokertwin.state.share.state_bodies import READ, WRITE
 from brokertwin.state.share.state_store import NO_OFFSET, ShareStateError
 
 KIND = "share-partition"
@@ -118,8 +119,8 @@ def reload_group(broker: Broker, group_id: str) -> list[Message]:
 
 def _read_request(broker: Broker, share_key: ShareKey, leader_epoch: int) -> Message:
     group_id, topic_id, partition = share_key
-    requested = ReadPartition(partition=partition, leader_epoch=leader_epoch)
-    topics = [ReadTopic(topic_id=topic_id, partitions=[requested])]
+    requested = ReadStatePartition(partition=partition, leader_epoch=leader_epoch)
+    topics = [ReadStateData(topic_id=topic_id, partitions=[requested])]
     body = ReadShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, _coordinator(broker, share_key), READ, body)
 
@@ -181,7 +182,7 @@ def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]
     if share is None or not batches:
         return None
     group_id, topic_id, partition = share_key
-    complete_write = WrittenPartition(
+    complete_write = WriteShareGroupStateRequestPartitionData(
         partition=partition,
         state_epoch=share.state_epoch,
         leader_epoch=share.leader_epoch,
@@ -189,7 +190,7 @@ def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]
         delivery_complete_count=share.done_count,
         state_batches=batches,
     )
-    topics = [WrittenTopic(topic_id=topic_id, partitions=[complete_write])]
+    topics = [WriteStateData(topic_id=topic_id, partitions=[complete_write])]
     body = WriteShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, _coordinator(broker, share_key), WRITE, body)
 

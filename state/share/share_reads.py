@@ -9,17 +9,17 @@ import msgspec
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.additions import SealedRead
+from brokertwin.state.core.wire.generated.share_fetch import (
+    AcquiredRecords,
+    ShareFetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.shared import ShareLeaderIdAndEpoch
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.aborted_transactions import TransactionOffsets, offsets_in
 from brokertwin.state.logs.log import Log
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.acquisition import Acquisition
-from brokertwin.state.share.fetch_bodies import (
-    AcquiredRecords,
-    AnsweredPartition,
-    Leader,
-    SealedBatches,
-)
 from brokertwin.state.share.in_flight import RecordState
 from brokertwin.state.share.share_partition import (
     Acquired,
@@ -50,7 +50,7 @@ class ShareRead(msgspec.Struct, array_like=True):
     mode: int
 
 
-PartitionResponses = dict[TopicPartitionId, AnsweredPartition]
+PartitionResponses = dict[TopicPartitionId, ShareFetchResponsePartitionData]
 
 
 class _ReadablePartition(msgspec.Struct):
@@ -69,13 +69,17 @@ class _ReadablePartition(msgspec.Struct):
         return not self.log.log_start_offset <= self.offset <= self.log.log_end_offset
 
 
-def error_response(broker: Broker, place: TopicPartitionId, error: Error) -> AnsweredPartition:
+def error_response(
+    broker: Broker, place: TopicPartitionId, error: Error
+) -> ShareFetchResponsePartitionData:
     """Return a partition with an error, and its leader if not this broker."""
-    response = AnsweredPartition(partition_index=place[1], error_code=int(error))
+    response = ShareFetchResponsePartitionData(partition_index=place[1], error_code=int(error))
     topic = broker.topic_by_id(place[0])
     if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
         partition = topic.partitions[place[1]]
-        response.current_leader = Leader(partition.leader, partition.leader_epoch)
+        response.current_leader = ShareLeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
     return response
 
 
@@ -123,7 +127,7 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> PartitionResponse
         acquirable.sort(key=lambda each: each.share.found_offset != each.offset)
         _remember_offsets(acquirable)
     for each in acquirable:
-        response = AnsweredPartition(partition_index=each.place[1])
+        response = ShareFetchResponsePartitionData(partition_index=each.place[1])
         responses[each.place] = response
         if each.is_out_of_range:
             each.share.advance_to_log_start(each.log.log_start_offset)
@@ -237,20 +241,23 @@ def _without(each: Acquired, first: int, end: int) -> list[Acquired]:
 
 
 def _put_records(
-    response: AnsweredPartition,
+    response: ShareFetchResponsePartitionData,
     source: _ReadablePartition,
     data: logs.Slice,
     acquired: list[Acquired],
 ) -> None:
     """Add acquired records and the log batches that contain them."""
     response.acquired_records = [
-        AcquiredRecords(each.first, each.last, each.delivery_count) for each in acquired
+        AcquiredRecords(
+            first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count
+        )
+        for each in acquired
     ]
     first, last = acquired[0].first, acquired[-1].last
     if data.segment is not None:
         response.records_size_in_bytes = data.size_in_bytes
         base = data.segment.base_offset
-        response.sealed = SealedBatches(source.place[0], base, first, last + 1, ALL_BYTES)
+        response.sealed = SealedRead(source.place[0], base, first, last + 1, ALL_BYTES)
         return
     shown = [each for each in data.batches if each.last_offset >= first]
     shown = [each for each in shown if each.base_offset <= last]

@@ -1,77 +1,53 @@
-"""Encoder of share coordinator records to `__share_group_state`.
+"""Encodes the records of share coordinators as rows of `__share_group_state`.
 
-Source: `ShareCoordinatorRecordHelpers`, `ShareSnapshotKey` and `…Value`, `ShareUpdateKey` and
-`…Value` in Kafka 4.3's share-coordinator. A key begins with its type and has group, topic and
-partition. Values have version 0, which is flexible:
-
-    0   snapshot; null is a tombstone
-    1   update of a snapshot
-
-`state/observed/share_progress.py` decodes rows of real brokers.
+Source: `ShareCoordinatorRecordHelpers` in Kafka 4.3's share-coordinator. A snapshot has the whole
+state, and an update the changes since. A null snapshot is a tombstone.
+`state/observed/share_progress.py` reads rows of real brokers.
 """
 
-import struct
-
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
+from brokertwin.state.core.wire.generated.share_state_rows import (
+    ShareRowBatch,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from brokertwin.state.core.wire.rows import Encoded
 
-SNAPSHOT, UPDATE = 0, 1
-DONE_TAG = 0
-UNKNOWN = -1
-"""Unknown count of done records; omitted."""
 
-
-def encode(record: ShareStateWritten, timestamp: int) -> tuple[bytes, bytes | None]:
-    """Encode a record, written at a time in ms since 1970.
-
-    Raises ValueError for an id that is too long.
-    """
+def encode(record: ShareStateWritten, timestamp: int) -> Encoded:
+    """Key and value, written at a time in ms since 1970. Raises ValueError for too long an id."""
+    place = (record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
-        return _key(record, SNAPSHOT), None
+        return ShareSnapshotKey(*place).encoded(), None
     if record.update is None:
-        return _key(record, SNAPSHOT), _snapshot(record.snapshot, timestamp)
-    writer = _start_value(record.snapshot)
-    writer.number("i", record.update.leader_epoch)
-    writer.number("q", record.update.start_offset)
-    done = record.update.delivery_complete_count
-    return _key(record, UPDATE), _finish_value(writer, record.update.batches, done)
+        return ShareSnapshotKey(*place).encoded(), _snapshot(record.snapshot, timestamp).encoded(0)
+    update = ShareUpdateValue(
+        snapshot_epoch=record.snapshot.snapshot_epoch,
+        leader_epoch=record.update.leader_epoch,
+        start_offset=record.update.start_offset,
+        delivery_complete_count=record.update.delivery_complete_count,
+        state_batches=_batches(record.update.batches),
+    )
+    return ShareUpdateKey(*place).encoded(), update.encoded(0)
 
 
-def _key(record: ShareStateWritten, kind: int) -> bytes:
-    writer = Writer()
-    writer.number("h", kind)
-    writer.string(record.group_id)
-    writer.uuid(record.topic_id)
-    writer.number("i", record.partition)
-    return writer.encoded()
+def _snapshot(snapshot: ShareSnapshot, timestamp: int) -> ShareSnapshotValue:
+    return ShareSnapshotValue(
+        snapshot_epoch=snapshot.snapshot_epoch,
+        state_epoch=snapshot.state_epoch,
+        leader_epoch=snapshot.leader_epoch,
+        start_offset=snapshot.start_offset,
+        delivery_complete_count=snapshot.delivery_complete_count,
+        create_timestamp=timestamp,
+        write_timestamp=timestamp,
+        state_batches=_batches(snapshot.batches),
+    )
 
 
-def _start_value(snapshot: ShareSnapshot) -> Writer:
-    """Start a value: version and snapshot epoch."""
-    writer = Writer(is_flexible=True)
-    writer.number("h", 0)
-    writer.number("i", snapshot.snapshot_epoch)
-    return writer
-
-
-def _snapshot(snapshot: ShareSnapshot, timestamp: int) -> bytes:
-    writer = _start_value(snapshot)
-    writer.number("i", snapshot.state_epoch)
-    writer.number("i", snapshot.leader_epoch)
-    writer.number("q", snapshot.start_offset)
-    for _ in range(2):  # create and write time
-        writer.number("q", timestamp)
-    return _finish_value(writer, snapshot.batches, snapshot.delivery_complete_count)
-
-
-def _finish_value(writer: Writer, batches: list[ShareStateBatch], done: int) -> bytes:
-    def write(batch: ShareStateBatch) -> None:
-        writer.number("q", batch.first_offset)
-        writer.number("q", batch.last_offset)
-        writer.number("b", batch.delivery_state)
-        writer.number("h", batch.delivery_count)
-        writer.tags({})
-
-    writer.array(batches, write)
-    writer.tags({} if done == UNKNOWN else {DONE_TAG: struct.pack(">i", done)})
-    return writer.encoded()
+def _batches(batches: list[ShareStateBatch]) -> list[ShareRowBatch]:
+    return [
+        ShareRowBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in batches
+    ]

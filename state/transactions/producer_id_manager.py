@@ -12,17 +12,10 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdIssued, Record
-from brokertwin.state.core.schema import Body, Int32, Int64
+from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
 from brokertwin.state.transactions import producer_id_blocks, producer_ids
 
 KEY = 67
-
-
-class AllocateProducerIdsRequest(Body):
-    """The broker's id and the epoch of its registration."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
 
 
 def allocate_request(broker: Broker) -> Message:

@@ -14,14 +14,17 @@ Source: KIP-98, KIP-890; `TransactionMarkerChannelManager`,
 Deleted topics need no marker.
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from brokertwin.state.transactions import transactional_ids, transactions
 from brokertwin.state.transactions.transactions import (
     PREPARED,
@@ -36,52 +39,6 @@ DONE = frozenset({Error.NONE, Error.UNSUPPORTED_VERSION})
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
 
 
-class MarkerTopic(Body):
-    name: str
-    partition_indexes: list[Int32]
-
-
-class Marker(Body):
-    """The end of a transaction: commit or abort.
-
-    `transaction_version` is 2 if the end has bumped the epoch (KIP-890).
-    """
-
-    producer_id: Int64
-    producer_epoch: Int16
-    transaction_result: bool
-    topics: list[MarkerTopic]
-    coordinator_epoch: Int32
-    transaction_version: Annotated[Int8, since(2)] = 0
-
-
-class WriteTxnMarkersRequest(Body):
-    """The markers for the partitions of one leader."""
-
-    markers: list[Marker]
-
-
-class MarkerPartitionResult(Body):
-    partition_index: Int32
-    error_code: Int16
-
-
-class MarkerTopicResult(Body):
-    name: str
-    partitions: list[MarkerPartitionResult]
-
-
-class MarkerResult(Body):
-    """The results of a producer's marker."""
-
-    producer_id: Int64
-    topics: list[MarkerTopicResult]
-
-
-class WriteTxnMarkersResponse(Body):
-    markers: list[MarkerResult]
-
-
 def marker_requests(
     broker: Broker, transactional_id: str, prepared: TransactionMetadata
 ) -> list[Message]:
@@ -90,7 +47,7 @@ def marker_requests(
     For partitions without a leader, the coordinator sends one to itself, which fails and is
     repeated.
     """
-    by_leader: dict[int, list[MarkerTopic]] = {}
+    by_leader: dict[int, list[WritableTxnMarkerTopic]] = {}
     for name, partitions in existing_partitions(broker, prepared.partitions).items():
         topic = broker.topic_by_name(name)
         assert topic is not None, name
@@ -98,7 +55,7 @@ def marker_requests(
             leader = topic.partitions[partition].leader
             topics = by_leader.setdefault(leader if leader >= 0 else broker.id, [])
             if not topics or topics[-1].name != name:
-                topics.append(MarkerTopic(name=name, partition_indexes=[]))
+                topics.append(WritableTxnMarkerTopic(name=name, partition_indexes=[]))
             topics[-1].partition_indexes.append(partition)
     return [
         Message(
@@ -123,12 +80,15 @@ def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dic
 
 
 def _marker(
-    broker: Broker, transactional_id: str, prepared: TransactionMetadata, topics: list[MarkerTopic]
-) -> Marker:
+    broker: Broker,
+    transactional_id: str,
+    prepared: TransactionMetadata,
+    topics: list[WritableTxnMarkerTopic],
+) -> WritableTxnMarker:
     log = broker.topic_by_name(TRANSACTION_TOPIC)
     assert log is not None, transactional_id
     partition = partition_for(transactional_id, len(log.partitions))
-    return Marker(
+    return WritableTxnMarker(
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
         transaction_result=prepared.state == TransactionState.PREPARE_COMMIT,
@@ -176,7 +136,7 @@ def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetad
     return metadata
 
 
-def _is_current(current: TransactionMetadata, marker: Marker) -> bool:
+def _is_current(current: TransactionMetadata, marker: WritableTxnMarker) -> bool:
     """True if a marker belongs to the current transaction."""
     is_same = (current.producer_id, current.producer_epoch) == (
         marker.producer_id,

@@ -1,87 +1,64 @@
-"""Encoder of transactional ids to rows of `__transaction_state`.
+"""Encodes the records of transactional ids as rows of `__transaction_state`.
 
-Source: `TransactionLog`, `TransactionLogKey`, `TransactionLogValue` in Kafka 4.3's
-transaction-coordinator. Keys have version 0. Values have version 1, which is flexible, or version 0
-if the feature `transaction.version` has level 0. Version 0 has no previous and next producer ids. A
-null value is a tombstone.
+Source: `TransactionLog` in Kafka 4.3's transaction-coordinator. A value has version 1, or version 0
+if the feature `transaction.version` is 0. A null value is a tombstone.
 """
 
-import struct
-
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, partition_hash
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
     TransactionMetadata,
     TransactionMetadataWritten,
 )
+from brokertwin.state.core.wire.generated.transaction_rows import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from brokertwin.state.core.wire.rows import Encoded
 from brokertwin.state.transactions.transactions import TransactionState
-
-Row = tuple[bytes, bytes | None]
-
-FLEXIBLE = 1
-"""First flexible version of a value."""
 
 _STATUS = {state: number for number, state in enumerate(TransactionState)}
 
 
-def encode(record: Record) -> Row | None:
-    """Return the row of a record; None if it is not of a transactional id.
+def encode(record: Record) -> Encoded | None:
+    """The row of a record; None if it is not a record of a transactional id.
 
-    Raises ValueError for an id longer than 32767 bytes, the limit of Kafka's protocol.
+    Raises ValueError for an id of more than 32,767 bytes.
     """
     if isinstance(record, TransactionMetadataWritten):
-        return _key(record.transactional_id), _value(record.metadata, record.row_version)
+        value = _value(record.metadata).encoded(record.row_version)
+        return TransactionLogKey(record.transactional_id).encoded(), value
     if isinstance(record, TransactionalIdExpired):
-        return _key(record.transactional_id), None
+        return TransactionLogKey(record.transactional_id).encoded(), None
     return None
 
 
-def _key(transactional_id: str) -> bytes:
-    writer = Writer()
-    writer.number("h", 0)
-    writer.string(transactional_id)
-    return writer.encoded()
-
-
-def _value(metadata: TransactionMetadata, version: int) -> bytes:
-    writer = Writer(is_flexible=version >= FLEXIBLE)
-    writer.number("h", version)
-    writer.number("q", metadata.producer_id)
-    writer.number("h", metadata.producer_epoch)
-    writer.number("i", metadata.transaction_timeout_ms)
+def _value(metadata: TransactionMetadata) -> TransactionLogValue:
     state = TransactionState(metadata.state)
-    writer.number("b", _STATUS[state])
-
-    def partitions(topic: tuple[str, list[int]]) -> None:
-        name, numbers = topic
-        writer.string(name)
-        writer.array(numbers, lambda number: writer.number("i", number))
-        writer.tags({})
-
-    if state is TransactionState.EMPTY:
-        writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # null array
-    else:
-        writer.array(_in_hash_order(metadata.partitions), partitions)
-    writer.number("q", metadata.last_update_timestamp)
-    writer.number("q", metadata.transaction_start_timestamp)
-    writer.tags(_tags(metadata))
-    return writer.encoded()
+    return TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.transaction_timeout_ms,
+        transaction_status=_STATUS[state],
+        transaction_partitions=(
+            None if state is TransactionState.EMPTY else _in_hash_order(metadata.partitions)
+        ),
+        transaction_last_update_timestamp_ms=metadata.last_update_timestamp,
+        transaction_start_timestamp_ms=metadata.transaction_start_timestamp,
+        client_transaction_version=metadata.client_transaction_version,
+    )
 
 
-def _in_hash_order(partitions: dict[str, list[int]]) -> list[tuple[str, list[int]]]:
-    """Return partitions by topic in the order of Kafka's hash tables."""
+def _in_hash_order(partitions: dict[str, list[int]]) -> list[PartitionsSchema]:
+    """The partitions by topic in the order of Kafka's hash tables of `TopicPartition`."""
     every = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
     every = hash_map_order(every, lambda p: partition_hash(*p), len(every))
     names = hash_order(dict.fromkeys(topic for topic, _ in every), len(partitions))
-    return [(name, [number for topic, number in every if topic == name]) for name in names]
-
-
-def _tags(metadata: TransactionMetadata) -> dict[int, bytes]:
-    """Return the tagged fields that differ from their defaults."""
-    ids = (metadata.previous_producer_id, metadata.next_producer_id)
-    tags = {tag: struct.pack(">q", each) for tag, each in enumerate(ids) if each != -1}
-    if metadata.client_transaction_version:
-        tags[2] = struct.pack(">h", metadata.client_transaction_version)
-    return tags
+    return [
+        PartitionsSchema(name, [number for topic, number in every if topic == name])
+        for name in names
+    ]

@@ -27,8 +27,6 @@ A verification (`producer.Verification`) is forgotten after the first batch or m
 `producer.id.expiration.ms`, and by a restart.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
@@ -36,8 +34,14 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from brokertwin.state.logs.producer import Verification
 
 KEY = 24
@@ -47,55 +51,6 @@ KNOWS_ABORTABLE_SINCE = 11
 
 ADDS_SINCE = 12
 """First version of Produce with transaction version 2."""
-
-
-class TxnTopic(Body):
-    name: str
-    partitions: list[Int32]
-
-
-class Transaction(Body):
-    """A transaction and its partitions; `verify_only` adds nothing."""
-
-    transactional_id: str
-    producer_id: Int64
-    producer_epoch: Int16
-    topics: list[TxnTopic]
-    verify_only: bool = False
-
-
-class AddPartitionsToTxnRequest(Body):
-    """Clients use versions up to 3, brokers later ones."""
-
-    transactions: Annotated[list[Transaction], since(4)] = []
-    v3_and_below_transactional_id: Annotated[str, since(0, 3)] = ""
-    v3_and_below_producer_id: Annotated[Int64, since(0, 3)] = 0
-    v3_and_below_producer_epoch: Annotated[Int16, since(0, 3)] = 0
-    v3_and_below_topics: Annotated[list[TxnTopic], since(0, 3)] = []
-
-
-class TxnPartitionResult(Body):
-    partition_index: Int32
-    partition_error_code: Int16
-
-
-class TxnTopicResult(Body):
-    name: str
-    results_by_partition: list[TxnPartitionResult]
-
-
-class TransactionResult(Body):
-    transactional_id: str
-    topic_results: list[TxnTopicResult]
-
-
-class AddPartitionsToTxnResponse(Body):
-    """`error_code` is that of the whole request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(4)] = 0
-    results_by_transaction: Annotated[list[TransactionResult], since(4)] = []
-    results_by_topic_v3_and_below: Annotated[list[TxnTopicResult], since(0, 3)] = []
 
 
 class Verifications(msgspec.Struct, array_like=True):
@@ -157,12 +112,15 @@ def request(
     coordinator = coordinator_of(broker, TRANSACTION_TOPIC, transactional_id)
     if coordinator is None or coordinator < 0:
         return None
-    transaction = Transaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         verify_only=not is_v2,
-        topics=[TxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
     )
     body = AddPartitionsToTxnRequest(transactions=[transaction])
     return Message(broker.id, coordinator, KEY, body)

@@ -13,12 +13,12 @@ from brokertwin.clients.admin_calls import (
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis.delete_records import (
-    DeletedPartition,
-    DeletedTopic,
-    DeleteRecordsResponse,
-)
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 
 NOW, TIMEOUT_MS = 1_700_000_000_000, 60_000
 BACKOFF_MS = retry_backoff().backoff(0, 0.5)
@@ -49,12 +49,12 @@ class Caller:
 
     def respond(self, request: LeaderRequest, error: Error = Error.NONE) -> None:
         parts = [
-            DeletedPartition(
+            DeleteRecordsPartitionResult(
                 partition_index=each.partition, error_code=int(error), low_watermark=OFFSET
             )
             for each in request.partitions
         ]
-        topics = [DeletedTopic(name="t", partitions=parts)]
+        topics = [DeleteRecordsTopicResult(name="t", partitions=parts)]
         self.call.on_response(self.now, request, DeleteRecordsResponse(topics=topics))
 
 

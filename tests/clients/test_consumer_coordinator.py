@@ -20,15 +20,18 @@ from brokertwin.clients.consumer_events import (
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
-from brokertwin.state.apis.heartbeat import HeartbeatResponse
-from brokertwin.state.apis.offset_commit import (
-    CommittedPartition,
-    CommittedTopic,
-    OffsetCommitResponse,
-)
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.classic_responses import JoinGroupResponse
+from brokertwin.state.core.wire.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatResponse
+from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
+from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
+from brokertwin.state.core.wire.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from tests.support.group_network import (
     GROUP,
     HEARTBEAT_MS,
@@ -212,8 +215,8 @@ def commit_sent(net: GroupNetwork, member: Member, *, waits: bool) -> tuple[int,
 
 
 def refused(error: Error) -> OffsetCommitResponse:
-    part = CommittedPartition(partition_index=0, error_code=error)
-    return OffsetCommitResponse(topics=[CommittedTopic(name=TOPIC, partitions=[part])])
+    part = OffsetCommitResponsePartition(partition_index=0, error_code=error)
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=[part])])
 
 
 @pytest.mark.parametrize("waits", [True, False])

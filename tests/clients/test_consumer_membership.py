@@ -21,12 +21,12 @@ from brokertwin.clients.consumer_events import (
 )
 from brokertwin.clients.consumer_membership import ConsumerMembership, MembershipPhase
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.apis.offset_fetch import (
-    GroupOffsets,
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
-from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World
 from tests.support.examples import examples
 from tests.support.lossy_world import FAULTS, LossyWorld, Schedule, Step
@@ -170,7 +170,9 @@ def test_offset_fetches_have_the_member_id_and_are_retried(error: Error) -> None
     (group,) = asked.body.groups
     generation = coordinator.generation
     assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
-    refused = OffsetFetchResponse(groups=[GroupOffsets(group_id="billing", error_code=error)])
+    refused = OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id="billing", error_code=error)]
+    )
     coordinator.on_response(made.now, asked.id, refused)
     assert (coordinator.fatal, coordinator.take()) == (None, [])
     made.run(1_000)

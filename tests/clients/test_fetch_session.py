@@ -15,10 +15,10 @@ from brokertwin.clients.fetch_session import (
 from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
     FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
+    FetchResponsePartitionData,
 )
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
 
@@ -65,8 +65,10 @@ class Client:
         for name in names:
             topic, partition = tp(name)
             topic_id = (topic_ids or {}).get(topic, ZERO_UUID)
-            answered = FetchResponsePartition(partition_index=partition)
-            topics.append(FetchResponseTopic(topic=topic, topic_id=topic_id, partitions=[answered]))
+            answered = FetchResponsePartitionData(partition_index=partition)
+            topics.append(
+                FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answered])
+            )
         response = FetchResponse(
             throttle_time_ms=throttle_ms,
             error_code=error,

@@ -6,12 +6,16 @@ from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Reco
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
     FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
+    FetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 
 VERSION = 12
@@ -35,11 +39,11 @@ def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
 
 def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
     """t-0 is answered with these records, or an error; t-1, in a full answer, with nothing."""
-    parts = [FetchResponsePartition(partition_index=0, error_code=code)]
+    parts = [FetchResponsePartitionData(partition_index=0, error_code=code)]
     if fetcher._sessions[1].next_metadata.is_full:
-        parts.append(FetchResponsePartition(partition_index=1))
+        parts.append(FetchResponsePartitionData(partition_index=1))
     response = FetchResponse(
-        session_id=session, responses=[FetchResponseTopic(topic="t", partitions=parts)]
+        session_id=session, responses=[FetchableTopicResponse(topic="t", partitions=parts)]
     )
     items = [(each, f"r{each}") for each in offsets]
     found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}
@@ -100,7 +104,9 @@ def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
     ((node, request),) = fetcher.lookups(snapshot())
     assert fetcher.lookups(snapshot()) == []
     assert (node, request.topics[0].partitions[0].timestamp) == (1, -2)
-    listed = ListedTopic(name="t", partitions=[ListedPartition(partition_index=0, offset=30)])
+    listed = ListOffsetsTopicResponse(
+        name="t", partitions=[ListOffsetsPartitionResponse(partition_index=0, offset=30)]
+    )
     fetcher.looked_up(ListOffsetsResponse(topics=[listed]))
     assert subscription.positions[T0] == 30
 

@@ -15,32 +15,36 @@ from brokertwin.clients.metadata import (
     VersionAdvanced,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis.metadata import (
-    BrokerMetadata,
-    MetadataRequest,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 V8, LATEST = 8, 13
 TOPIC_0 = TopicPartition("topic", 0)
 A, B, C = ("A" * 21 + end for end in "Qgw")
 
 
-def partition(index: int = 0, **fields: Any) -> PartitionMetadata:
+def partition(index: int = 0, **fields: Any) -> MetadataResponsePartition:
     given = {"leader_id": 0, "leader_epoch": 100, "replica_nodes": [0], "isr_nodes": [0]}
-    return PartitionMetadata(partition_index=index, **(given | fields))
+    return MetadataResponsePartition(partition_index=index, **(given | fields))
 
 
-def topic(name: str = "topic", *partitions: PartitionMetadata, **fields: Any) -> TopicMetadata:
-    return TopicMetadata(name=name, partitions=list(partitions), **fields)
+def topic(
+    name: str = "topic", *partitions: MetadataResponsePartition, **fields: Any
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(name=name, partitions=list(partitions), **fields)
 
 
-def answer(*topics: TopicMetadata, nodes: tuple[int, ...] = (0, 1)) -> MetadataResponse:
-    brokers = [BrokerMetadata(node_id=node, host="host", port=9092 + node) for node in nodes]
+def answer(*topics: MetadataResponseTopic, nodes: tuple[int, ...] = (0, 1)) -> MetadataResponse:
+    brokers = [
+        MetadataResponseBroker(node_id=node, host="host", port=9092 + node) for node in nodes
+    ]
     return MetadataResponse(
         brokers=brokers, cluster_id="cluster", controller_id=0, topics=list(topics)
     )

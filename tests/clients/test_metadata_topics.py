@@ -11,13 +11,13 @@ from brokertwin.clients.metadata_wait import (
     WaitFor,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.apis.metadata import (
-    BrokerMetadata,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 LATEST = 13
 MAX_BLOCK_MS = 60_000
@@ -30,18 +30,18 @@ def producer(max_age_ms: int = 300_000) -> ProducerMetadata:
 
 
 def answer(*topics: str, partitions: int = 3, error: Error = Error.NONE) -> MetadataResponse:
-    def found(name: str) -> TopicMetadata:
+    def found(name: str) -> MetadataResponseTopic:
         led = [
-            PartitionMetadata(
+            MetadataResponsePartition(
                 partition_index=i, leader_id=0, leader_epoch=0, replica_nodes=[0], isr_nodes=[0]
             )
             for i in range(partitions)
         ]
-        return TopicMetadata(
+        return MetadataResponseTopic(
             name=name, error_code=error, partitions=[] if error is not Error.NONE else led
         )
 
-    broker = BrokerMetadata(node_id=0, host="host", port=9092)
+    broker = MetadataResponseBroker(node_id=0, host="host", port=9092)
     return MetadataResponse(brokers=[broker], topics=[found(name) for name in topics])
 
 

@@ -16,8 +16,8 @@ from brokertwin.clients.network import (
     SendMetadata,
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
-from brokertwin.state.apis.metadata import BrokerMetadata, MetadataResponse
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.metadata import MetadataResponse, MetadataResponseBroker
 
 LATEST = 13
 FOREVER = UNLIMITED_MS
@@ -30,7 +30,9 @@ def first() -> float:
 
 
 def answer(*nodes: int) -> MetadataResponse:
-    brokers = [BrokerMetadata(node_id=node, host="host", port=9092 + node) for node in nodes]
+    brokers = [
+        MetadataResponseBroker(node_id=node, host="host", port=9092 + node) for node in nodes
+    ]
     return MetadataResponse(brokers=brokers)
 
 

@@ -10,23 +10,23 @@ from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.position_validation import PositionValidator, ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.metadata import (
-    BrokerMetadata,
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.metadata import (
     MetadataRequest,
     MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
-from brokertwin.state.apis.offset_for_leader_epoch import (
-    EpochEndOffset,
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
-    TopicEndOffsets,
-)
-from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import (
-    FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderTopicResult,
 )
 from tests.support.bench_network import FIRST_PORT, World
 from tests.support.replicas import BROKERS, TOPIC, Replicas
@@ -54,11 +54,11 @@ class Reader:
 
     def led_by(self, leader: int, epoch: int, topic_id: str = TOPIC_ID) -> None:
         """The next metadata."""
-        partition = PartitionMetadata(
+        partition = MetadataResponsePartition(
             partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[], isr_nodes=[]
         )
-        topic = TopicMetadata(name="t", topic_id=topic_id, partitions=[partition])
-        brokers = [BrokerMetadata(node_id=each, host="h", port=each) for each in (1, 2)]
+        topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
+        brokers = [MetadataResponseBroker(node_id=each, host="h", port=each) for each in (1, 2)]
         asked = RequestAndVersion(MetadataRequest(), self.metadata.request_version, False)
         self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
 
@@ -73,9 +73,11 @@ class Reader:
 
     def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
         """Handle the response to the validation."""
-        told = EpochEndOffset(error_code=int(error), leader_epoch=epoch, end_offset=end)
+        told = OffsetForLeaderEpochResponseEpochEndOffset(
+            error_code=int(error), leader_epoch=epoch, end_offset=end
+        )
         response = OffsetForLeaderEpochResponse(
-            topics=[TopicEndOffsets(topic="t", partitions=[told])]
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]
         )
         self.validator.on_response(self.requests[0], response)
 
@@ -87,8 +89,8 @@ class Reader:
     def reads(self, records: Records) -> list[int]:
         """Fetch and return the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
-        topic = FetchResponseTopic(
-            topic="t", partitions=[FetchResponsePartition(partition_index=0)]
+        topic = FetchableTopicResponse(
+            topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
         )
         self.fetcher.on_response(
             fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
@@ -185,7 +187,9 @@ def test_buffered_records_are_dropped_during_validation() -> None:
     reader.asks()
     reader.hears(epoch=5, end=20)
     (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
-    topic = FetchResponseTopic(topic="t", partitions=[FetchResponsePartition(partition_index=0)])
+    topic = FetchableTopicResponse(
+        topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
+    )
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
     reader.fetcher.on_response(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)

@@ -9,10 +9,10 @@ from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
     FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
+    FetchResponsePartitionData,
 )
 
 VERSION, NOW, AGE_MS = 12, 1_700_000_000_000, 300_000
@@ -45,8 +45,12 @@ class Reader:
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
 
-    def hears(self, node: int, *parts: FetchResponsePartition, offset: int | None = None) -> None:
-        response = FetchResponse(responses=[FetchResponseTopic(topic="t", partitions=list(parts))])
+    def hears(
+        self, node: int, *parts: FetchResponsePartitionData, offset: int | None = None
+    ) -> None:
+        response = FetchResponse(
+            responses=[FetchableTopicResponse(topic="t", partitions=list(parts))]
+        )
         found = {T0: Records([(offset, "r")], offset + 1)} if offset is not None else {}
         self.fetcher.on_response(node, response, VERSION, found, self.now)
 
@@ -56,8 +60,8 @@ class Reader:
         self.hears(LEADER, part(0, preferred_read_replica=NEARBY), part(1))
 
 
-def part(number: int, **fields: Any) -> FetchResponsePartition:
-    return FetchResponsePartition(partition_index=number, **fields)
+def part(number: int, **fields: Any) -> FetchResponsePartitionData:
+    return FetchResponsePartitionData(partition_index=number, **fields)
 
 
 def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:

@@ -5,16 +5,16 @@ import pytest
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_events import ConnectionStalled, MetadataWanted, RecordFailed
 from brokertwin.clients.transaction_manager import IdState
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.errors import Error
-from brokertwin.state.logs.producer import SEQUENCE_MAX
-from brokertwin.state.replication.produce_bodies import (
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench, snapshot
 
 ID = InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=0)

@@ -18,16 +18,18 @@ from brokertwin.clients.share_fetcher import (
 )
 from brokertwin.clients.share_session import AcknowledgeType, batches_of
 from brokertwin.state.core.errors import Error
-from brokertwin.state.share.fetch_bodies import (
-    AcknowledgedPartition,
-    AcknowledgedTopic,
-    AcquiredRecords,
-    AnsweredPartition,
-    AnsweredTopic,
+from brokertwin.state.core.wire.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
+    ShareAcknowledgeResponsePartitionData,
+    ShareAcknowledgeTopicResponse,
+)
+from brokertwin.state.core.wire.generated.share_fetch import (
+    AcquiredRecords,
+    ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
+    ShareFetchResponsePartitionData,
 )
 from tests.support.bench_network import World
 from tests.support.machine import header
@@ -249,9 +251,10 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
     (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     place = asked.topics[0].topic_id, 0
     acquired = [AcquiredRecords(first_offset=0, last_offset=last, delivery_count=1)]
-    found = AnsweredPartition(partition_index=0, acquired_records=acquired)
+    found = ShareFetchResponsePartitionData(partition_index=0, acquired_records=acquired)
     answer = ShareFetchResponse(
-        acquisition_lock_timeout_ms=LOCK_MS, responses=[AnsweredTopic(place[0], [found])]
+        acquisition_lock_timeout_ms=LOCK_MS,
+        responses=[ShareFetchableTopicResponse(topic_id=place[0], partitions=[found])],
     )
     sharing.fetched(asked, answer, {place: items}, world.now)
     return sharing, place
@@ -283,8 +286,10 @@ def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_told_again:
         return sharing.requests([AT], snapshot, now, lambda _: True)
 
     (asked,) = told(world.now)
-    refused = AcknowledgedPartition(partition_index=0, error_code=error)
-    answer = ShareAcknowledgeResponse(responses=[AcknowledgedTopic(place[0], [refused])])
+    refused = ShareAcknowledgeResponsePartitionData(partition_index=0, error_code=error)
+    answer = ShareAcknowledgeResponse(
+        responses=[ShareAcknowledgeTopicResponse(topic_id=place[0], partitions=[refused])]
+    )
     sharing.acknowledged(asked, answer, world.now)
     if not is_told_again:
         assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
@@ -293,10 +298,12 @@ def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_told_again:
     (again,) = told(max(sharing.deadlines()))
     assert again.topics == asked.topics
     assert again.body.share_session_epoch == asked.body.share_session_epoch + 1
-    taken = AcknowledgedPartition(partition_index=0)
+    taken = ShareAcknowledgeResponsePartitionData(partition_index=0)
     sharing.acknowledged(
         again,
-        ShareAcknowledgeResponse(responses=[AcknowledgedTopic(place[0], [taken])]),
+        ShareAcknowledgeResponse(
+            responses=[ShareAcknowledgeTopicResponse(topic_id=place[0], partitions=[taken])]
+        ),
         world.now,
     )
     assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NONE)]
@@ -364,8 +371,12 @@ def test_missing_partitions_wait_and_request_metadata() -> None:
     sharing.poll([AT], world.now)
     (asked,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
     topic = asked.topics[0].topic_id
-    moved = AnsweredPartition(partition_index=0, error_code=Error.NOT_LEADER_OR_FOLLOWER)
-    answer = ShareFetchResponse(responses=[AnsweredTopic(topic, [moved])])
+    moved = ShareFetchResponsePartitionData(
+        partition_index=0, error_code=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    answer = ShareFetchResponse(
+        responses=[ShareFetchableTopicResponse(topic_id=topic, partitions=[moved])]
+    )
     sharing.fetched(asked, answer, {}, world.now)
     assert sharing.needs_metadata
     assert sharing.requests([AT], snapshot, world.now, lambda _: True) == []

@@ -16,21 +16,25 @@ from brokertwin.clients.transactions import (
     TransactionRequest,
     TransactionState,
 )
-from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from brokertwin.state.apis.end_txn import EndTxnResponse
-from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
-from brokertwin.state.apis.offset_commit import CommittedPartition, CommittedTopic
-from brokertwin.state.apis.txn_offset_commit import (
-    TxnOffsetCommitResponse,
-)
 from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.schema import Body
-from brokertwin.state.transactions.transaction_verification import (
+from brokertwin.state.core.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
-    TxnPartitionResult,
-    TxnTopicResult,
+    AddPartitionsToTxnTopicResult,
 )
+from brokertwin.state.core.wire.generated.end_txn import EndTxnResponse
+from brokertwin.state.core.wire.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 
 State = TransactionState
 ORDERS = TopicPartition("orders", 0)
@@ -57,18 +61,21 @@ def answer(api: str, *errors: Error) -> Body:
         case "INIT_PRODUCER_ID":
             return InitProducerIdResponse(error_code=error, producer_id=7, producer_epoch=0)
         case "ADD_PARTITIONS_TO_TXN":
-            told = [TxnPartitionResult(at, each) for at, each in enumerate(errors)]
-            topics = [TxnTopicResult("orders", told)]
+            told = [
+                AddPartitionsToTxnPartitionResult(partition_index=at, partition_error_code=each)
+                for at, each in enumerate(errors)
+            ]
+            topics = [AddPartitionsToTxnTopicResult(name="orders", results_by_partition=told)]
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
         case "ADD_OFFSETS_TO_TXN":
             return AddOffsetsToTxnResponse(error_code=error)
         case "TXN_OFFSET_COMMIT":
             results = [
-                CommittedPartition(partition_index=at, error_code=each)
+                OffsetCommitResponsePartition(partition_index=at, error_code=each)
                 for at, each in enumerate(errors)
             ]
             return TxnOffsetCommitResponse(
-                topics=[CommittedTopic(name="orders", partitions=results)]
+                topics=[OffsetCommitResponseTopic(name="orders", partitions=results)]
             )
     return EndTxnResponse(error_code=error)
 

@@ -25,7 +25,7 @@ from brokertwin.clients.network import (
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis.metadata import MetadataResponse
+from brokertwin.state.core.wire.generated.metadata import MetadataResponse
 from tests.support.machine import Bench, header
 
 V1, LATEST = 1, 13

@@ -15,7 +15,6 @@ from crc32c import crc32c
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.gateway.records import records
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.placement import Placement
@@ -31,6 +30,7 @@ from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.streaming.checkpoint import state_reader, store_files, store_writer
 from brokertwin.streaming.job.edge import JobEdge
 from tests.fuzz.mutations import changed, changed_document

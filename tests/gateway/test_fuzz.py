@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.events import Reason
+from brokertwin.state.core.wire.primitives import MalformedError
 from tests.support.batches import CODECS, batch
 from tests.support.bodies import bodies
 from tests.support.examples import examples

@@ -7,14 +7,16 @@ import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.simulation.audit_groups import GroupAudit
-from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from brokertwin.state.apis.offset_commit import (
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-)
-from brokertwin.state.apis.sync_group import SyncGroupRequest
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
+from brokertwin.state.core.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupRequest
 
 SESSION_MS = 100
 
@@ -30,8 +32,8 @@ class AuditedGroup:
         self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1
     ) -> None:
         """Commit an offset; with `end` 0 there is no response."""
-        part = CommitPartition(partition_index=0, committed_offset=offset)
-        topic = CommitTopic(name="orders", partitions=[part])
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
         body = OffsetCommitRequest(
             group_id="billing", generation_id_or_member_epoch=generation, topics=[topic]
         )

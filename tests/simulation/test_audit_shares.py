@@ -11,12 +11,12 @@ from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRe
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error
-from brokertwin.state.share.fetch_bodies import (
+from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeRequest
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest
+from brokertwin.state.core.wire.generated.shared import (
     AcknowledgementBatch,
-    FetchedPartition,
-    FetchedTopic,
-    ShareAcknowledgeRequest,
-    ShareFetchRequest,
+    ShareFetchPartition,
+    ShareFetchTopic,
 )
 
 LOCK_MS, DELIVERIES_MAX = 100, 3
@@ -53,8 +53,15 @@ class AuditedShareGroup:
     def say(
         self, member: str, kind: AcknowledgeType, sent: int, heard: int, error: int = 0
     ) -> None:
-        batch = AcknowledgementBatch(7, 7, [kind])
-        topics = [FetchedTopic(topic_id="t", partitions=[FetchedPartition(0, [batch])])]
+        batch = AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=[kind])
+        topics = [
+            ShareFetchTopic(
+                topic_id="t",
+                partitions=[
+                    ShareFetchPartition(partition_index=0, acknowledgement_batches=[batch])
+                ],
+            )
+        ]
         body = ShareAcknowledgeRequest(
             group_id="parcels", member_id=member, share_session_epoch=2, topics=topics
         )

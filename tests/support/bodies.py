@@ -24,7 +24,7 @@ ELEMENTS_MAX = 2
 
 def bodies(name: str, version: int) -> st.SearchStrategy[dict[str, Any]]:
     """Bodies of a message in a version; tagged fields are there or not, never at their default."""
-    return _structs(MESSAGES[name].fields, version)
+    return bodies_of(MESSAGES[name].fields, version)
 
 
 def full_body(name: str, version: int, is_null: bool) -> dict[str, Any]:
@@ -65,7 +65,8 @@ def _full_element(field: Field, version: int, is_null: bool, numbers: Iterator[i
     return data if field.type == "records" else _base64(data)
 
 
-def _structs(fields: tuple[Field, ...], version: int) -> st.SearchStrategy[dict[str, Any]]:
+def bodies_of(fields: tuple[Field, ...], version: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Structs with these fields in a version, as in `bodies`."""
     present = [field for field in fields if version in field.versions]
     regular = {f.name: _values(f, version) for f in present if f.tag is None}
     tagged = {
@@ -87,7 +88,7 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
 
 def _elements(field: Field, version: int) -> st.SearchStrategy[Any]:
     if field.type == "struct":
-        return _structs(field.fields, version)
+        return bodies_of(field.fields, version)
     if field.type in _INTEGERS:
         return st.integers(*_INTEGERS[field.type])
     if field.type == "bool":

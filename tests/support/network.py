@@ -29,11 +29,11 @@ from brokertwin.clients.producer_events import (
     RecordFailed,
 )
 from brokertwin.clients.sender import SenderRequest
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import render
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
 from brokertwin.state.logs import log as logs
-from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 from tests.support.machine import Bench
 
 PRODUCE, PRODUCE_VERSION = "PRODUCE", 12

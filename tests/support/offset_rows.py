@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from brokertwin.state.core.records import OffsetCommitted
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.groups import group_records, offset_records
+from brokertwin.state.groups import offset_records
 from brokertwin.state.observed.offset_history import CoordinatorRow
 
 HOUR_MS = 3_600_000
@@ -35,7 +35,7 @@ def classic_row(
     protocol_type: str = "consumer",
 ) -> tuple[bytes, bytes]:
     """A classic group with its members' partitions by topic."""
-    is_flexible = version == group_records.CLASSIC_VERSION_MAX
+    is_flexible = version == 4
     out = struct.pack(">h", version) + _text(protocol_type, is_flexible)
     out += struct.pack(">i", generation)
     out += _text("range", is_flexible) + _text(next(iter(members), ""), is_flexible)
@@ -53,19 +53,19 @@ def classic_row(
         out += _count(len(assignment), is_flexible) + assignment
         out += b"\x00" if is_flexible else b""
     out += b"\x00" if is_flexible else b""
-    return _key(group_records.CLASSIC, group), out
+    return _key(2, group), out
 
 
 def epoch_row(group: str, epoch: int) -> tuple[bytes, bytes]:
     """A KIP-848 group has an epoch."""
-    return _key(group_records.EPOCH, group), struct.pack(">hi", 0, epoch) + b"\x00"
+    return _key(3, group), struct.pack(">hi", 0, epoch) + b"\x00"
 
 
 def member_row(group: str, member: str) -> tuple[bytes, bytes]:
     """A KIP-848 member."""
     value = b"\x00\x00\x00\x00" + _text("client", True) + _text("/h", True)
     value += b"\x02" + _text("orders", True) + b"\x00" + struct.pack(">i", 1) + b"\x00\x00"
-    return _key(group_records.MEMBER, group, member), value
+    return _key(5, group, member), value
 
 
 def assignment_row(
@@ -76,7 +76,7 @@ def assignment_row(
     for topic_id, numbers in owned.items():
         value += topic_id + _count(len(numbers), True)
         value += struct.pack(f">{len(numbers)}i", *numbers) + b"\x00"
-    return _key(group_records.ASSIGNMENT, group, member), value + b"\x01\x00"
+    return _key(8, group, member), value + b"\x01\x00"
 
 
 def _assignment(topics: Mapping[str, Sequence[int]]) -> bytes:

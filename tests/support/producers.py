@@ -17,9 +17,12 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Event, RecordAcked, RecordFailed
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_manager import TransactionManager
-from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.produce_bodies import (
+from brokertwin.state.core.wire.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from brokertwin.state.core.wire.generated.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.generate import COMMENT
 from brokertwin.kafka_io import jars, properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -20,6 +19,7 @@ from tests.support.goldens import IS_LIVE, Track, started, tape
 from tests.support.machine import CLUSTER, Bench
 from tests.support.patience import wait_until
 from tests.support.replicas import FEATURES
+from tests.wire.schemas import COMMENT
 
 NOT_CONTROLLER = 41
 LISTENER = "CLIENT"

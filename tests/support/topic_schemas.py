@@ -19,7 +19,8 @@ from brokertwin.state.core.events import Event, Reason, RequestHeader
 from brokertwin.state.core.outputs import BrokerChange, SegmentKey
 from brokertwin.state.core.records import Batch, RecordEntry
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
+from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 
 PAGE = ROOT / "docs" / "schemas.md"
@@ -97,7 +98,7 @@ TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "responses": ("none; `replyTo` of the request is the partition", "JSON",
                   (Response, BrokerChange)),
     "records": ("the name of the cell", "JSON", (RecordEntry,)),
-    "offsets.default": (KEYS, OFFSETS, (OffsetKey, OffsetValue)),
+    "offsets.default": (KEYS, OFFSETS, (OffsetKey, OffsetCommitValue)),
     "dead-letters": ("none", "JSON", (DeadLetter,)),
     "segments": ("JSON", "JSON; null is a tombstone", (Segment,)),
     "timers": ("the name of the cell", "JSON", (Timer,)),

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.gateway.security.oauthbearer import (
     Bearer,
     RefusedTokenError,
@@ -18,6 +17,7 @@ from brokertwin.gateway.security.oauthbearer import (
 )
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.state.core.wire.primitives import MalformedError
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S
 

@@ -23,7 +23,7 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupRegularExpressionWritten,
 )
 from brokertwin.state.core.records import BatchAppended
-from brokertwin.state.replication.produce_bodies import ProduceResponse
+from brokertwin.state.core.wire.generated.produce import ProduceResponse
 from tests.support.faults import (
     CAPTURES,
     Fault,

@@ -3,8 +3,6 @@
 import msgspec
 import pytest
 
-from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
-from brokertwin.state.apis.offset_commit import OffsetCommitResponse
 from brokertwin.state.cell import committing, not_committed
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting
@@ -12,7 +10,9 @@ from brokertwin.state.core.decision import Decision, LateAnswer, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.waiting import COMMITTING
-from brokertwin.state.groups.classic_responses import JoinGroupResponse
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
+from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
 from brokertwin.state.replication.internal_logs import Required, WrittenRecords
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS

@@ -4,36 +4,38 @@ import pytest
 
 from brokertwin.gateway.protocol.frames import encode_response
 from brokertwin.state.apis.fetch import API
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.schema import ZERO_UUID, render
-from brokertwin.state.fetch import response_size
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
     AbortedTransaction,
-    DivergingEpoch,
+    FetchableTopicResponse,
     FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
+    FetchResponseEpochEndOffset,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.fetch import response_size
 
 FETCH, LENGTH_BYTES, CORRELATION_ID_BYTES = 1, 4, 4
 SINCE_TAGS = 12
 
 PARTS = [
-    FetchResponsePartition(partition_index=0),
-    FetchResponsePartition(partition_index=1, records_size_in_bytes=126),
-    FetchResponsePartition(partition_index=2, records_size_in_bytes=127),
-    FetchResponsePartition(partition_index=3, records_size_in_bytes=70_000),
-    FetchResponsePartition(partition_index=4, aborted_transactions=[]),
-    FetchResponsePartition(
+    FetchResponsePartitionData(partition_index=0),
+    FetchResponsePartitionData(partition_index=1, records_size_in_bytes=126),
+    FetchResponsePartitionData(partition_index=2, records_size_in_bytes=127),
+    FetchResponsePartitionData(partition_index=3, records_size_in_bytes=70_000),
+    FetchResponsePartitionData(partition_index=4, aborted_transactions=[]),
+    FetchResponsePartitionData(
         partition_index=5,
         aborted_transactions=[
             AbortedTransaction(producer_id=n, first_offset=n) for n in range(130)
         ],
     ),
-    FetchResponsePartition(
-        partition_index=6, error_code=74, diverging_epoch=DivergingEpoch(epoch=2, end_offset=7)
+    FetchResponsePartitionData(
+        partition_index=6,
+        error_code=74,
+        diverging_epoch=FetchResponseEpochEndOffset(epoch=2, end_offset=7),
     ),
-    FetchResponsePartition(
+    FetchResponsePartitionData(
         partition_index=7,
         error_code=6,
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=3),
@@ -42,12 +44,12 @@ PARTS = [
 TOPICS = [
     [],
     *(
-        [FetchResponseTopic(topic="orders", topic_id=ZERO_UUID, partitions=[each])]
+        [FetchableTopicResponse(topic="orders", topic_id=ZERO_UUID, partitions=[each])]
         for each in PARTS
     ),
     [
-        FetchResponseTopic(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
-        FetchResponseTopic(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
+        FetchableTopicResponse(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
+        FetchableTopicResponse(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
     ],
 ]
 

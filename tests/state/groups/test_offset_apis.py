@@ -10,6 +10,7 @@ from brokertwin.state.cluster.coordinators import partition_for
 from brokertwin.state.core import outputs
 from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
 from brokertwin.state.groups import offset_records
 from tests.support.machine import Bench
 
@@ -371,7 +372,7 @@ def test_commit_is_written_to_the_compacted_topic_like_kafka() -> None:
     assert row.key is not None
     assert row.value is not None
     assert offset_records.decode_key(row.key) == offset_records.OffsetKey("g", "a", 1)
-    assert offset_records.decode_value(row.value) == offset_records.OffsetValue(
+    assert offset_records.decode_value(row.value) == OffsetCommitValue(
         9, 2, "m", groups.bench.now, -1, groups.topic_id
     )
 

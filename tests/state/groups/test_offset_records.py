@@ -13,8 +13,9 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.cluster.topics import is_uuid
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue as Value
 from brokertwin.state.groups import offset_records
-from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S
 
@@ -49,7 +50,7 @@ def test_encoding_and_decoding_are_inverse(record: OffsetCommitted) -> None:
     )
     decoded = offset_records.decode_value(value)
     has_expiry = record.expire_timestamp != -1
-    assert decoded == OffsetValue(
+    assert decoded == Value(
         record.offset,
         -1 if has_expiry else record.leader_epoch,
         record.metadata,
@@ -92,17 +93,17 @@ def test_commit_as_written_by_kafka_4_3_1() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("0000 0000000000000005 0001 6d 0000000000000007", OffsetValue(5, -1, "m", 7)),
-        ("0002 0000000000000005 0001 6d 0000000000000007", OffsetValue(5, -1, "m", 7)),
-        ("0003 0000000000000005 00000002 0001 6d 0000000000000007", OffsetValue(5, 2, "m", 7)),
-        ("0004 0000000000000005 00000002 02 6d 0000000000000007 00", OffsetValue(5, 2, "m", 7)),
+        ("0000 0000000000000005 0001 6d 0000000000000007", Value(5, -1, "m", 7)),
+        ("0002 0000000000000005 0001 6d 0000000000000007", Value(5, -1, "m", 7)),
+        ("0003 0000000000000005 00000002 0001 6d 0000000000000007", Value(5, 2, "m", 7)),
+        ("0004 0000000000000005 00000002 02 6d 0000000000000007 00", Value(5, 2, "m", 7)),
         (
             "0004 0000000000000005 00000002 02 6d 0000000000000007 01 09 03 616263",
-            OffsetValue(5, 2, "m", 7),
+            Value(5, 2, "m", 7),
         ),
     ],
 )
-def test_all_value_versions_are_decoded(value: str, expected: OffsetValue) -> None:
+def test_all_value_versions_are_decoded(value: str, expected: Value) -> None:
     assert offset_records.decode_value(bytes.fromhex(value)) == expected
 
 

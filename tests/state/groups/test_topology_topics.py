@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.state.apis.streams_bodies import Topology, topology_of
+from brokertwin.state.apis.streams_bodies import topology_of
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequestTopology,
+)
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
@@ -19,7 +22,7 @@ from tests.support.streams_groups import internal, part, topology
 
 def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
     """Return the topology for topics with these partition counts."""
-    said = topology_of(msgspec.convert(runs, Topology))
+    said = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
     assert said is not None
     return configure(said, {name.replace("_", "-"): n for name, n in existing.items()}.get)
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.kafka_bytes import uuid_of
 from brokertwin.state.core.streams_records import (
     MemberTasks,
     StreamsGroupCurrentMemberAssignmentWritten,
@@ -22,8 +21,9 @@ from brokertwin.state.core.streams_records import (
     Subtopology,
     TopicInfo,
 )
+from brokertwin.state.core.wire.primitives import uuid_of
+from brokertwin.state.groups import group_rows
 from brokertwin.state.groups.offset_records import OffsetKey
-from brokertwin.state.groups.streams_rows import ENCODERS
 from brokertwin.state.observed.offset_history import (
     OUTSIDER,
     CoordinatorRow,
@@ -101,7 +101,8 @@ def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
             StreamsGroupMemberMetadataWritten("g", member, entries),
             StreamsGroupCurrentMemberAssignmentWritten("g", member, has),
         ]
-    return (ENCODERS[type(record)](record) for record in records)
+    rows = map(group_rows.encode, records)
+    return (row for row in rows if row is not None)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.replication import acks, copying, in_sync
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 

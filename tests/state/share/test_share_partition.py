@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.shared import StateBatch
 from brokertwin.state.share.acquisition import Acquisition
 from brokertwin.state.share.in_flight import TERMINAL, RecordState
 from brokertwin.state.share.share_partition import (
@@ -26,7 +27,6 @@ from brokertwin.state.share.share_partition import (
     ShareLimits,
     SharePartition,
 )
-from brokertwin.state.share.state_bodies import StateBatch
 from brokertwin.state.share.state_store import ShareStateError
 
 LOCK_MS = 1_000
@@ -245,7 +245,10 @@ def test_record_limit_is_exact() -> None:
 
 
 def test_offsets_missing_in_the_share_coordinators_state_are_fetched() -> None:
-    told = [StateBatch(3, 4, 2, 1), StateBatch(10, 13, 0, 2)]
+    told = [
+        StateBatch(first_offset=3, last_offset=4, delivery_state=2, delivery_count=1),
+        StateBatch(first_offset=10, last_offset=13, delivery_state=0, delivery_count=2),
+    ]
     partition = Partition(told=told)
     assert partition.share.next_fetch_offset() == 0
     assert partition.fetch("a") == [(0, 2, 1), (5, 9, 1), (10, 13, 3)]
@@ -265,7 +268,12 @@ def test_new_records_start_after_the_last_record_that_is_not_done() -> None:
 
 
 def test_single_done_record_advances_the_start_offset() -> None:
-    partition = Partition(told=[StateBatch(0, 0, 2, 1), StateBatch(1, 4, 0, 1)])
+    partition = Partition(
+        told=[
+            StateBatch(first_offset=0, last_offset=0, delivery_state=2, delivery_count=1),
+            StateBatch(first_offset=1, last_offset=4, delivery_state=0, delivery_count=1),
+        ]
+    )
     assert partition.share.start_offset == 1
     assert partition.fetch("a", records=1) == [(1, 4, 2)]
     partition.say("a", 1, 4, ACCEPT)
@@ -282,12 +290,20 @@ def test_suspect_batch_is_acquired_in_halves_quarters_and_single_records(
 ) -> None:
     """Ten records with at most ten deliveries, suspect from five on."""
     limits = ShareLimits(LOCK_MS, records=200, deliveries=10)
-    partition = Partition(limits, told=[StateBatch(0, 9, 0, count)])
+    partition = Partition(
+        limits,
+        told=[StateBatch(first_offset=0, last_offset=9, delivery_state=0, delivery_count=count)],
+    )
     assert partition.fetch("a")[0] == got
 
 
 def test_done_records_are_counted_from_the_start_offset() -> None:
-    partition = Partition(told=[StateBatch(0, 2, 0, 1), StateBatch(3, 4, 2, 1)])
+    partition = Partition(
+        told=[
+            StateBatch(first_offset=0, last_offset=2, delivery_state=0, delivery_count=1),
+            StateBatch(first_offset=3, last_offset=4, delivery_state=2, delivery_count=1),
+        ]
+    )
     assert partition.share.done_count == 2
     partition.share.advance_to_log_start(4)
     assert (partition.share.start_offset, partition.share.done_count) == (4, 1)

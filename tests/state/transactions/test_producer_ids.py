@@ -7,10 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.apis import allocate_producer_ids, init_producer_id
-from brokertwin.state.apis.allocate_producer_ids import (
-    AllocateProducerIdsResponse,
-)
-from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
 from brokertwin.state.core.errors import Error
@@ -22,6 +18,11 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
+from brokertwin.state.core.wire.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from brokertwin.state.transactions import producer_id_manager, producer_ids
 from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
@@ -45,7 +46,7 @@ class IdBroker:
         decision = init_producer_id.handle(self.broker(), request)
         self.apply(decision)
         response = decision.response
-        assert isinstance(response, init_producer_id.InitProducerIdResponse)
+        assert isinstance(response, InitProducerIdResponse)
         answer = -response.error_code if response.error_code else response.producer_id
         return answer, bool(decision.messages)
 

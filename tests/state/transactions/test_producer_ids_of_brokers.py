@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokertwin.state.apis import allocate_producer_ids, init_producer_id
-from brokertwin.state.apis.allocate_producer_ids import AllocateProducerIdsResponse
-from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Request
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
+from brokertwin.state.core.wire.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from brokertwin.state.transactions import producer_id_blocks, producer_ids
 from tests.support.machine import Bench
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.kafka_bytes import Reader
+from brokertwin.state.core.wire.primitives import Reader
 
 
 def test_values_are_read_in_order() -> None:
     reader = Reader(struct.pack(">hq", 7, -1) + b"\x00\x02hi\xff\xff\x00\x00\x00\x01\x2a")
-    assert (reader.number("h"), reader.number("q")) == (7, -1)
+    assert (reader.int16(), reader.int64()) == (7, -1)
     assert (reader.string(), reader.nullable_string(), reader.bytes_()) == ("hi", None, b"*")
     assert reader.tags() == {}
     reader.end()
@@ -20,7 +20,7 @@ def test_values_are_read_in_order() -> None:
 def test_flexible_values_have_lengths_plus_one_and_tags() -> None:
     reader = Reader(b"\x03hi\x00\x02*\x03\x00\x01\x01\x05\x02no", is_flexible=True)
     assert (reader.string(), reader.nullable_string(), reader.bytes_()) == ("hi", None, b"*")
-    assert reader.array(lambda: reader.number("b")) == [0, 1]
+    assert reader.array(lambda: reader.int8()) == [0, 1]
     assert reader.tags() == {5: b"no"}
     reader.end()
 
@@ -47,7 +47,7 @@ def test_remaining_bytes_raise_value_error() -> None:
 def test_array_is_never_longer_than_its_bytes(encoded: bytes, is_flexible: bool) -> None:
     reader = Reader(encoded, is_flexible)
     try:
-        found = reader.array(lambda: reader.number("b"))
+        found = reader.array(lambda: reader.int8())
     except ValueError:
         return
     assert len(found) < len(encoded)

@@ -1,0 +1,129 @@
+"""Structs that the model's bodies have beside Kafka's.
+
+These are batches in place of records, and facts that only the gateway knows.
+`tests/wire/overlay.py` says which bodies have them.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokertwin.state.core.records import EndMarker
+from brokertwin.state.core.schema import (
+    ZERO_UUID,
+    Body,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    tagged,
+)
+
+
+class RecordsSummary(Body):
+    """Facts about a batch's records that are not in its header.
+
+    `least_timestamp` is set if it is not the first record's. `keyed_timestamps` is set if only some
+    records have a key: the least and the greatest timestamp of these. Both leave out records
+    without a timestamp. `has_append_time` is the batch's own timestamp type.
+    """
+
+    has_keyless: bool = False
+    has_append_time: bool = False
+    least_timestamp: Int64 = -1
+    keyed_timestamps: list[Int64] = []
+
+
+class RefusedRecords(Body):
+    """Why a batch is refused, so that the gateway finds its records. Times in ms since 1970."""
+
+    topic: str
+    is_compacted: bool
+    takes_append_time: bool
+    now: Int64
+    before_max_ms: Int64
+    after_max_ms: Int64
+
+
+class SealedRead(Body):
+    """The place of a partition's batches in the topic `segments`, and the part to read."""
+
+    topic_id: Uuid
+    base_offset: Int64
+    fetch_offset: Int64
+    end_offset: Int64
+    max_bytes: Int32
+
+
+class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
+
+    base_offset: Int64
+    last_offset_delta: Int32
+    producer_id: Int64
+    producer_epoch: Int16
+    base_sequence: Int32
+    partition_leader_epoch: Int32
+    base_timestamp: Int64
+    max_timestamp: Int64
+    size_in_bytes: Int32
+    record_count: Int32
+    magic: Int8
+    compression_type: str
+    is_transactional: bool
+    is_control: bool
+    crc: Int64
+    locator: str | None = None
+    end_marker: EndMarker | None = None
+    written: bytes | None = None
+    greatest_delta: int | None = None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+
+class Within(Body):
+    """Where the gateway looks for a record: the first match from `base_offset` to `last_offset`.
+
+    A batch has its `locator`. A sealed segment has `is_sealed` instead; its row in `segments` has
+    the topic id and the base offset `segment_offset`. `base_timestamp` is -1 for a segment, and for
+    a batch whose first records are deleted. For MAX_TIMESTAMP a record matches if it has
+    `max_timestamp`, else if it is not before the requested timestamp.
+    """
+
+    base_offset: Int64
+    last_offset: Int64
+    base_timestamp: Int64
+    max_timestamp: Int64
+    locator: Annotated[str | None, tagged(0)] = None
+    is_sealed: Annotated[bool, tagged(0)] = False
+    segment_offset: Annotated[Int64, tagged(0)] = -1
+    topic_id: Annotated[Uuid, tagged(0)] = ZERO_UUID
+    or_else: Annotated["Within | None", tagged(0)] = None
+
+
+class AlterConfigsEdge(Body):
+    """What the gateway adds: why a store that a setting names cannot be used."""
+
+    store_fault: str | None = None
+
+
+class TokenEdge(Body):
+    """What the gateway adds to requests about tokens. With `login` it looks up one to log in."""
+
+    is_enabled: bool = False
+    is_allowed: bool = False
+    token_id: str = ""
+    digest: str = ""
+    login: str = ""
+
+
+class ClientSoftware(Body):
+    """What the gateway knows of a client; an unknown port is null."""
+
+    client_software_name: str = "unknown"
+    client_software_version: str = "unknown"
+    client_source_port: Int32 | None = None

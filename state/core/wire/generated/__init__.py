@@ -1,0 +1,1 @@
+"""Structs generated from Kafka's schemas."""

@@ -1,0 +1,10 @@
+"""The generated structs are what the generator makes of Kafka's schemas."""
+
+from tests.wire.structs import GENERATED, files
+
+HOW = "make generate writes them"
+
+
+def test_the_generated_modules_are_up_to_date() -> None:
+    found = {file.stem: file.read_text(encoding="utf-8") for file in GENERATED.glob("*.py")}
+    assert found == files(), HOW

@@ -1,0 +1,5 @@
+"""Generates `state/core/wire/generated`: `make generate`."""
+
+from tests.wire.structs import write
+
+write()
