@@ -19,7 +19,6 @@ from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, Resp
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_coordinator import (
     ClassicMembership,
-    CoordinatorRequest,
 )
 from brokertwin.clients.consumer_events import (
     Event,
@@ -30,6 +29,7 @@ from brokertwin.clients.consumer_metadata import (
     ConsumerMetadata,
     PatternMetadata,
 )
+from brokertwin.clients.consumer_requests import CoordinatorRequest
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK, FetchingClient
 from brokertwin.clients.metadata import MetadataSettings

@@ -19,7 +19,6 @@ the member id to join with. A response to a request of an earlier generation res
 Before a rejoin the member commits if commits are automatic, until max.poll.interval.ms is over.
 Then it revokes all partitions; in a cooperative group only those of topics that it no longer
 subscribes to. If its generation is over, all partitions are lost.
-
 `consumer_membership.py` is the counterpart for `group.protocol=consumer` (KIP-848).
 """
 
@@ -43,7 +42,7 @@ from brokertwin.clients.consumer_events import (
     PartitionsRevoked,
 )
 from brokertwin.clients.consumer_protocol import decode_assignment
-from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
+from brokertwin.clients.consumer_requests import NO_GENERATION, CoordinatorRequest, Generation
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error, error_name, error_of
@@ -82,19 +81,6 @@ class ClientMemberState(StrEnum):
 
 
 JOINED = frozenset({ClientMemberState.COMPLETING_REBALANCE, ClientMemberState.STABLE})
-
-
-class CoordinatorRequest(NamedTuple):
-    """A request to the coordinator, or to any broker while it is unknown.
-
-    `request.timeout.ms` applies if `timeout_ms` is None.
-    """
-
-    id: int
-    api: str
-    body: Body
-    to_coordinator: bool = True
-    timeout_ms: int | None = None
 
 
 class PendingCommit(msgspec.Struct):

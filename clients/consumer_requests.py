@@ -62,6 +62,19 @@ RESPONSES: dict[str, type[Body]] = {
 """The response types of the member's requests."""
 
 
+class CoordinatorRequest(NamedTuple):
+    """A request to the coordinator, or to any broker while it is unknown.
+
+    `request.timeout.ms` applies if `timeout_ms` is None.
+    """
+
+    id: int
+    api: str
+    body: Body
+    to_coordinator: bool = True
+    timeout_ms: int | None = None
+
+
 class Generation(NamedTuple):
     """Generation and member id; -1 and "" outside a generation."""
 

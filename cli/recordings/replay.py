@@ -224,9 +224,8 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, until, all_items, as_json)
         if not is_state or out is not None:
-            _give(
-                response_documents(history.exchanges, answers, apis), out, as_json and not is_state
-            )
+            given = response_documents(history.exchanges, answers, apis)
+            _give(given, out, as_json and not is_state)
         if not where.is_nowhere():
             report.show_summary(err, history.exchanges, answers)
     if not is_fine:

@@ -178,7 +178,7 @@ def test_a_restored_job_keeps_its_cells_deadlines(tmp_path: Path) -> None:
     assert state_reader.outstanding(tmp_path / "former") == {}, "its clock has told `timers`"
     known = state_reader.outstanding(tmp_path / "new")
     assert known == {"default": deadline}
-    clock = JobClock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # it does not reach Kafka here
+    clock = JobClock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # no Kafka here
     assert clock._known.next() == deadline
 
 
