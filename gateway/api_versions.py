@@ -6,7 +6,6 @@ built are left out, as by a broker of a release that does not have them: a consu
 `group.protocol=consumer` then says that the cluster does not support it.
 """
 
-from brokertwin.gateway import scram_users
 from brokertwin.gateway.engine import Body
 from brokertwin.gateway.features import Features
 from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
@@ -16,10 +15,21 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Choices, RequestHeader
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    API_VERSIONS,
+    CONSUMER_GROUP_HEARTBEAT,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    KAFKA_APIS,
+    PUSH_TELEMETRY,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+    STREAMS_GROUP_HEARTBEAT,
+    Handler,
+)
 from brokertwin.state.core.schema import render
 
-UNNAMED = frozenset({71, 72})
+UNNAMED = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 """What a broker answers and does not name where no plugin takes metrics of clients."""
 
 SERVED: dict[int, Api] = {
@@ -27,13 +37,23 @@ SERVED: dict[int, Api] = {
 }
 """The APIs that clients may use; those between brokers are not for them."""
 
-FEATURES = {"group.version": 68, "share.version": 78, "streams.version": 88}
+FEATURES = {
+    "group.version": CONSUMER_GROUP_HEARTBEAT.key,
+    "share.version": SHARE_FETCH.key,
+    "streams.version": STREAMS_GROUP_HEARTBEAT.key,
+}
 """A feature and the API without which it is none: heartbeats of groups, fetches of share groups."""
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-ITS_OWN = SASL_APIS | scram_users.NEEDED.keys()
+SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
+ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Handler.EDGE)
 """What the gateway answers itself, in all of Kafka's versions."""
+
+PROBE_HEADER: Body = {
+    "requestApiKey": API_VERSIONS.key,
+    "requestApiVersion": 0,
+    "clientId": "probe",
+}
+"""The header of a request that every broker answers at once."""
 
 
 def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
@@ -48,7 +68,9 @@ def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray
         request = decode_request(frame)
     except UnsupportedError as unsupported:
         body = answer(-1, "", "")
-        return encode_response(API_VERSIONS, 0, unsupported.correlation_id, body), body["errorCode"]
+        return encode_response(API_VERSIONS.key, 0, unsupported.correlation_id, body), body[
+            "errorCode"
+        ]
     names = ("clientSoftwareName", "clientSoftwareVersion")
     body = answer(request.version, *(request.body.get(name, "") for name in names))
     if features is not None and body["errorCode"] == Error.NONE:
@@ -56,7 +78,9 @@ def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray
             body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
     correlation_id = request.header["correlationId"]
-    return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]
+    return encode_response(API_VERSIONS.key, request.version, correlation_id, body), body[
+        "errorCode"
+    ]
 
 
 def _put_features(body: Body, features: Features) -> None:

@@ -1,8 +1,8 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
-The next request is taken when the one before is answered, as a broker does; only those of `AHEAD`
-are handed over one after the other without waiting. A frame that makes no sense ends this
-connection, with the reason in the log, and no other.
+The next request is taken when the one before is answered, as a broker does; only those with
+`Trait.PIPELINED` are handed over one after the other without waiting. A frame that makes no sense
+ends this connection, with the reason in the log, and no other.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from brokertwin.gateway.credentials import Users
 from brokertwin.gateway.delegation_tokens import Tokens
 from brokertwin.gateway.denials import RESOURCE_TYPES, Denials
 from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
-from brokertwin.gateway.features import UPDATE_FEATURES, Features
+from brokertwin.gateway.features import Features
 from brokertwin.gateway.limits import Limits
 from brokertwin.gateway.listeners import Listener
 from brokertwin.gateway.protocol.frames import (
@@ -44,19 +44,7 @@ from brokertwin.gateway.request_times import RequestTimes, Stopwatch
 from brokertwin.gateway.traffic import Traffic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.kafka_apis import API_VERSIONS, BOUND
-
-PRODUCE = 0
-OFFSET_COMMIT, FIND_COORDINATOR, HEARTBEAT = 8, 10, 12
-HEARTBEATS = frozenset({HEARTBEAT, 68, 76, 88})
-"""Of classic, consumer, share and streams groups."""
-AHEAD = HEARTBEATS | {PRODUCE, OFFSET_COMMIT, FIND_COORDINATOR}
-"""Requests that clients repeat by the clock, answered or not: one after the other, each in a
-micro-batch of its own, they would be answered ever later, and time out. librdkafka asks for its
-coordinator every half a second; who commits each second waits longer than that for a job."""
-SAYS_WHERE = frozenset({answers.METADATA, FIND_COORDINATOR, answers.DESCRIBE_CLUSTER, 75})
-"""APIs that tell where brokers are, or whether they are there, for the listener of the client; 75
-is DescribeTopicPartitions."""
+from brokertwin.state.core.kafka_apis import Trait, api_of_key
 
 FAREWELL_S = 0.05
 """How long a connection stays after the answer that it has failed: some clients (kafka-python) drop
@@ -309,15 +297,16 @@ class Connection(asyncio.Protocol):
 
     async def _handle(self, frame: bytes) -> None:
         api_key = api_key_of(frame)
-        if api_key == API_VERSIONS:
+        traits = api_of_key(api_key).traits
+        if Trait.ANY_VERSION in traits:
             self._software = client_metrics.software_of(frame) or self._software
         if self._authentication.takes(frame):
             await self._authenticate(frame)
             return
-        if api_key == API_VERSIONS:
+        if Trait.ANY_VERSION in traits:
             await self._produced_answered()
             self._write(api_versions.answer_to(frame, self._context.features)[0])
-            self._context.traffic.answered(API_VERSIONS, None, 0)
+            self._context.traffic.answered(api_key, None, 0)
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
@@ -340,11 +329,11 @@ class Connection(asyncio.Protocol):
             await self._reply(request, await self._about_settings(request, watch), watch)
             await self._writable.wait()
             return
-        if api_key == PRODUCE:
+        if Trait.HAS_RECORDS in traits:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
             return
-        if api_key in AHEAD:
+        if Trait.PIPELINED in traits:
             future = self._context.engine.submit(self._edge_request(request))
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return
@@ -393,7 +382,8 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
-        if request.api_key in BOUND:
+        traits = api_of_key(request.api_key).traits
+        if Trait.BINDS_CONNECTION in traits:
             self._tells_end = True
         if request.api_key in client_metrics.APIS:
             most = self._context.limits.telemetry_bytes
@@ -405,7 +395,7 @@ class Connection(asyncio.Protocol):
             self._host,
             request.header,
             request.body,
-            self.listener.told if request.api_key in SAYS_WHERE else "",
+            self.listener.told if Trait.NAMES_BROKERS in traits else "",
         )
 
     async def _produce(self, request: Request, watch: Stopwatch) -> None:
@@ -488,7 +478,7 @@ class Connection(asyncio.Protocol):
             self._mute(answer.mute_ms)
             return
         engine, addresses = self._context.engine, self._context.addresses
-        if self.listener.is_added and api_key != answers.DESCRIBE_QUORUM:
+        if self.listener.is_added and api_key not in answers.ON_EVERY_LISTENER:
             addresses = {}
         if answer.error is None:
             protocol = str(self.listener.security.protocol)
@@ -499,8 +489,7 @@ class Connection(asyncio.Protocol):
             if put_bytes is not None:
                 await put_bytes(answered)
             answers.complete(api_key, answered)
-            if api_key == UPDATE_FEATURES and body["errorCode"] == 0:
-                await self._context.features.learn()
+            await self._context.features.heed(api_key, body)
         limit = self._context.times.limit(self.broker, self._authentication.principal, request)
         throttle_ms = body.get("throttleTimeMs", 0)
         if limit is not None:
@@ -517,7 +506,7 @@ class Connection(asyncio.Protocol):
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
         body = refusals.error_response(request, refusals.error_of(why, request.api_key))
-        is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
+        is_unanswered = _has_records(request) and request.body["acks"] == 0
         if body is None or is_unanswered:
             raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
         return body
@@ -562,6 +551,10 @@ def _take_note(future: asyncio.Future[Answer]) -> None:
         future.exception()
 
 
+def _has_records(request: Request) -> bool:
+    return Trait.HAS_RECORDS in api_of_key(request.api_key).traits
+
+
 def _check_served(request: Request) -> None:
     """Refuse what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
@@ -572,6 +565,6 @@ def _check_served(request: Request) -> None:
 
 def _why_closed(request: Request) -> str:
     """Why a connection ends without an answer, where the broker says that it does."""
-    if request.api_key == PRODUCE:
+    if _has_records(request):
         return "a Produce request with acks 0 was refused"
     return f"a request that has no answer: {request.header['requestApiKeyName']}"

@@ -7,9 +7,8 @@ until then they are those in which a cluster begins.
 import structlog
 
 from brokertwin.gateway.engine import Body, EdgeRequest, Engine, UnansweredError
-from brokertwin.state.core.kafka_apis import API_VERSIONS
+from brokertwin.state.core.kafka_apis import API_VERSIONS, UPDATE_FEATURES
 
-UPDATE_FEATURES = 57
 _VERSION = 4
 _ASKED = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
 
@@ -39,8 +38,13 @@ class Features:
         """Ask the engine again."""
         self.finalized = self._engine.known_features() or await self._answered()
 
+    async def heed(self, api_key: int, response: Body) -> None:
+        """Ask again after a request that has changed features."""
+        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
+            await self.learn()
+
     async def _answered(self) -> list[Body] | None:
-        header: Body = {"requestApiKey": API_VERSIONS, "requestApiVersion": _VERSION}
+        header: Body = {"requestApiKey": API_VERSIONS.key, "requestApiVersion": _VERSION}
         header |= {"correlationId": 0, "clientId": _ASKED["clientSoftwareName"]}
         broker = self._engine.brokers[0]
         asked = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _ASKED)

@@ -7,7 +7,8 @@ last line that was not wholly written is dropped; a damaged line with others beh
 
 Every line is handed to the operating system before its answer is sent: it outlives the process.
 When it is on the device, too, and so outlives a power failure, is the engine's policy (`unsynced`).
-Requests that change nothing that Kafka keeps over a restart are left out.
+Requests that only read (`KafkaApi.only_reads`) are left out: what they change in memory, such as
+fetch sessions and client instances, ends with a broker process.
 
 A compaction writes a new file beside the journal and gives it the journal's name:
 
@@ -31,10 +32,6 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.disk import DISK, Disk
-
-LEFT_OUT = frozenset({1, 2, 9, 18, 71, 72})
-"""Fetch, ListOffsets, OffsetFetch, ApiVersions: they read; fetch sessions end with a broker, and so
-there end instances of clients, of GetTelemetrySubscriptions and PushTelemetry."""
 
 COMPACTED_FROM_BYTES = 16 * 1024 * 1024
 """A smaller journal is left as it is: it is read again within seconds."""

@@ -29,7 +29,7 @@ from brokertwin.gateway.engine import (
     now_ms,
 )
 from brokertwin.gateway.freed_memory import FreedMemory, malloc_trim
-from brokertwin.gateway.journal import LEFT_OUT, Journal
+from brokertwin.gateway.journal import Journal
 from brokertwin.gateway.journal_snapshot import SegmentKey, Snapshot
 from brokertwin.gateway.kept_batches import KeptBatches
 from brokertwin.gateway.known_settings import KnownSettings
@@ -41,6 +41,7 @@ from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import Codec
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import api_of_key
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import ConfigChanged
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
@@ -264,7 +265,8 @@ class LocalEngine:
         """Decide a request; the answer is there at once unless the request waits."""
         event_id, document = self._events.request(request)
         self._kept.appended.clear()
-        future = self._take(event_id, document, request.header["requestApiKey"] not in LEFT_OUT)
+        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
+        future = self._take(event_id, document, is_kept)
         self._forget_refused(request.body)
         return future
 

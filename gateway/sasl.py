@@ -28,7 +28,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from brokertwin.gateway import api_versions, oauthbearer, plain, refusals, scram
-from brokertwin.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from brokertwin.gateway.api_versions import SASL_APIS
 from brokertwin.gateway.credentials import Credentials
 from brokertwin.gateway.delegation_tokens import Owned, Tokens
 from brokertwin.gateway.engine import Body, now_ms
@@ -41,7 +41,12 @@ from brokertwin.gateway.protocol.frames import (
 )
 from brokertwin.gateway.scram import AuthenticationError, Challenge, ClientFirst, Credential
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    API_VERSIONS,
+    KAFKA_APIS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 
 WITH_USERS = (plain.MECHANISM, *scram.MECHANISMS)
 """The mechanisms that need a credentials file."""
@@ -201,9 +206,9 @@ class SaslAuthentication(Authentication):
             if not self._has_headers:
                 return await self._bare_message(frame)
             return await self._authenticate(decode_request(frame))
-        if api_key == SASL_HANDSHAKE:
+        if api_key == SASL_HANDSHAKE.key:
             return self._handshake(decode_request(frame))
-        if api_key == API_VERSIONS and self._state is State.START:
+        if api_key == API_VERSIONS.key and self._state is State.START:
             return self._versions(frame)
         name = KAFKA_APIS[api_key].name if api_key in KAFKA_APIS else f"API key {api_key}"
         return Outcome(None, f"{name} before authentication")
@@ -214,7 +219,7 @@ class SaslAuthentication(Authentication):
         may_again = (
             self._began_again is None or now - self._began_again >= REAUTHENTICATION_INTERVAL_S
         )
-        if api_key == SASL_HANDSHAKE and self._expires is not None and may_again:
+        if api_key == SASL_HANDSHAKE.key and self._expires is not None and may_again:
             self._began_again = now
             self.is_complete = False
             return self._handshake(decode_request(frame))
@@ -253,7 +258,7 @@ class SaslAuthentication(Authentication):
         return Outcome(answer)
 
     async def _authenticate(self, request: Request) -> Outcome:
-        if request.api_key != SASL_AUTHENTICATE:
+        if request.api_key != SASL_AUTHENTICATE.key:
             name = request.header["requestApiKeyName"]
             body = refusals.error_response(request, Error.ILLEGAL_SASL_STATE)
             answer = _answer(request, body) if body is not None else None
@@ -347,7 +352,7 @@ class SaslAuthentication(Authentication):
 def _not_now(request: Request) -> Outcome:
     """The answer where there is nothing to authenticate, or no more."""
     body: Body = {"errorCode": Error.ILLEGAL_SASL_STATE, "mechanisms": []}
-    if request.api_key == SASL_AUTHENTICATE:
+    if request.api_key == SASL_AUTHENTICATE.key:
         body = {"errorCode": Error.ILLEGAL_SASL_STATE, "errorMessage": _AFTERWARDS}
     return Outcome(_answer(request, body))
 

@@ -22,6 +22,7 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import FETCH, METADATA, PRODUCE
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.session_items import Session
@@ -29,13 +30,12 @@ from brokertwin.state.fetch.slices import Slices
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
-from brokertwin.testing.failures import FETCH, METADATA, FetchPlace
+from brokertwin.testing.failures import FetchPlace
 from brokertwin.testing.trouble import Effect, Trouble, Where, first_of
 
 REQUESTS_KEPT = 10_000
 """Requests that are remembered; the oldest goes when there is one more."""
 
-PRODUCE = 0
 ANONYMOUS = "User:ANONYMOUS"
 FAULTS = frozenset({Effect.FAIL, Effect.LOSE, Effect.DROP})
 DELAYS = frozenset({Effect.DELAY})
@@ -202,9 +202,9 @@ class TroubledEngine(LocalEngine):
             or where.broker not in (None, request.broker)
         ):
             return False
-        if where.topic is None and where.api_key != METADATA:
+        if where.topic is None and where.api_key != METADATA.key:
             return True
-        if where.api_key == FETCH:
+        if where.api_key == FETCH.key:
             return any(where.has_place(p.topic, p.partition) for p in self._fetched(request))
         parts = self._split(request, where)
         return bool(parts and parts.failing)
@@ -220,7 +220,7 @@ class TroubledEngine(LocalEngine):
     def _spelled_out(self, request: EdgeRequest) -> Request:
         """The request; Metadata of all topics as Metadata of each."""
         asked = Request(request.header, request.body)
-        if asked.api_key != METADATA:
+        if asked.api_key != METADATA.key:
             return asked
         topics = request.body["topics"]
         if topics is None or (asked.version == 0 and not topics):
@@ -235,21 +235,21 @@ class TroubledEngine(LocalEngine):
     def _failed(self, request: EdgeRequest, trouble: Trouble) -> _Future:
         """The answer that tells the error; the state machine gets only what does not fail."""
         where = trouble.where
-        if where.api_key == METADATA:
+        if where.api_key == METADATA.key:
             return self._failed_metadata(request, trouble)
-        if where.api_key == FETCH and trouble.error not in failures.OF_FETCH_SESSIONS:
+        if where.api_key == FETCH.key and trouble.error not in failures.OF_FETCH_SESSIONS:
             return self._failed_fetch(request, trouble)
         asked = Request(request.header, request.body)
         mirror = failures.mirror_of(asked)
         parts = self._split(request, where)
-        if where.topic is None or where.api_key == FETCH or parts is None or mirror is None:
+        if where.topic is None or where.api_key == FETCH.key or parts is None or mirror is None:
             self._forget_refused(request.body)
             return self._answered(request, failures.whole(asked, trouble.error))
         errors = failures.part(asked, parts.failing, mirror, trouble.error)
         if not parts.rest:
             self._forget_refused(request.body)
             return self._answered(request, errors)
-        if where.api_key == PRODUCE:
+        if where.api_key == PRODUCE.key:
             self._forget_refused({"topicData": parts.failing})
         decided = super().submit(request._replace(body={**request.body, mirror.asked: parts.rest}))
 

@@ -9,7 +9,7 @@ An exchange that cannot be read is recorded, too: with a `reason`, the sizes of 
 much of the header as is legible.
 
 The end of a connection is a document of its own where a broker forgets something with it
-(`kafka_apis.BOUND`).
+(`Trait.BINDS_CONNECTION`).
 """
 
 import traceback
@@ -29,9 +29,8 @@ from brokertwin.gateway.protocol.frames import (
 from brokertwin.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
+from brokertwin.state.core.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH
 
-PRODUCE, FETCH = 0, 1
 NO_ACKS = 0
 NOT_AN_API = -1
 
@@ -83,14 +82,14 @@ class Exchange:
     @property
     def is_one_way(self) -> bool:
         """Whether the broker sends no answer: a Produce with acks 0."""
-        is_produce = self.api_key == PRODUCE and self.request is not None
+        is_produce = self.api_key == PRODUCE.key and self.request is not None
         return is_produce and (self.request or {}).get("acks") == NO_ACKS
 
     def read_request(self, frame: bytes) -> None:
         """Take over what a request's frame says. Never raises."""
         try:
             request = decode_request(frame)
-            if request.api_key == PRODUCE:
+            if request.api_key == PRODUCE.key:
                 for topic in request.body["topicData"] or ():
                     _summarize(topic["partitionData"])
             elif request.api_key in client_metrics.APIS:
@@ -146,7 +145,7 @@ class Exchange:
             is_delivered: whether the client got it.
             broker: the node id, None where it goes without saying.
         """
-        if self.response is not None and self.api_key in (FETCH, SHARE_FETCH):
+        if self.response is not None and self.api_key in (FETCH.key, SHARE_FETCH.key):
             for topic in self.response["responses"] or ():
                 _summarize(topic["partitions"])
         request, response = redact_exchange(self.api_key, self.request, self.response)
@@ -199,7 +198,7 @@ def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Bod
     try:
         return decode_response(api_key, version, frame)
     except MalformedError:
-        if api_key != API_VERSIONS or version == 0:
+        if api_key != API_VERSIONS.key or version == 0:
             raise
         return decode_response(api_key, 0, frame)
 

@@ -13,13 +13,14 @@ again 50 ms later. `state/transactions/producer_id_drawing.py` has how it hands 
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64
 from brokertwin.state.transactions import producer_ids
-from brokertwin.state.transactions.producer_id_drawing import KEY, AllocateProducerIdsRequest
+from brokertwin.state.transactions.producer_id_drawing import AllocateProducerIdsRequest
 
 
 class AllocateProducerIdsResponse(Body):
@@ -66,12 +67,9 @@ def _refused(error: Error) -> Decision:
 
 
 API = Api(
-    key=KEY,
-    name="ALLOCATE_PRODUCER_IDS",
-    versions=(0, 0),
-    request_type=AllocateProducerIdsRequest,
-    handle=handle,
-    on_controller=True,
+    kafka_apis.ALLOCATE_PRODUCER_IDS,
+    AllocateProducerIdsRequest,
+    handle,
     on_reply=on_reply,
     response_type=AllocateProducerIdsResponse,
 )

@@ -10,6 +10,7 @@ in-sync set without the epochs of its members.
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import Partition, altered
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -18,7 +19,6 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.replication import elections, in_sync, isr_controller
 from brokertwin.state.replication.elections import Rules, Target
 from brokertwin.state.replication.isr_controller import (
-    KEY,
     NO_BROKER_EPOCH,
     AlteredPartition,
     AlterPartitionRequest,
@@ -101,12 +101,9 @@ def _now(index: int, sender: int, partition: Partition) -> PartitionNow:
 
 
 API = Api(
-    key=KEY,
-    name="ALTER_PARTITION",
-    versions=(2, 3),
-    request_type=AlterPartitionRequest,
-    handle=handle,
-    on_controller=True,
+    kafka_apis.ALTER_PARTITION,
+    AlterPartitionRequest,
+    handle,
     on_reply=in_sync.on_reply,
     response_type=AlterPartitionResponse,
 )

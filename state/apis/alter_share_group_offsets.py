@@ -22,10 +22,12 @@ then.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.apis.create_topics import CreateTopicsResponse
 from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -236,11 +238,12 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
 
 
 API: Api = Api(
-    key=91,
-    name="ALTER_SHARE_GROUP_OFFSETS",
-    versions=(0, 0),
-    request_type=AlterShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.ALTER_SHARE_GROUP_OFFSETS,
+    AlterShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
+    earlier_writes=earlier_writes.of_altered_share_offsets,
+    uncommitted=uncommitted.error_alone,
+    response_type=AlterShareGroupOffsetsResponse,
 )

@@ -14,12 +14,13 @@ the broker's settings.
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.replication import directories, network, registrations
-from brokertwin.state.replication.directory_bodies import HEARTBEAT_KEY, BrokerHeartbeatRequest
+from brokertwin.state.replication.directory_bodies import BrokerHeartbeatRequest
 from brokertwin.state.replication.registrations import State
 
 _DIRECTORIES_SINCE = 1
@@ -71,6 +72,4 @@ def _refused(error: Error) -> Decision:
     return Decision(response=BrokerHeartbeatResponse(error_code=error))
 
 
-API = Api(
-    HEARTBEAT_KEY, "BROKER_HEARTBEAT", (0, 2), BrokerHeartbeatRequest, handle, on_controller=True
-)
+API = Api(kafka_apis.BROKER_HEARTBEAT, BrokerHeartbeatRequest, handle)

@@ -34,6 +34,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.metadata import cluster_id
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -187,4 +188,4 @@ def _is_reserved(log_dir: Uuid) -> bool:
     return int.from_bytes(octets, "big") < _RESERVED_DIRS_BELOW
 
 
-API = Api(62, "BROKER_REGISTRATION", (0, 4), BrokerRegistrationRequest, handle, on_controller=True)
+API = Api(kafka_apis.BROKER_REGISTRATION, BrokerRegistrationRequest, handle)

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -146,4 +147,4 @@ _CONSUMERS = Describing(
     features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
 )
 
-API = Api(69, "CONSUMER_GROUP_DESCRIBE", (0, 1), ConsumerGroupDescribeRequest, handle)
+API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, handle)

@@ -30,8 +30,10 @@ from functools import partial
 from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -239,4 +241,9 @@ def _assignment(assigned: Assigned) -> Assignment:
     )
 
 
-API = Api(68, "CONSUMER_GROUP_HEARTBEAT", (0, 1), ConsumerGroupHeartbeatRequest, handle)
+API = Api(
+    kafka_apis.CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    handle,
+    earlier_writes=earlier_writes.of_heartbeat,
+)

@@ -35,11 +35,11 @@ from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokertwin.state.cluster.new_topics import (
     BY_DEFAULT,
-    KEY,
     CreateTopicsRequest,
     NewTopic,
 )
 from brokertwin.state.configs import topic_configs
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
@@ -286,12 +286,9 @@ def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -
 
 
 API = Api(
-    key=KEY,
-    name="CREATE_TOPICS",
-    versions=(2, 7),
-    request_type=CreateTopicsRequest,
-    handle=_handle,
-    on_controller=True,
+    kafka_apis.CREATE_TOPICS,
+    CreateTopicsRequest,
+    _handle,
     on_reply=on_reply,
     response_type=CreateTopicsResponse,
 )

@@ -18,6 +18,7 @@ from brokertwin.state.access.acl_filter import AclFilter
 from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
 from brokertwin.state.apis.create_acls import NO_AUTHORIZER
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -111,4 +112,4 @@ def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision
     return Decision(response=DeleteAclsResponse(filter_results=results))
 
 
-API = Api(31, "DELETE_ACLS", (1, 3), DeleteAclsRequest, _handle, on_controller=True)
+API = Api(kafka_apis.DELETE_ACLS, DeleteAclsRequest, _handle)

@@ -26,8 +26,10 @@ from collections.abc import Collection
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -167,12 +169,12 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
 
 
 API: Api = Api(
-    key=42,
-    name="DELETE_GROUPS",
-    versions=(0, 2),
-    request_type=DeleteGroupsRequest,
-    handle=handle,
+    kafka_apis.DELETE_GROUPS,
+    DeleteGroupsRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=DeleteGroupsResponse,
+    earlier_writes=earlier_writes.of_deleted_groups,
+    results=uncommitted.RESULTS_OF_GROUPS,
 )

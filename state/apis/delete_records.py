@@ -27,6 +27,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core import waiting as waits
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
@@ -231,12 +232,4 @@ def _refused(partition: int, error: Error) -> DeletedPartition:
     return DeletedPartition(partition_index=partition, error_code=error)
 
 
-API = Api(
-    key=21,
-    name="DELETE_RECORDS",
-    versions=(0, 2),
-    request_type=DeleteRecordsRequest,
-    handle=handle,
-    ready=ready,
-    complete=complete,
-)
+API = Api(kafka_apis.DELETE_RECORDS, DeleteRecordsRequest, handle, ready=ready, complete=complete)

@@ -11,7 +11,9 @@ and the topic can be asked for again.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -183,11 +185,12 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
 
 
 API: Api = Api(
-    key=92,
-    name="DELETE_SHARE_GROUP_OFFSETS",
-    versions=(0, 0),
-    request_type=DeleteShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.DELETE_SHARE_GROUP_OFFSETS,
+    DeleteShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
+    earlier_writes=earlier_writes.of_deleted_share_offsets,
+    uncommitted=uncommitted.error_alone,
+    response_type=DeleteShareGroupOffsetsResponse,
 )

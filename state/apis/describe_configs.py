@@ -23,6 +23,7 @@ from brokertwin.state.cluster.topics import name_error
 from brokertwin.state.configs import shown_configs
 from brokertwin.state.configs.setting_texts import text_of
 from brokertwin.state.configs.shown_configs import Shown
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -196,4 +197,4 @@ def _refused(resource: ConfigResource, error: Error, text: str) -> DescribedReso
     )
 
 
-API = Api(32, "DESCRIBE_CONFIGS", (1, 4), DescribeConfigsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CONFIGS, DescribeConfigsRequest, handle)

@@ -25,6 +25,7 @@ from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.access.delegation_tokens import Edge, Token
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -127,4 +128,4 @@ def _described(token: Token) -> DescribedDelegationToken:
     )
 
 
-API = Api(41, "DESCRIBE_DELEGATION_TOKEN", (1, 3), DescribeDelegationTokenRequest, handle)
+API = Api(kafka_apis.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenRequest, handle)

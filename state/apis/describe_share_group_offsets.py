@@ -37,6 +37,7 @@ from brokertwin.state.apis.list_offsets import (
 from brokertwin.state.cluster import coordinators, features, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -48,7 +49,6 @@ from brokertwin.state.groups.share_offsets import WORDS
 from brokertwin.state.groups.share_states import Places
 from brokertwin.state.share import result_order
 from brokertwin.state.share.state_bodies import (
-    SUMMARY,
     ReadPartition,
     ReadShareGroupStateRequest,
     ReadShareGroupStateSummaryResponse,
@@ -247,7 +247,13 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
                 for topic_id, partitions in asked[receiver].items()
             ]
             body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
-            return Message(broker.id, receiver, SUMMARY, body, context=str(number))
+            return Message(
+                broker.id,
+                receiver,
+                kafka_apis.READ_SHARE_GROUP_STATE_SUMMARY.key,
+                body,
+                context=str(number),
+            )
         after = -1
     return None
 
@@ -362,11 +368,9 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
 
 
 API = Api(
-    key=90,
-    name="DESCRIBE_SHARE_GROUP_OFFSETS",
-    versions=(0, 1),
-    request_type=DescribeShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.DESCRIBE_SHARE_GROUP_OFFSETS,
+    DescribeShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
 )

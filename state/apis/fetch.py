@@ -41,6 +41,7 @@ from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.client_quotas import Limit
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
@@ -582,4 +583,4 @@ def _by_topic(
     return runs
 
 
-API = Api(1, "FETCH", (4, 18), FetchRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.FETCH, FetchRequest, handle, ready=ready, complete=complete)

@@ -9,6 +9,7 @@ from msgspec import field
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import Outcome, Resource, Setting
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
@@ -88,11 +89,4 @@ def decision(resources: list[Resource], found: list[Outcome], validate_only: boo
     return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 
 
-API = Api(
-    44,
-    "INCREMENTAL_ALTER_CONFIGS",
-    (0, 1),
-    IncrementalAlterConfigsRequest,
-    handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, handle)

@@ -29,8 +29,10 @@ from functools import partial
 from typing import Annotated
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -318,4 +320,4 @@ _BY_STATE: dict[GroupState, Callable[[_Join, Member], JoinGroupResponse | None]]
 }
 """What a known member's join leads to."""
 
-API = Api(11, "JOIN_GROUP", (0, 9), JoinGroupRequest, handle)
+API = Api(kafka_apis.JOIN_GROUP, JoinGroupRequest, handle, earlier_writes=earlier_writes.of_member)

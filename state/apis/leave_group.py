@@ -12,7 +12,9 @@ id "" goes by the instance id alone. Up to version 2 there is one member and one
 
 from typing import Annotated
 
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -140,4 +142,10 @@ def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:
     return Error.NONE
 
 
-API = Api(13, "LEAVE_GROUP", (0, 5), LeaveGroupRequest, handle)
+API = Api(
+    kafka_apis.LEAVE_GROUP,
+    LeaveGroupRequest,
+    handle,
+    earlier_writes=earlier_writes.of_leave,
+    uncommitted=uncommitted.error_alone,
+)

@@ -38,9 +38,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
@@ -414,12 +416,12 @@ def _answer(partition: int, error: Error) -> CommittedPartition:
 
 
 API: Api = Api(
-    key=8,
-    name="OFFSET_COMMIT",
-    versions=(2, 10),
-    request_type=OffsetCommitRequest,
-    handle=handle,
+    kafka_apis.OFFSET_COMMIT,
+    OffsetCommitRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetCommitResponse,
+    earlier_writes=earlier_writes.of_commit,
+    results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
 )

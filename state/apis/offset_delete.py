@@ -26,8 +26,10 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -225,12 +227,12 @@ def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[R
 
 
 API: Api = Api(
-    key=47,
-    name="OFFSET_DELETE",
-    versions=(0, 0),
-    request_type=OffsetDeleteRequest,
-    handle=handle,
+    kafka_apis.OFFSET_DELETE,
+    OffsetDeleteRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetDeleteResponse,
+    earlier_writes=earlier_writes.of_deleted_offsets,
+    uncommitted=uncommitted.error_alone,
 )

@@ -43,13 +43,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
@@ -261,6 +264,20 @@ def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) 
     return Decision(response=_response(version, state.answers, state.topics))
 
 
+def _not_coordinator(
+    response: OffsetFetchResponse, _error: Error, _settings: BrokerSettings
+) -> OffsetFetchResponse:
+    """Return 16 NOT_COORDINATOR for each group, whatever the error of the log is."""
+    error = int(Error.NOT_COORDINATOR)
+    if not response.groups:
+        return msgspec.structs.replace(response, topics=[], error_code=error)
+    found = [
+        each if each.error_code else GroupOffsets(group_id=each.group_id, error_code=error)
+        for each in response.groups
+    ]
+    return msgspec.structs.replace(response, groups=found)
+
+
 def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffsets:
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
@@ -412,12 +429,12 @@ def _failed(wanted: FetchTopic, error: int) -> TopicOffsets:
 
 
 API = Api(
-    key=9,
-    name="OFFSET_FETCH",
-    versions=(1, 10),
-    request_type=OffsetFetchRequest,
-    handle=handle,
+    kafka_apis.OFFSET_FETCH,
+    OffsetFetchRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetFetchResponse,
+    earlier_writes=earlier_writes.of_fetch,
+    uncommitted=_not_coordinator,
 )

@@ -14,6 +14,7 @@ from typing import Annotated
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -101,4 +102,4 @@ def _refused(wanted: WantedPartition, error: Error) -> EpochEndOffset:
     return EpochEndOffset(error_code=int(error), partition=wanted.partition)
 
 
-API = Api(23, "OFFSET_FOR_LEADER_EPOCH", (2, 4), OffsetForLeaderEpochRequest, handle)
+API = Api(kafka_apis.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, handle)

@@ -34,6 +34,7 @@ from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
@@ -586,12 +587,5 @@ def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
 
 
 API = Api(
-    key=0,
-    name="PRODUCE",
-    versions=(3, 13),
-    request_type=ProduceRequest,
-    handle=handle,
-    ready=acks.ready,
-    complete=complete,
-    resume=resume,
+    kafka_apis.PRODUCE, ProduceRequest, handle, ready=acks.ready, complete=complete, resume=resume
 )

@@ -16,14 +16,15 @@ A new leader epoch is noted: what earlier leaders write from now on is fenced.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
 from brokertwin.state.share import result_order, share_partitions, state_store
 from brokertwin.state.share.state_bodies import (
-    READ,
     ReadPartitionResult,
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -69,11 +70,11 @@ def _tell(result: ReadPartitionResult, snapshot: ShareSnapshot) -> None:
 
 
 API = Api(
-    key=READ,
-    name="READ_SHARE_GROUP_STATE",
-    versions=(0, 0),
-    request_type=ReadShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.READ_SHARE_GROUP_STATE,
+    ReadShareGroupStateRequest,
+    handle,
     on_reply=share_partitions.read,
     response_type=ReadShareGroupStateResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("read", "read-update-leader-epoch-state"),
 )

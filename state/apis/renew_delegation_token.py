@@ -19,6 +19,7 @@ from msgspec import field
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.delegation_tokens import Edge, Token
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -72,11 +73,4 @@ def _refuse(error: Error, time: int = 0) -> Decision:
     return Decision(response=response)
 
 
-API = Api(
-    key=39,
-    name="RENEW_DELEGATION_TOKEN",
-    versions=(1, 2),
-    request_type=RenewDelegationTokenRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest, handle)

@@ -20,6 +20,7 @@ import msgspec
 from brokertwin.state.apis import share_fetch
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -126,11 +127,5 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
 
 
 API = Api(
-    key=79,
-    name="SHARE_ACKNOWLEDGE",
-    versions=(1, 2),
-    request_type=ShareAcknowledgeRequest,
-    handle=handle,
-    resume=resume,
-    complete=complete,
+    kafka_apis.SHARE_ACKNOWLEDGE, ShareAcknowledgeRequest, handle, resume=resume, complete=complete
 )

@@ -34,6 +34,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core import waiting as waits
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
@@ -528,12 +529,11 @@ def _state_of(waiting: Waiting) -> FetchState:
 
 
 API = Api(
-    key=78,
-    name="SHARE_FETCH",
-    versions=(1, 2),
-    request_type=ShareFetchRequest,
-    handle=handle,
+    kafka_apis.SHARE_FETCH,
+    ShareFetchRequest,
+    handle,
     ready=ready,
     resume=resume,
     complete=complete,
+    outlives_leader=True,
 )

@@ -17,7 +17,7 @@ from brokertwin.state.apis.streams_bodies import (
 )
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import streams_records
+from brokertwin.state.core import kafka_apis, streams_records
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -241,4 +241,4 @@ _STREAMS = Describing(
     hidden="The described group uses topics that the client is not authorized to describe.",
 )
 
-API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)
+API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, handle)

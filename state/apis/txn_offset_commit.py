@@ -37,6 +37,7 @@ from typing import Annotated
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.apis.offset_commit import (
     Answers,
     CommittedPartition,
@@ -45,6 +46,7 @@ from brokertwin.state.apis.offset_commit import (
 )
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
@@ -400,12 +402,18 @@ def _answer(
     return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
 
 
+def pending_body(waiting: Waiting) -> Body:
+    """The request's body, of which only verified partitions are left."""
+    return decode_item(waiting.state, TxnOffsetCommitState).body
+
+
 API: Api = Api(
-    key=28,
-    name="TXN_OFFSET_COMMIT",
-    versions=(0, 5),
-    request_type=TxnOffsetCommitRequest,
-    handle=handle,
+    kafka_apis.TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    handle,
     complete=complete,
     resume=resume,
+    earlier_writes=earlier_writes.of_commit,
+    results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
+    pending_body=pending_body,
 )

@@ -8,6 +8,7 @@ sets; assignments keep it. It may be alive: until it registers again nobody coun
 
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -50,4 +51,4 @@ def _refused(error: Error, text: str | None) -> Decision:
     return Decision(response=UnregisterBrokerResponse(error_code=error, error_message=text))
 
 
-API = Api(64, "UNREGISTER_BROKER", (0, 0), UnregisterBrokerRequest, handle, on_controller=True)
+API = Api(kafka_apis.UNREGISTER_BROKER, UnregisterBrokerRequest, handle)

@@ -13,7 +13,6 @@ timers, told        who is told when a machine's timer fires, or of an event tha
 expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
 behind              answers with nothing to write that wait for what was written before
-not_committed       what is told where something is not committed
 upgrades            state rows of former versions become those of this one
 resharding          the state of a cluster goes to another number of cells
 loading             a coordinator reads its partition of an internal topic, or forgets it

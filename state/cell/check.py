@@ -5,6 +5,7 @@ No job pays for it: tests have it after every event, and `brokertwin replay --ch
 after every event (`Checker`) looks at what the event has touched, and now and then at all.
 """
 
+from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import check as cluster
 from brokertwin.state.cluster import image
@@ -22,7 +23,6 @@ from brokertwin.state.core.check import (
     names_machine,
 )
 from brokertwin.state.core.decision import Waiting
-from brokertwin.state.core.kafka_apis import SHARE_FETCH
 from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.core.waiting import NO_DEADLINE
@@ -265,7 +265,8 @@ def _goes_on(tables: Tables, wait: Waiting, is_session: bool, has_topic: bool) -
     """
     if wait.deadline == NO_DEADLINE:
         return False
-    if is_session or (has_topic and wait.api_key == SHARE_FETCH):
+    api = BUILT.get(wait.api_key)
+    if is_session or (has_topic and api is not None and api.outlives_leader):
         return True
     return any(_is_there(tables, each) for each in wait.logs)
 

@@ -28,18 +28,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.state.apis import (
-    alter_share_group_offsets,
-    delete_share_group_offsets,
-    sync_group,
-)
+from brokertwin.state.apis import uncommitted
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell import not_committed
+from brokertwin.state.apis.uncommitted import coordinator_error
 from brokertwin.state.cell.delivery import delayed, undelayed
-from brokertwin.state.cell.not_committed import coordinators
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting
+from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
@@ -57,14 +53,7 @@ from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, internal_logs
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
-from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
-from brokertwin.state.transactions import transaction_markers, transactional_ids
-
-_UNTOLD = {
-    alter_share_group_offsets.API.key: alter_share_group_offsets.AlterShareGroupOffsetsResponse,
-    delete_share_group_offsets.API.key: delete_share_group_offsets.DeleteShareGroupOffsetsResponse,
-}
-"""The answers, with nothing in them, of requests that go on with messages that wait."""
+from brokertwin.state.transactions import transactional_ids
 
 
 class Told(msgspec.Struct, array_like=True):
@@ -166,7 +155,7 @@ def hold(
 
 def _synced(asked: Asked, records: list[Record]) -> list[Synced]:
     """The group of a SyncGroup that has assignments."""
-    if asked.header.request_api_key != sync_group.API.key:
+    if not BUILT[asked.header.request_api_key].completes_syncs:
         return []
     groups = [each for each in records if isinstance(each, GroupMetadataWritten)]
     return [Synced(each.group_id, each.metadata.generation) for each in groups]
@@ -176,8 +165,9 @@ def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[
     """What a client is told whose request goes on with these messages, where they are not sent."""
     if asked is None or not any(each.awaited_by == asked.event_id for each in late):
         return []
-    response = _UNTOLD[asked.header.request_api_key]()
-    return [_told(broker, asked, response)]
+    response_type = BUILT[asked.header.request_api_key].response_type
+    assert response_type is not None, asked.header.request_api_key
+    return [_told(broker, asked, response_type())]
 
 
 def waits(message: Message) -> bool:
@@ -185,19 +175,18 @@ def waits(message: Message) -> bool:
 
     Markers are, and what a group's coordinator asks share coordinators.
     """
-    return message.api_key in (transaction_markers.KEY, INITIALIZE, DELETE)
+    return BUILT[message.api_key].is_sent_when_committed
 
 
 def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error) -> None:
     """Nothing is written: who asks is told, nothing else happens, and ids are as they were."""
-    api_key = asked.header.request_api_key if asked is not None else waiting.COMMITTING
+    api = BUILT[asked.header.request_api_key] if asked is not None else None
     if decision.response is not None:
-        response = decision.response
-        decision.response = not_committed.answer(api_key, response, error, broker.settings)
+        decision.response = _uncommitted(broker, api, decision.response, error)
     decision.answers = [
         LateAnswer(
             each.event_id,
-            each.response and not_committed.failed(each.response, coordinators(error)),
+            each.response and uncommitted.failed(each.response, coordinator_error(error)),
         )
         for each in decision.answers
     ]
@@ -248,7 +237,7 @@ def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
     if error is Error.REQUEST_TIMED_OUT and state.rows:
         rest = Committing(state.required, rows=state.rows)
         _add(broker, rest, waiting.NO_DEADLINE)
-    is_moved = coordinators(error) is Error.NOT_COORDINATOR
+    is_moved = coordinator_error(error) is Error.NOT_COORDINATOR
     refused = [*state.answers, *state.refusals]
     answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
     return Outcome([], [], answers, [], [_reply(broker, each, error) for each in state.replies])
@@ -265,7 +254,7 @@ def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
     return [
         group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
         for each in state.synced
-        if (told := coordinators(error)) is not Error.NOT_COORDINATOR
+        if (told := coordinator_error(error)) is not Error.NOT_COORDINATOR
     ]
 
 
@@ -332,9 +321,9 @@ def _told_late(broker: Broker, answer: LateAnswer) -> Told | None:
 
 
 def _told(broker: Broker, asked: Asked, response: Body) -> Told:
-    api_key, version = asked.header.request_api_key, asked.header.request_api_version
+    api, version = BUILT[asked.header.request_api_key], asked.header.request_api_version
     errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
-    others = [not_committed.answer(api_key, response, each, broker.settings) for each in errors]
+    others = [_uncommitted(broker, api, response, each) for each in errors]
     return Told(asked.event_id, *(render(body, version) for body in (response, *others)))
 
 
@@ -347,8 +336,9 @@ def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int
     ]
     if times:
         return broker.now + max(times)
-    if reply_to is not None and reply_to.api_key == transaction_markers.KEY:
-        return broker.now + broker.settings.request_timeout_ms
+    timeout_ms = BUILT[reply_to.api_key].commit_timeout_ms if reply_to is not None else None
+    if timeout_ms is not None:
+        return broker.now + timeout_ms(broker.settings)
     topic = broker.topic_by_id(written.required[0].topic_id)
     if topic is not None and topic.name == SHARE_TOPIC:
         return broker.now + broker.settings.share_coordinator_write_timeout_ms
@@ -358,12 +348,20 @@ def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int
 def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
     message = undelayed(reply.message)
     message.awaited_by = reply.awaited_by
-    response_type = BUILT[message.api_key].response_type
-    assert response_type is not None, message.api_key
-    response: Body = msgspec.msgpack.decode(reply.response, type=response_type)
+    api = BUILT[message.api_key]
+    assert api.response_type is not None, api.name
+    response: Body = msgspec.msgpack.decode(reply.response, type=api.response_type)
     if error is Error.NONE:
         return message, response
-    return message, not_committed.answer(message.api_key, response, error, broker.settings)
+    return message, _uncommitted(broker, api, response, error)
+
+
+def _uncommitted(broker: Broker, api: Api | None, response: Body, error: Error) -> Body:
+    """Return the response for an error of the log."""
+    if api is not None and api.uncommitted is not None:
+        return api.uncommitted(response, error, broker.settings)
+    results = api.results if api is not None else uncommitted.ACCEPTED
+    return uncommitted.failed(response, coordinator_error(error), results)
 
 
 def _ids(records: list[Record]) -> list[str]:

@@ -5,7 +5,7 @@ from brokertwin.state.cell.output_rows import Refused
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 
 
 def api_of(header: RequestHeader) -> Api:
@@ -16,11 +16,11 @@ def api_of(header: RequestHeader) -> Api:
     key, version = header.request_api_key, header.request_api_version
     api = BUILT.get(key)
     if api is not None:
-        first, last = api.versions
-        if first <= version <= last or key == API_VERSIONS:
+        kafka = api.kafka
+        if kafka.first <= version <= kafka.last or Trait.ANY_VERSION in kafka.traits:
             return api
-    known = KAFKA_APIS.get(key)
-    if known is None:
+    known = api_of_key(key)
+    if known is UNKNOWN:
         raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
     if not known.first <= version <= known.last:
         raise Refused(

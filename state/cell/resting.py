@@ -6,10 +6,10 @@ leaves them out, and what is made of a cell to stand in a journal's place does, 
 
 from collections.abc import Mapping
 
-from brokertwin.state.apis.fetch import API
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import waiting
 from brokertwin.state.core.check import kind_of
+from brokertwin.state.core.kafka_apis import api_of_key
 
 SESSION_KINDS = frozenset(
     {
@@ -25,7 +25,7 @@ def columns_at_rest(cell: Cell) -> Mapping[str, bytes]:
     twin = cell.copy()
     table = twin.tables.waiting
     for each in waiting.all_waiting(table):
-        if each.api_key == API.key:
+        if api_of_key(each.api_key).only_reads:
             waiting.take(table, each.event_id)
     sessions = twin.tables.sessions
     for key in sessions.keys():  # noqa: SIM118 (a table is no dict)

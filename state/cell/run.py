@@ -343,9 +343,11 @@ class Run(MetadataReading):
 
     def _waits_behind(self, machine: int, source: Asked, decision: Decision) -> bool:
         """Whether an answer that has nothing to write waits for what was written before."""
-        body = behind.body_of(source) if self._may_wait(machine, decision) else None
-        api_key = source.header.request_api_key
-        return body is not None and self._holds(machine, api_key, body, decision, source)
+        if not self._may_wait(machine, decision):
+            return False
+        api = BUILT[source.header.request_api_key]
+        body = behind.body_of(source, api)
+        return body is not None and self._holds(machine, api, body, decision, source)
 
     def _may_wait(self, machine: int, decision: Decision) -> bool:
         is_alone = machine == CONTROLLER or len(self._settings.brokers) == 1
@@ -354,14 +356,14 @@ class Run(MetadataReading):
     def _holds(
         self,
         machine: int,
-        api_key: int,
+        api: Api,
         body: Body,
         decision: Decision,
         asked: Asked | None = None,
         reply_to: Message | None = None,
     ) -> bool:
         broker = self._broker(machine)
-        required = behind.required(broker, api_key, body, decision.response)
+        required = behind.required(broker, api, body, decision.response)
         if required:
             answer = Decision(response=decision.response)
             written = internal_logs.Written([], [], required)
@@ -547,7 +549,9 @@ class Run(MetadataReading):
         self._tell(machine, decision)
         if reply_to is None or not self._may_wait(machine, decision):
             return False
-        return self._holds(machine, reply_to.api_key, reply_to.body, decision, None, reply_to)
+        return self._holds(
+            machine, BUILT[reply_to.api_key], reply_to.body, decision, None, reply_to
+        )
 
     def _resume(self, message: Message, response: Body) -> None:
         """Gives an answer to the request that waits for it, if it still waits."""

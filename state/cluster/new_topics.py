@@ -7,8 +7,6 @@ from msgspec import field
 
 from brokertwin.state.core.schema import Body, Int16, Int32
 
-KEY = 19
-
 BY_DEFAULT = -1
 """Stands for the broker's default in `numPartitions` and `replicationFactor`."""
 

@@ -1,17 +1,17 @@
-"""What every room stands on, and what knows none of them.
+"""The foundation of every room; it imports none of them.
 
     tables, layers                 the items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes
     share_records, streams_records
-    events, outputs, dead_letters  what comes in, what goes out, what was refused
-    decision, waiting, api         what a handler gives back, how a request waits, what an API is
+    events, outputs, dead_letters  input events, output rows, refused events
+    decision, waiting, api         a handler's result, pending requests, an API with its handlers
     schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings
     kafka_bytes                    Kafka's primitive types in the bytes of its records
-    kafka_apis                     every API of Kafka 4.3.1 with its versions
+    kafka_apis, repeated_lists     one row for each API of Kafka 4.3.1; lists in error responses
     crc32c                         a checksum of Kafka's
-    java_hashes, java_queues       orders of Java's that clients see
-    murmur2                        where a key goes
-    remembered                     pure functions that keep what they made last
+    java_hashes, java_queues       orders of Java's collections that clients see
+    murmur2                        the partition of a key
+    remembered                     pure functions that cache their last results
 
-To be touched with care: a checkpoint fixes the tables' names and the items' fields.
+Change with care: checkpoints contain the names of tables and the fields of items.
 """

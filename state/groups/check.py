@@ -85,7 +85,7 @@ def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
     joins_and_syncs = {
         each.event_id
         for each in waiting.all_waiting(tables.waiting)
-        if each.api_key in (JOIN_GROUP, SYNC_GROUP)
+        if each.api_key in (JOIN_GROUP.key, SYNC_GROUP.key)
         and not each.is_held
         and each.state != waiting.TOLD_WHEN_COMMITTED
     }

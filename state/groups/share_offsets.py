@@ -10,6 +10,7 @@ import msgspec
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
@@ -21,7 +22,6 @@ from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinato
 from brokertwin.state.groups.share_states import Places
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import (
-    INITIALIZE,
     InitializedPartition,
     InitializedTopic,
     InitializeShareGroupStateRequest,
@@ -143,7 +143,7 @@ def next_to_begin(
         for topic_id, partitions in asked[receiver].items()
     ]
     body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, receiver, INITIALIZE, body)
+    return Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)
 
 
 def _places(offsets: Offsets) -> Places:

@@ -8,6 +8,7 @@ Kafka; KIP-932.
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.group_records import (
     ShareGroupStatePartitionMetadataWritten,
@@ -19,8 +20,6 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.share.state_bodies import (
-    DELETE,
-    INITIALIZE,
     DeletedPartition,
     DeletedTopic,
     DeleteShareGroupStateRequest,
@@ -60,7 +59,7 @@ def initializations(
             for topic_id, partitions in asked.items()
         ]
         body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-        return [Message(broker.id, receiver, INITIALIZE, body)]
+        return [Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)]
     return []
 
 
@@ -137,7 +136,7 @@ def deletion(broker: Broker, group_id: str, receiver: int, places: Places) -> Me
         for topic_id, partitions in places.items()
     ]
     body = DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, receiver, DELETE, body)
+    return Message(broker.id, receiver, kafka_apis.DELETE_SHARE_GROUP_STATE.key, body)
 
 
 def by_coordinator(broker: Broker, group_id: str, places: Places) -> dict[int, Places]:

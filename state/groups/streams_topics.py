@@ -13,7 +13,8 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.cluster.new_topics import Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
@@ -39,7 +40,7 @@ def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> lis
     if not topics:
         return []
     body = CreateTopicsRequest(topics=topics)
-    return [Message(broker.id, CONTROLLER, KEY, body, context=group_id)]
+    return [Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body, context=group_id)]
 
 
 def _new_topic(topic: InternalTopic) -> NewTopic:

@@ -19,6 +19,15 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.state.cluster.new_topics import CreateTopicsRequest
+from brokertwin.state.core.kafka_apis import (
+    ALTER_PARTITION,
+    BROKER_HEARTBEAT,
+    CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+)
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
 from brokertwin.state.observed import exchanges as recorded
@@ -41,7 +50,6 @@ RACE = "a race"
 CUT = "the next fetch of a follower is not in the recording"
 UNEXPLAINED = "unexplained"
 
-BROKER_HEARTBEAT = 63
 TOPIC_ID = b'"topicId"'
 
 
@@ -161,7 +169,7 @@ class ReplicationObserver:
         for moment in recorded.moments(exchanges):
             self.time, self._exchange = moment.time, moment.exchange
             key = moment.exchange.header.request_api_key
-            self._has_controller = self._has_controller or key == BROKER_HEARTBEAT
+            self._has_controller = self._has_controller or key == BROKER_HEARTBEAT.key
             if moment.is_answer and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
                 self._name_topics(moment.exchange)
             handler = (_ANSWERED if moment.is_answer else _REQUESTED).get(key)
@@ -473,14 +481,14 @@ class ReplicationObserver:
 
 Handler = Callable[[ReplicationObserver, Exchange], None]
 _REQUESTED: dict[int, Handler] = {
-    1: ReplicationObserver._fetch_requested,
-    19: ReplicationObserver._topics_created,
-    56: ReplicationObserver._alter_requested,
+    FETCH.key: ReplicationObserver._fetch_requested,
+    CREATE_TOPICS.key: ReplicationObserver._topics_created,
+    ALTER_PARTITION.key: ReplicationObserver._alter_requested,
 }
 _ANSWERED: dict[int, Handler] = {
-    0: ReplicationObserver._produce_answered,
-    1: ReplicationObserver._fetch_answered,
-    3: ReplicationObserver._metadata_answered,
-    56: ReplicationObserver._alter_answered,
-    75: ReplicationObserver._metadata_answered,
+    PRODUCE.key: ReplicationObserver._produce_answered,
+    FETCH.key: ReplicationObserver._fetch_answered,
+    METADATA.key: ReplicationObserver._metadata_answered,
+    ALTER_PARTITION.key: ReplicationObserver._alter_answered,
+    DESCRIBE_TOPIC_PARTITIONS.key: ReplicationObserver._metadata_answered,
 }

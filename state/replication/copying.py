@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable
 
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, waiting
 from brokertwin.state.core.decision import (
     CONTROLLER,
     AskedPartition,
@@ -57,7 +57,6 @@ from brokertwin.state.replication import (
     trace,
 )
 from brokertwin.state.replication.isr_controller import (
-    KEY,
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
@@ -278,7 +277,7 @@ def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
     )
     topics = [AlteredTopic(topic_id=place[0], partitions=[wanted])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
-    return Message(broker.id, CONTROLLER, KEY, body)
+    return Message(broker.id, CONTROLLER, kafka_apis.ALTER_PARTITION.key, body)
 
 
 def registration_changed(broker: Broker) -> Decision:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from brokertwin.state.cluster import failed_dirs, topics
 from brokertwin.state.cluster.image import Partition, is_dir_online
 from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
 from brokertwin.state.core.schema import Uuid
@@ -29,8 +30,6 @@ from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import disk, elections
 from brokertwin.state.replication.directory_bodies import (
-    ASSIGN_KEY,
-    HEARTBEAT_KEY,
     AssignedDirectory,
     AssignedPartition,
     AssignedTopic,
@@ -86,7 +85,10 @@ def told(broker: Broker) -> list[Message]:
         current_metadata_offset=_ANY_OFFSET,
         offline_log_dirs=offline,
     )
-    return [*assignments(broker), Message(broker.id, CONTROLLER, HEARTBEAT_KEY, body)]
+    return [
+        *assignments(broker),
+        Message(broker.id, CONTROLLER, kafka_apis.BROKER_HEARTBEAT.key, body),
+    ]
 
 
 def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list[Message]:
@@ -126,7 +128,7 @@ def _assign(broker: Broker, found: Iterable[tuple[Place, str]]) -> list[Message]
     body = AssignReplicasToDirsRequest(
         broker_id=broker.id, broker_epoch=broker.epoch, directories=directories
     )
-    return [Message(broker.id, CONTROLLER, ASSIGN_KEY, body)]
+    return [Message(broker.id, CONTROLLER, kafka_apis.ASSIGN_REPLICAS_TO_DIRS.key, body)]
 
 
 def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tuple[Log, str]]:

@@ -5,8 +5,6 @@ Their handlers are in `state/apis/broker_heartbeat.py` and `assign_replicas_to_d
 
 from brokertwin.state.core.schema import Body, Int32, Int64, Uuid
 
-ASSIGN_KEY, HEARTBEAT_KEY = 73, 63
-
 
 class AssignedPartition(Body):
     """A partition whose replica lies there."""

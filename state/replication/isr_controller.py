@@ -25,8 +25,6 @@ from brokertwin.state.cluster.image import Partition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
 
-KEY = 56
-
 NO_BROKER_EPOCH = -1
 """In a new in-sync set: the epoch of the replica is not looked at."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from brokertwin.state.cluster import coordinators, group_configs, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, waiting
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
@@ -27,8 +27,6 @@ from brokertwin.state.core.tables import Tables, escape, unescape
 from brokertwin.state.share import share_sessions, start_offsets, state_store
 from brokertwin.state.share.share_partition import Limits, SharePartition, Status
 from brokertwin.state.share.state_bodies import (
-    READ,
-    WRITE,
     ReadPartition,
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -112,7 +110,9 @@ def _question(broker: Broker, place: Place, leader_epoch: int) -> Message:
     asked = ReadPartition(partition=partition, leader_epoch=leader_epoch)
     topics = [ReadTopic(topic_id=topic_id, partitions=[asked])]
     body = ReadShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, _coordinator(broker, place), READ, body)
+    return Message(
+        broker.id, _coordinator(broker, place), kafka_apis.READ_SHARE_GROUP_STATE.key, body
+    )
 
 
 def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse) -> Decision:
@@ -180,7 +180,9 @@ def write(broker: Broker, place: Place, told: list[StateBatch]) -> Message | Non
     )
     topics = [WrittenTopic(topic_id=topic_id, partitions=[written])]
     body = WriteShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, _coordinator(broker, place), WRITE, body)
+    return Message(
+        broker.id, _coordinator(broker, place), kafka_apis.WRITE_SHARE_GROUP_STATE.key, body
+    )
 
 
 def place_of(message: Message) -> Place:

@@ -8,9 +8,6 @@ from typing import Annotated
 
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
 
-INITIALIZE, READ, WRITE, DELETE, SUMMARY = 83, 84, 85, 86, 87
-"""The keys of the APIs."""
-
 
 class InitializedPartition(Body):
     """A partition whose state begins at an offset; -1 where its leader is to settle that."""

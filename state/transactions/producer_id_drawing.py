@@ -9,13 +9,12 @@ Source: KIP-730; `RPCProducerIdManager` in Kafka.
 from typing import NamedTuple
 
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdIssued, Record
 from brokertwin.state.core.schema import Body, Int32, Int64
 from brokertwin.state.transactions import producer_id_blocks, producer_ids
-
-KEY = 67
 
 
 class AllocateProducerIdsRequest(Body):
@@ -28,7 +27,7 @@ class AllocateProducerIdsRequest(Body):
 def message(broker: Broker) -> Message:
     """The request of a broker for its next block."""
     body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Message(broker.id, CONTROLLER, KEY, body)
+    return Message(broker.id, CONTROLLER, kafka_apis.ALLOCATE_PRODUCER_IDS.key, body)
 
 
 class Drawn(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from brokertwin.state.cluster.coordinators import transaction_error
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, waiting
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
@@ -150,7 +150,9 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
     if known.state == State.ONGOING:
         fenced = _fence(broker, transactional_id, known, Input.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
-    if waiting.is_message_late(broker.tables.waiting, transaction_markers.KEY, transactional_id):
+    if waiting.is_message_late(
+        broker.tables.waiting, kafka_apis.WRITE_TXN_MARKERS.key, transactional_id
+    ):
         return Decision()
     messages = transaction_markers.messages(broker, transactional_id, known)
     if messages:

@@ -17,14 +17,13 @@ from typing import Annotated
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
 from brokertwin.state.transactions import transactional_ids, transactions
 from brokertwin.state.transactions.transactions import PREPARED, Asked, Input, State
-
-KEY = 27
 
 DONE = frozenset({Error.NONE, Error.UNSUPPORTED_VERSION})
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
@@ -103,7 +102,7 @@ def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadat
         Message(
             broker.id,
             leader,
-            KEY,
+            kafka_apis.WRITE_TXN_MARKERS.key,
             WriteTxnMarkersRequest(markers=[_marker(broker, transactional_id, prepared, topics)]),
             context=transactional_id,
         )

@@ -29,14 +29,13 @@ import msgspec
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
 from brokertwin.state.core.tables import Table, kept
 from brokertwin.state.logs.producer import Verification
-
-KEY = 24
 
 KNOWS_ABORTABLE_SINCE = 11
 """The first version of Produce whose clients know TRANSACTION_ABORTABLE."""
@@ -170,7 +169,7 @@ def message(
         topics=[TxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
     )
     body = AddPartitionsToTxnRequest(transactions=[transaction])
-    return Message(broker.id, coordinator, KEY, body)
+    return Message(broker.id, coordinator, kafka_apis.ADD_PARTITIONS_TO_TXN.key, body)
 
 
 def errors_in(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:

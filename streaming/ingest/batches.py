@@ -16,12 +16,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.state.core.kafka_apis import (
+    CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    METADATA,
+    PRODUCE,
+)
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, raw
 
-PRODUCE, METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 0, 3, 19, 75
-NAMING_APIS = frozenset({METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS})
+NAMING_APIS = frozenset({METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITIONS.key})
 """APIs whose answers show topics' names and ids together."""
 
 
@@ -116,7 +121,7 @@ class Needs:
         try:
             if key in NAMING_APIS and bytes(document.response):
                 self._add_names(_topics_decoder.decode(document.response))
-            elif key == PRODUCE and b'"batches"' not in bytes(document.request):
+            elif key == PRODUCE.key and b'"batches"' not in bytes(document.request):
                 for place, answer in _answers(document.response):
                     if answer.error_code == 0:
                         self._by_id[place].add(answer.base_offset)

@@ -13,17 +13,13 @@ import msgspec
 
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
 from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.lines import Line
-
-CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
-"""APIs that only KRaft controllers serve: quorum, registrations and heartbeats of brokers."""
 
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
-FETCH = 1
 METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
 """Name and topic id of the log of the controllers."""
 
@@ -167,7 +163,9 @@ def listener_of(document: Document) -> str:
 def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only a controller gets such a request, so that the listener is a controller's."""
     key = header.request_api_key
-    return key in CONTROLLERS_APIS or (key == FETCH and any(log in request for log in METADATA_LOG))
+    if key == FETCH.key:
+        return any(log in request for log in METADATA_LOG)
+    return Trait.KRAFT_ONLY in api_of_key(key).traits
 
 
 def controllers_listeners(documents: Iterable[Document]) -> set[str]:

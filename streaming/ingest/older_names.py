@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.state.core.kafka_apis import (
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
+    FETCH,
+    OFFSET_COMMIT,
+    VOTE,
+)
 from brokertwin.streaming.ingest.documents import raw
-
-FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN = 1, 8, 24
-DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
 
 Names = dict[str, tuple[str, "Names"]]
 """Old name to new name, and the names within it."""
@@ -26,10 +31,10 @@ class _Renaming(NamedTuple):
 
 
 _REQUESTS = {
-    OFFSET_COMMIT: _Renaming(
+    OFFSET_COMMIT.key: _Renaming(
         b'"generationId"', {"generationId": ("generationIdOrMemberEpoch", {})}
     ),
-    ADD_PARTITIONS_TO_TXN: _Renaming(
+    ADD_PARTITIONS_TO_TXN.key: _Renaming(
         b'"transactionalId"',
         {
             "transactionalId": ("v3AndBelowTransactionalId", {}),
@@ -38,14 +43,14 @@ _REQUESTS = {
             "topics": ("v3AndBelowTopics", {}),
         },
     ),
-    DESCRIBE_LOG_DIRS: _Renaming(
+    DESCRIBE_LOG_DIRS.key: _Renaming(
         b'"partitionIndex"', {"topics": ("topics", {"partitionIndex": ("partitions", {})})}
     ),
-    ELECT_LEADERS: _Renaming(
+    ELECT_LEADERS.key: _Renaming(
         b'"partitionId"',
         {"topicPartitions": ("topicPartitions", {"partitionId": ("partitions", {})})},
     ),
-    VOTE: _Renaming(
+    VOTE.key: _Renaming(
         b'"candidateId"',
         {
             "topics": (
@@ -65,7 +70,7 @@ _REQUESTS = {
     ),
 }
 _RESPONSES = {
-    FETCH: _Renaming(
+    FETCH.key: _Renaming(
         b'"partitionResponses"',
         {
             "responses": (
@@ -83,7 +88,7 @@ _RESPONSES = {
             )
         },
     ),
-    ADD_PARTITIONS_TO_TXN: _Renaming(
+    ADD_PARTITIONS_TO_TXN.key: _Renaming(
         b'"results"',
         {
             "results": (

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.streaming.ingest.batches import PRODUCE, Completion, Needs
+from brokertwin.state.core.kafka_apis import FETCH, PRODUCE
+from brokertwin.streaming.ingest.batches import Completion, Needs
 from brokertwin.streaming.ingest.brokers import Brokers
 from brokertwin.streaming.ingest.documents import (
     NOT_ANSWERED,
@@ -25,7 +26,6 @@ from brokertwin.streaming.ingest.readers import Origin, Reader, dead_letter
 from brokertwin.streaming.ingest.summary import Summary
 from brokertwin.streaming.lines import Line, lines_of, names_of, spooled
 
-FETCH = 1
 Source = Callable[[Summary], Iterator[Document]]
 """Where documents come from: files, or a topic. What of them cannot be read is told a summary."""
 
@@ -166,14 +166,14 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
     for document in documents:
         needs.add(document)
         key = document.header.request_api_key
-        if key == FETCH:
+        if key == FETCH.key:
             topic_ids.update(TOPIC_ID.findall(document.request))
         origin = "" if document.is_from_log else document.source
         connection = origin, document.broker, document.connection
         number = document.header.correlation_id if document.is_request else LAST
         time = arrivals.time(connection, document.time, number)
         turn = Turn(hash(connection), number)
-        sorter.add(time, document.encoded(), key == PRODUCE, turn)
+        sorter.add(time, document.encoded(), key == PRODUCE.key, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}
     summary.nameless_topic_ids = len(topic_ids - known)
@@ -207,6 +207,6 @@ def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
 
 def completed(document: Document, completion: Completion) -> bytes:
     """A document, encoded; a Produce request with the batch headers that are known."""
-    if document.header.request_api_key == PRODUCE:
+    if document.header.request_api_key == PRODUCE.key:
         document.request = completion.complete(document.request, document.response, document.time)
     return document.encoded()

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from brokertwin.state.core.kafka_apis import LIST_OFFSETS, PRODUCE
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.streaming.replay.choices import named_topics
 from brokertwin.streaming.replay.recording import Exchange
 
-PRODUCE, LIST_OFFSETS = 0, 2
 NONE = -1
 
 
@@ -48,13 +48,13 @@ class Appended:
         known = list(exchanges)
         names = {topic_id: name for one in known for name, topic_id in named_topics(one)}
         for exchange in known:
-            if exchange.header.request_api_key == PRODUCE:
+            if exchange.header.request_api_key == PRODUCE.key:
                 for topic, partition, header in _headers(exchange):
                     self._headers[names.get(topic, topic), partition].append(header)
 
     def unknown(self, exchange: Exchange, response: Any) -> list[tuple[str, str, Any]]:
         """What a ListOffsets answer names that nobody has written: path, what was expected, it."""
-        if exchange.header.request_api_key != LIST_OFFSETS or not isinstance(response, dict):
+        if exchange.header.request_api_key != LIST_OFFSETS.key or not isinstance(response, dict):
             return []
         return [
             (

@@ -1,11 +1,11 @@
 """One answer against the recorded one.
 
 Masked fields are left out (`masking.py`). Lists whose order Kafka leaves open are compared by key
-(`FREE_ORDER`); every other list is compared in order. A look-up of ListOffsets by timestamp needs
-the records themselves: where the machine names the batch that holds the answer (`within`), and a
-recorded Produce has it (`appended.py`), any offset and time inside it is accepted and counted
-apart; so is what the edge finds in the bytes of
-a Produce (`findings.py`), and the batches of a Fetch where the recording has only their size. The
+(`KafkaApi.unordered`); every other list is compared in order. A look-up of ListOffsets by timestamp
+needs the records themselves: where the machine names the batch that holds the answer (`within`),
+and a recorded Produce has it (`appended.py`), any offset and time inside it is accepted and counted
+apart; so is what the edge finds in the bytes of a Produce (`findings.py`), and the batches of a
+Fetch where the recording has only their size. The
 marker that ends a transaction is compared as if written at the recorded time.
 
 The rules are those of docs/comparison.md.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.state.core.events import Reason
+from brokertwin.state.core.kafka_apis import OFFSET_FETCH, api_of_key
 from brokertwin.state.core.records import Batch
 from brokertwin.state.logs import control_batches
 from brokertwin.streaming.replay.appended import Appended
@@ -29,34 +30,6 @@ from brokertwin.streaming.replay.freedoms import INSIDE, Freedom
 from brokertwin.streaming.replay.masking import masked
 from brokertwin.streaming.replay.recording import Exchange
 
-FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
-    0: {"responses": ("name", "topicId"), "partitionResponses": ("index",)},
-    2: {"topics": ("name",), "partitions": ("partitionIndex",)},
-    3: {
-        "brokers": ("nodeId",),
-        "topics": ("name", "topicId"),
-        "partitions": ("partitionIndex",),
-    },
-    16: {"groups": ("groupId",)},
-    19: {"topics": ("name",)},
-    20: {"responses": ("name", "topicId")},
-    21: {"topics": ("name",), "partitions": ("partitionIndex",)},
-    24: {"resultsByTopicV3AndBelow": ("name",), "resultsByPartition": ("partitionIndex",)},
-    37: {"results": ("name",)},
-    42: {"results": ("groupId",)},
-    65: {"topics": ("topic",)},
-    66: {"transactionStates": ("transactionalId",)},
-    74: {"configResources": ("resourceType", "resourceName")},
-    78: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
-    79: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
-}
-"""API key to the lists that are maps in Kafka: field name to the fields that make up an element's
-key (Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
-AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions,
-ListConfigResources, ShareFetch, ShareAcknowledge).
-"""
-
-OFFSET_FETCH = 9
 ALL_OFFSETS: dict[str, tuple[str, ...]] = {
     "topics": ("name", "topicId"),
     "partitions": ("partitionIndex",),
@@ -249,9 +222,9 @@ def prepared(exchange: Exchange, response: Any) -> Any:
 
 def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
     """The lists of an answer that are maps in Kafka; None where it has none."""
-    if exchange.header.request_api_key == OFFSET_FETCH and _asks_for_all(exchange.body()):
+    if exchange.header.request_api_key == OFFSET_FETCH.key and _asks_for_all(exchange.body()):
         return ALL_OFFSETS
-    return FREE_ORDER.get(exchange.header.request_api_key)
+    return api_of_key(exchange.header.request_api_key).unordered
 
 
 def compare(expected: Any, got: Any) -> Outcome:

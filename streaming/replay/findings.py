@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import PRODUCE
 from brokertwin.streaming.replay.recording import Exchange
-
-PRODUCE = 0
-
 
 KEYLESS = "Compacted topic cannot accept message without key"
 WORDS = ("recordErrors", "errorMessage")
@@ -84,7 +82,7 @@ def _seen(said: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
 
 def _answered(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
     """The partitions of a Produce answer by topic and number; none of another API."""
-    if exchange.header.request_api_key != PRODUCE or response is None:
+    if exchange.header.request_api_key != PRODUCE.key or response is None:
         return {}
     return {
         (_topic_of(topic), partition.get("index")): partition

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.state.core.events import Kind, RequestHeader
+from brokertwin.state.core.kafka_apis import Handler, Trait, api_of_key
 from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
 from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.ingest.documents import (
@@ -76,6 +77,16 @@ class Exchange(msgspec.Struct, frozen=True):
     def api(self) -> str:
         """The name of the API in the request log, or its key where Kafka has no such API."""
         return api_name(self.header.request_api_key)
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the API has a trait."""
+        return trait in api_of_key(self.header.request_api_key).traits
+
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the controller decides, and brokers read the change afterwards."""
+        api = api_of_key(self.header.request_api_key)
+        return api.handler is Handler.CONTROLLER and not api.only_reads
 
     @property
     def version(self) -> int:

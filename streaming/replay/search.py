@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import Trait
 from brokertwin.streaming.replay.comparison import Comparer
 from brokertwin.streaming.replay.freedoms import Freedom
 from brokertwin.streaming.replay.overlap import (
-    ENDS_TRANSACTIONS,
-    ON_CONTROLLER,
     Footprints,
     unanswered_tails,
 )
@@ -29,9 +28,6 @@ from brokertwin.streaming.replay.recording import Exchange
 from brokertwin.streaming.replay.schedule import Change, Events, Schedule
 from brokertwin.streaming.replay.timing import TOLERANCES, Tolerances
 from brokertwin.streaming.replay.walk import Decided, Walk
-
-MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
-"""API keys of requests whose effect on the brokers may come later than their answer."""
 
 
 class Limits(NamedTuple):
@@ -181,7 +177,8 @@ class Search:
         yield from (Change(moved=(index,)) for index in latest[1:])
         for index in seen:
             is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
-            may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
+            exchange = self._exchanges[index]
+            may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
                 yield Change(late=(index,))
         yield from self._losses(set(seen))
@@ -204,7 +201,7 @@ class Search:
         recent = [
             other
             for other, exchange in enumerate(self._exchanges[:index])
-            if exchange.header.request_api_key in ON_CONTROLLER
+            if exchange.changes_metadata
             and exchange.end + self._limits.tolerances.late >= arrived
             and self._footprints.may_change(other, index)
         ]
@@ -255,7 +252,7 @@ class Search:
         for index in self._decided.lost_for:
             used[self._exchanges[index].id].add(Freedom.LOST)
         for index, unseen_by in self._decided.late.items():
-            is_metadata = self._exchanges[index].header.request_api_key in ON_CONTROLLER
+            is_metadata = self._exchanges[index].changes_metadata
             freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS
             for other in unseen_by:
                 used[self._exchanges[other].id].add(freedom)

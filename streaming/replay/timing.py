@@ -11,15 +11,8 @@ their own: `Tolerances` says how much.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from brokertwin.state.core.kafka_apis import METADATA, PRODUCE, Trait
 from brokertwin.streaming.replay.recording import Exchange
-
-PRODUCE, FETCH, METADATA = 0, 1, 3
-WAITING = frozenset({FETCH, 11, 14, 78})
-"""API keys of requests that may wait wherever they are: Fetch, JoinGroup, SyncGroup, ShareFetch."""
-
-REPLICATED = frozenset({8, 28})
-"""API keys of requests that wait for replicas, as a Produce with acks -1 does: the two commits."""
-
 
 SECOND_MS = 1000
 
@@ -64,7 +57,7 @@ def has_replicas(exchanges: Sequence[Exchange]) -> bool:
     """Whether the recorded cluster has several brokers, so that partitions may have replicas."""
     if len({exchange.broker for exchange in exchanges}) > 1:
         return True
-    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA)
+    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA.key)
     return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
 
 
@@ -76,10 +69,10 @@ def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
         is_replicated: whether partitions may have replicas to wait for (`has_replicas`).
     """
     key = exchange.header.request_api_key
-    if key in WAITING:
+    if exchange.has(Trait.MAY_WAIT):
         return True
-    is_produce = key == PRODUCE and exchange.body().get("acks") == -1
-    return is_replicated and (is_produce or key in REPLICATED)
+    is_produce = key == PRODUCE.key and exchange.body().get("acks") == -1
+    return is_replicated and (is_produce or exchange.has(Trait.COMMITS_OFFSETS))
 
 
 def slowest_ms(exchanges: Sequence[Exchange]) -> int:

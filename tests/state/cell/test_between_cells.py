@@ -9,11 +9,11 @@ import pytest
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import between_cells
 from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokertwin.state.core.outputs import RECORDS
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
 from tests.support.machine import header, produce_body
@@ -104,7 +104,9 @@ def test_cells_go_on_from_what_was_stored() -> None:
 def test_an_answer_that_a_machine_takes_can_come_from_another_cell() -> None:
     for api in BUILT.values():
         assert api.on_reply is None or api.response_type is not None, api.name
-    assert BUILT[transaction_verification.KEY].response_type is not None, "requests wait for it"
+    assert BUILT[kafka_apis.ADD_PARTITIONS_TO_TXN.key].response_type is not None, (
+        "requests wait for it"
+    )
 
 
 # One event at a time

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from brokertwin.state.apis import uncommitted
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.apis.offset_commit import OffsetCommitResponse
-from brokertwin.state.cell import committing, not_committed
+from brokertwin.state.cell import committing
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting
 from brokertwin.state.core.decision import Decision, LateAnswer, Waiting
@@ -22,29 +23,29 @@ UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
 
 def test_an_answer_about_one_thing_says_nothing_but_the_error() -> None:
     accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
-    told = not_committed.failed(accepted, UNAVAILABLE)
+    told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
 
 
 def test_a_member_is_not_named_either() -> None:
     accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
-    told = not_committed.failed(accepted, UNAVAILABLE)
+    told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == JoinGroupResponse(error_code=UNAVAILABLE)
 
 
 def test_an_answer_that_has_an_error_keeps_it() -> None:
     refused = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS, producer_id=7)
-    assert not_committed.failed(refused, UNAVAILABLE) == refused
+    assert uncommitted.failed(refused, UNAVAILABLE) == refused
 
 
 def test_of_several_things_those_that_were_accepted_have_the_error() -> None:
     codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
-    told = not_committed.failed(offsets_answer(codes), UNAVAILABLE)
+    told = uncommitted.failed(offsets_answer(codes), UNAVAILABLE)
     assert told == offsets_answer({**codes, 0: UNAVAILABLE})
 
 
 def test_an_answer_about_nothing_stays() -> None:
-    assert not_committed.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
+    assert uncommitted.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
 
 
 def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
@@ -65,7 +66,7 @@ def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
     ],
 )
 def test_a_client_is_told_of_the_coordinator_not_of_its_log(of_the_log: Error, told: Error) -> None:
-    assert not_committed.coordinators(of_the_log) is told
+    assert uncommitted.coordinator_error(of_the_log) is told
 
 
 def broker_of(brokers: Coordinators, kind: int) -> Broker:

@@ -13,6 +13,7 @@ from brokertwin.state.cell import run as loop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.kafka_apis import KafkaApi
 from brokertwin.state.core.records import ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int32
 from brokertwin.state.core.waiting import LateMessage
@@ -91,8 +92,8 @@ def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decis
 
 @pytest.fixture(autouse=True)
 def apis(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks = Api(ASK, "ASK", (0, 3), AskRequest, ask, complete=complete, resume=resume)
-    counts = Api(COUNT, "COUNT", (0, 5), CountRequest, count, on_reply=on_reply)
+    asks = Api(KafkaApi(ASK, "ASK", 0, 3), AskRequest, ask, complete=complete, resume=resume)
+    counts = Api(KafkaApi(COUNT, "COUNT", 0, 5), CountRequest, count, on_reply=on_reply)
     for api in (asks, counts):
         monkeypatch.setitem(loop.BUILT, api.key, api)
         monkeypatch.setitem(loop._decoders, api.key, api.decoder())
