@@ -29,9 +29,9 @@ from brokertwin.settings import default_home, load
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import runner
-from brokertwin.streaming.measures import Progress
-from brokertwin.streaming.session import spark_session
+from brokertwin.streaming.job import runner
+from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

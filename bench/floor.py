@@ -29,7 +29,7 @@ from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.settings import default_home, load
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import measures, runner, session
+from brokertwin.streaming.job import measures, runner, session
 
 CLUSTER = "bench"
 WARM_UP = 10

@@ -34,7 +34,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from gateway_load import FETCH, METADATA, Load
 
-from brokertwin.gateway import records
+from brokertwin.gateway.records import records
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 

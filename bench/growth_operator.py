@@ -30,7 +30,7 @@ from growth_spark import (
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.streaming.operator import INPUT_COLUMNS, group_function
+from brokertwin.streaming.job.operator import INPUT_COLUMNS, group_function
 
 KEY = 0
 

@@ -31,8 +31,8 @@ from brokertwin.settings import Settings, load
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import runner
-from brokertwin.streaming.measures import Progress
+from brokertwin.streaming.job import runner
+from brokertwin.streaming.job.measures import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -52,8 +52,8 @@ from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.streaming import runner
-from brokertwin.streaming.session import spark_session
+from brokertwin.streaming.job import runner
+from brokertwin.streaming.job.session import spark_session
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97

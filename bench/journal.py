@@ -21,9 +21,9 @@ import structlog
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from brokertwin.gateway import answers
-from brokertwin.gateway.engine import EdgeRequest
-from brokertwin.gateway.local_engine import LocalEngine
-from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
+from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 

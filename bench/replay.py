@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from brokertwin.kafka_io import properties
+from brokertwin.recordings.replay import local, recording
+from brokertwin.recordings.replay.plan import plan
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming.replay import local, recording
-from brokertwin.streaming.replay.plan import plan
 
 CAPTURES = Path(__file__).resolve().parent.parent / "tests" / "captures"
 

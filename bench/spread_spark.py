@@ -27,7 +27,8 @@ from brokertwin.settings import Settings, load
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import facts, restore, runner, snapshots
+from brokertwin.streaming.checkpoint import facts, restore, snapshots
+from brokertwin.streaming.job import runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

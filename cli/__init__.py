@@ -1,1 +1,1 @@
-"""The console script `brokertwin`; each command has its own file."""
+"""The console script `brokertwin`: a package for each family of commands, a file for each one."""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from brokertwin.cli import tables
-from brokertwin.cli.live import Live
+from brokertwin.cli.job.live import Live
 from brokertwin.cli.options import ConfigFile, settings_of, typed_broker_settings
 from brokertwin.cli.output import err, out, say, say_at
 from brokertwin.errors import UserError
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from brokertwin.recordings.replay.comparison import Answer
+    from brokertwin.recordings.replay.plan import Plan
+    from brokertwin.recordings.replay.recording import Exchange
     from brokertwin.settings import Settings
     from brokertwin.sinks.snapshot_store import Published
-    from brokertwin.streaming.job import Job
-    from brokertwin.streaming.replay.comparison import Answer
-    from brokertwin.streaming.replay.plan import Plan
-    from brokertwin.streaming.replay.recording import Exchange
+    from brokertwin.streaming.job.job import Job
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -53,10 +53,10 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     API and error code, the number that match Apache Kafka 4.3.1's, and each group's committed
     offsets, and writes a Parquet snapshot.
     """
-    from brokertwin.streaming.replay import recording
-    from brokertwin.streaming.replay.plan import plan
-    from brokertwin.streaming.session import spark_session
-    from brokertwin.streaming.snapshots import take
+    from brokertwin.recordings.replay import recording
+    from brokertwin.recordings.replay.plan import plan
+    from brokertwin.streaming.checkpoint.snapshots import take
+    from brokertwin.streaming.job.session import spark_session
 
     captures = _captures()
     settings = settings_of(config)
@@ -126,8 +126,8 @@ def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Set
 
 def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Mapping[str, Answer]":
     """Run the query, send events meanwhile, and return the responses by request id."""
-    from brokertwin.streaming import runner
-    from brokertwin.streaming.replay import spark
+    from brokertwin.streaming.job import replay_engine as spark
+    from brokertwin.streaming.job import runner
 
     with runner.prepared(settings, planned.settings.broker_settings) as prepared, Live(err) as live:
         job = spark.with_cell(prepared, planned.settings)
@@ -157,7 +157,7 @@ class _Sender(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        from brokertwin.streaming.replay import spark
+        from brokertwin.streaming.job import replay_engine as spark
 
         for first in range(0, len(self._documents), SLICE_EVENTS):
             spark.produce(self._job, CLUSTER, self._documents[first : first + SLICE_EVENTS])
@@ -177,8 +177,8 @@ def _show(
     planned: "Plan",
 ) -> None:
     """Print responses by API and error code, and how many match the real broker's."""
-    from brokertwin.streaming.replay import report
-    from brokertwin.streaming.replay.comparison import AGREEING, FINE
+    from brokertwin.recordings.replay import report
+    from brokertwin.recordings.replay.comparison import AGREEING, FINE
 
     compared = report.compare_all(exchanges, planned.schedule, answers, frozenset())
     counts = report.counts_by_api(compared)

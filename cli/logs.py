@@ -5,7 +5,7 @@ and errors. Format `console` is text, with colours if standard error is a termin
 not set; `json` is one document a line. Spark's JVM and its Python workers write their own lines.
 
 Levels are those of Python's loggers `brokertwin` and below. `configure` sets the first one, and
-clients of a gateway can change them at run time (`gateway/broker_loggers.py`).
+clients of a gateway can change them at run time (`gateway/admin/broker_loggers.py`).
 """
 
 import logging

@@ -1,11 +1,12 @@
 """The console script `brokertwin`: finds commands and prints errors.
 
-To add a command, write one file and two entries:
+To add a command, write one file and three entries:
 
-1. `cli/<command>.py` (with underscores for hyphens) defines either `command`, a function that typer
-   turns into a command, or `app = group()` with subcommands and a callback. Docstrings are the
-   help. Shared options and `group` are in `cli/options.py`, output helpers in `cli/output.py`.
-2. `COMMANDS` here gets the name and a one-line summary.
+1. `cli/<family>/<command>.py` (with underscores for hyphens) defines either `command`, a function
+   that typer turns into a command, or `app = group()` with subcommands and a callback.
+   Docstrings are the help. Shared options and `group` are in `cli/options.py`, output helpers in
+   `cli/output.py`.
+2. `COMMANDS` here gets the name and a one-line summary, `FAMILIES` the name.
 3. `cli/examples.py` gets an example for it and for each subcommand.
 
 A command's file is only imported when the command runs, so that `brokertwin --help` is fast. It
@@ -62,6 +63,16 @@ COMMANDS = {
 }
 """Command name to its summary, in the order of `brokertwin --help`."""
 
+FAMILIES = {
+    "recordings": {"ingest", "report", "replay", "explain", "audit", "capture"},
+    "offsets": {"offsets"},
+    "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
+    "clients": {"consume", "produce", "streams", "connect"},
+    "broker": {"kafka", "gateway", "cluster", "credentials", "simulate"},
+    "watching": {"top"},
+}
+"""Package of `cli` to its commands; all others are modules of `cli` itself."""
+
 NEEDS = {
     "demo": extras.SPARK,
     "run": extras.SPARK,
@@ -96,7 +107,9 @@ def load(name: str) -> Any:
     Returns:
         The click command or group that typer creates from the module's `app` or `command`.
     """
-    module = importlib.import_module(f"brokertwin.cli.{name.replace('-', '_')}")
+    families = [f"{family}." for family, names in FAMILIES.items() if name in names]
+    path = "".join([*families, name.replace("-", "_")])
+    module = importlib.import_module(f"brokertwin.cli.{path}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown")

@@ -138,7 +138,7 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
     """
     from brokertwin.cli import logs
     from brokertwin.settings import load
-    from brokertwin.streaming import spark_submit
+    from brokertwin.streaming.job import spark_submit
 
     if flags.get("master") is None and spark_submit.is_active():
         flags["master"] = spark_submit.master()

@@ -49,8 +49,8 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
 
 def _archive(settings: "Settings") -> None:
     """Create the class archives; they are optional, so a failure is only a warning."""
-    from brokertwin.streaming import class_training
-    from brokertwin.streaming.runner import QueryFailed
+    from brokertwin.streaming.job import class_training
+    from brokertwin.streaming.job.runner import QueryFailed
 
     try:
         class_training.make(settings, say)

@@ -3,7 +3,7 @@
     driver = Driver(client, network, clock)
     driver.turn(timeout_ms=100)       # sends what is due; waits at most so long
 
-`drivers/sockets.py` has a network of sockets. Source: `NetworkClient.poll`, `Selector` in Kafka.
+`clients/io/sockets.py` has a network of sockets. Source: `NetworkClient.poll`, `Selector` in Kafka.
 """
 
 from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ Source: seed 001; `Metadata`, `ProducerMetadata` in Kafka; KIP-526 (partial upda
 
 An error inside an answer asks again at once, after the request has been marked as done. A machine
 is not thread-safe and has no clock: `now` is in ms, `unit` in [0, 1) chooses the back-off's jitter.
-`gateway/metadata_shell.py` shares one among threads.
+`clients/io/metadata_shell.py` shares one among threads.
 
 By the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update, and there are no updates of
 the new topics alone: a new topic asks for everything, with back-off.

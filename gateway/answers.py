@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokertwin.gateway import internal_batches, recompression, records, refused_records
-from brokertwin.gateway.compression import DecompressionError
-from brokertwin.gateway.engine import Body, Engine
-from brokertwin.gateway.records import InvalidRecordsError
+from brokertwin.gateway.engine.engine import Body, Engine
+from brokertwin.gateway.records import internal_batches, recompression, records, refused_records
+from brokertwin.gateway.records.compression import DecompressionError
+from brokertwin.gateway.records.records import InvalidRecordsError
 from brokertwin.state.apis.describe_quorum import LISTENER
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import (

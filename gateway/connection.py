@@ -12,24 +12,13 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokertwin.gateway import (
-    altered_settings,
-    answers,
-    api_versions,
-    broker_loggers,
-    client_metrics,
-    delegation_tokens,
-    refusals,
-    scram_users,
-)
-from brokertwin.gateway.altered_settings import AlteredSettings
+from brokertwin.gateway import answers, refusals
+from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
+from brokertwin.gateway.admin.altered_settings import AlteredSettings
+from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.answers import Addresses, Answered, Write
 from brokertwin.gateway.bounded_rates import RequestLimit
-from brokertwin.gateway.credentials import Users
-from brokertwin.gateway.delegation_tokens import Tokens
-from brokertwin.gateway.denials import RESOURCE_TYPES, Denials
-from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
-from brokertwin.gateway.features import Features
+from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokertwin.gateway.limits import Limits
 from brokertwin.gateway.listeners import Listener
 from brokertwin.gateway.protocol.frames import (
@@ -41,6 +30,10 @@ from brokertwin.gateway.protocol.frames import (
 )
 from brokertwin.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.gateway.security import delegation_tokens, scram_users
+from brokertwin.gateway.security.credentials import Users
+from brokertwin.gateway.security.delegation_tokens import Tokens
+from brokertwin.gateway.security.denials import RESOURCE_TYPES, Denials
 from brokertwin.gateway.traffic import Traffic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason

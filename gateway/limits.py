@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.admin.broker_properties import BrokerProperties, prefix_of
 from brokertwin.gateway.bounded_rates import RateLimit
-from brokertwin.gateway.broker_properties import BrokerProperties, prefix_of
 from brokertwin.state.cluster.quota_rates import Windows
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"

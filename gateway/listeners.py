@@ -17,12 +17,12 @@ from typing import NamedTuple
 import structlog
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.altered_stores import AlteredStores
-from brokertwin.gateway.broker_properties import BrokerProperties, prefix_of
-from brokertwin.gateway.engine import Engine
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
-from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.gateway.admin.broker_properties import BrokerProperties, prefix_of
+from brokertwin.gateway.engine.engine import Engine
+from brokertwin.gateway.security.altered_stores import AlteredStores
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.state.configs import listeners
 from brokertwin.state.configs.dynamic_configs import is_secret
 

@@ -7,7 +7,7 @@ Where the API's answer has an error code of its own, there; else one for each it
 from collections.abc import Iterable
 from typing import Any
 
-from brokertwin.gateway.engine import NOT_KEPT, Body
+from brokertwin.gateway.engine.engine import NOT_KEPT, Body
 from brokertwin.gateway.protocol.frames import Request
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.state.core.errors import Error

@@ -8,22 +8,22 @@ from functools import partial
 import structlog
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.altered_settings import AlteredSettings
-from brokertwin.gateway.altered_stores import AlteredStores
+from brokertwin.gateway.admin.altered_settings import AlteredSettings
+from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.answers import Address, Addresses
 from brokertwin.gateway.arrivals import Arrival, Arrivals
 from brokertwin.gateway.connection import Connection, Context
-from brokertwin.gateway.credentials import KeptUsers, Users
-from brokertwin.gateway.delegation_tokens import Tokens
-from brokertwin.gateway.denials import Denials
-from brokertwin.gateway.engine import Engine
-from brokertwin.gateway.features import Features
+from brokertwin.gateway.engine.engine import Engine
 from brokertwin.gateway.limits import Limits
 from brokertwin.gateway.listeners import AddedListeners, Listener
 from brokertwin.gateway.request_times import RequestTimes
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.store_passwords import StorePasswords
-from brokertwin.gateway.tls import TlsHandshake
+from brokertwin.gateway.security.altered_stores import AlteredStores
+from brokertwin.gateway.security.credentials import KeptUsers, Users
+from brokertwin.gateway.security.delegation_tokens import Tokens
+from brokertwin.gateway.security.denials import Denials
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.store_passwords import StorePasswords
+from brokertwin.gateway.security.tls import TlsHandshake
 from brokertwin.gateway.traffic import Traffic
 
 BACKLOG = 512

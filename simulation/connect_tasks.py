@@ -1,7 +1,7 @@
 """What tasks of Connect do, in virtual time: lines of a file to a topic, and records to a file.
 
-As `drivers/connect/tasks.py` does it with threads. A task that fails is begun anew after a while,
-as somebody would do it by Kafka's REST interface.
+As `clients/io/connect/tasks.py` does it with threads. A failed task is restarted
+after a while, as with Kafka's REST interface.
 """
 
 from abc import ABC, abstractmethod

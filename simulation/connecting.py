@@ -1,7 +1,7 @@
 """A worker of Connect: a source whose file's lines go to `lines`, and a sink that copies `orders`.
 
-As `drivers/connect/distributed.py` does it. Who runs a connector writes its configuration anew when
-it is time: the source's tasks are of another generation then, and the sink has one more.
+Works like `clients/io/connect/distributed.py`. The configurations are rewritten during the run: the
+source's tasks get a new generation, and the sink gets one more task.
 """
 
 from functools import partial

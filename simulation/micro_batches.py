@@ -94,7 +94,7 @@ class JobCluster(Cluster):
         return Counted(AtOnce(), self.reached)
 
     def _read_base(self, name: str, table: str, packed: bytes) -> Base:
-        """As a worker keeps the bases that it has read (`streaming/kept_bases.py`)."""
+        """As a worker keeps the bases that it has read (`streaming/job/kept_bases.py`)."""
         base = self._bases.get((name, table))
         if base is None or base.packed != packed:
             base = self._bases[name, table] = Base(packed)

@@ -1,1 +1,1 @@
-"""Everything that touches Spark: the job, its clock, what reads its state; replay and ingest."""
+"""Everything that runs on Spark or reads its checkpoints."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.extras import need
-from brokertwin.streaming import checkpoint_log, facts, state_reader, state_rows
-from brokertwin.streaming.replay import kept
-from brokertwin.streaming.replay.until import ms_of_iso
-from brokertwin.streaming.state_rows import Kind
+from brokertwin.recordings.replay import kept
+from brokertwin.recordings.replay.until import ms_of_iso
+from brokertwin.sinks import state_rows, stored_states
+from brokertwin.sinks.state_rows import Kind
+from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader
 from brokertwin.tables import schemas
 from brokertwin.tables.schemas import BY_NAME, TIME
 
@@ -38,7 +39,7 @@ class Moment(NamedTuple):
 class Stored(NamedTuple):
     """A state that was read, and what it was read from, in words."""
 
-    cells: state_reader.Cells
+    cells: stored_states.Cells
     origin: str
 
 
@@ -276,7 +277,7 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
     found = snapshot_store.manifest(path)
     version = found.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
-    cells = state_reader.in_this_version(f"the snapshot {path}", stored)
+    cells = stored_states.in_this_version(f"the snapshot {path}", stored)
     return Stored(cells, f"after micro-batch {found.batch} ({path.name})")
 
 

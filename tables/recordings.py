@@ -5,13 +5,13 @@ from datetime import tzinfo
 from pathlib import Path
 
 from brokertwin.errors import UserError
+from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.replay import recording
+from brokertwin.recordings.replay.plan import plan
+from brokertwin.recordings.replay.settings_beside import settings_beside
+from brokertwin.recordings.replay.until import events_until
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
-from brokertwin.streaming.ingest.pipeline import Reading
-from brokertwin.streaming.replay import recording
-from brokertwin.streaming.replay.plan import plan
-from brokertwin.streaming.replay.settings_beside import settings_beside
-from brokertwin.streaming.replay.until import events_until
 
 CLUSTER = "recorded"
 

@@ -8,7 +8,7 @@ Kafka's. In a table's name an underscore replaces a hyphen.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.streaming.state_rows import Kind
+from brokertwin.sinks.state_rows import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.protocol.frames import Request
 from brokertwin.gateway.refusals import asked_for
 from brokertwin.state.cluster import failed_dirs, image

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.gateway import refusals
-from brokertwin.gateway.engine import Body
+from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.protocol.frames import Request
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.state.core.errors import Error

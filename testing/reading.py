@@ -3,7 +3,7 @@
 from typing import Any
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.records import as_stored
+from brokertwin.gateway.records.records import as_stored
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core.schema import render
 from brokertwin.state.groups import committed_offsets as offsets

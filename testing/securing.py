@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from brokertwin.errors import UserError
-from brokertwin.gateway import credentials
-from brokertwin.gateway.scram import ITERATIONS_MIN
-from brokertwin.gateway.scram import MECHANISMS as SCRAM
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security import credentials
+from brokertwin.gateway.security.scram import ITERATIONS_MIN
+from brokertwin.gateway.security.scram import MECHANISMS as SCRAM
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 """What logins may use unless `sasl.enabled.mechanisms` says it; Kafka's default is GSSAPI."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, TypedDict
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import (
     API_VERSIONS,

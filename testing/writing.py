@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.answers import put_locators, store_batches
-from brokertwin.gateway.engine import Body, EdgeRequest
+from brokertwin.gateway.engine.engine import Body, EdgeRequest
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import (
     CREATE_TOPICS,

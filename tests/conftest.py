@@ -57,12 +57,12 @@ hypothesis.settings.load_profile("any machine")
 WAITING = ("tests/gateway/", "tests/testing/")
 """Tests with clients and sockets."""
 LONG = (
-    *("tests/cli/test_run.py", "tests/streaming/test_restore.py"),
+    *("tests/cli/job/test_run.py", "tests/streaming/checkpoint/test_restore.py"),
     *("tests/gateway/test_conformance.py", "tests/gateway/test_transactions.py"),
     *("tests/test_wheel.py", "tests/test_commands_in_documents.py", "tests/test_docker.py"),
-    *("tests/streaming/replay/", "tests/state/cell/test_histories.py"),
-    *("tests/streaming/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
-    *("tests/streaming/audit/", "tests/clients/test_producer_exactly_once.py"),
+    *("tests/recordings/replay/", "tests/state/cell/test_histories.py"),
+    *("tests/streaming/job/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
+    *("tests/recordings/audit/", "tests/clients/test_producer_exactly_once.py"),
     *("tests/clients/connect/test_workers.py", "tests/test_imports.py"),
     "tests/simulation/test_run.py",
 )
@@ -72,14 +72,14 @@ APART = {"tests/test_commands_in_documents.py", "tests/simulation/test_run.py"}
 """Long files whose tests share nothing."""
 
 EVERYDAY = (
-    "tests/cli/test_run.py::test_a_job_that_is_stopped_and_killed_loses_nothing",
-    "tests/streaming/test_restore.py::test_answers_after_a_restore_are_those_of_a_job_that_goes_on",
+    "tests/cli/job/test_run.py::test_a_job_that_is_stopped_and_killed_loses_nothing",
+    "tests/streaming/checkpoint/test_restore.py::test_answers_after_a_restore",
     "tests/gateway/test_clients.py::",
     "tests/gateway/test_kafka_tools.py::test_what_the_console_producer_sends",
     "tests/gateway/test_kafka_tools.py::test_the_console_consumer_reads_in_a_consumer_group",
     "tests/gateway/capture/test_clients.py::",
     "tests/testing/test_plugin.py::",
-    "tests/cli/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
+    "tests/cli/offsets/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
     "tests/test_wheel.py::",
     "tests/cli/watching/test_page_in_browser.py::",
 )
@@ -301,8 +301,8 @@ def _running(directory: Path) -> Iterator[str]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The Spark session of this test session, with the Kafka connector."""
     from brokertwin.settings import load
-    from brokertwin.streaming import jvm
-    from brokertwin.streaming.session import spark_session
+    from brokertwin.streaming.job import jvm
+    from brokertwin.streaming.job.session import spark_session
 
     flags = {"master": "local[2]", "shuffle_partitions": 2}
     session = spark_session(load(flags).settings)

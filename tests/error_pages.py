@@ -6,14 +6,14 @@ python -m tests.error_pages
 from collections.abc import Iterator
 from functools import cache
 
-from brokertwin.streaming.explain import error_pages
-from brokertwin.streaming.explain.bodies import errors
-from brokertwin.streaming.explain.exchange import explained
-from brokertwin.streaming.explain.partitions import Partitions
-from brokertwin.streaming.explain.story import Entry
-from brokertwin.streaming.ingest.pipeline import Reading, read_files
-from brokertwin.streaming.observed.watching import watch
-from brokertwin.streaming.replay import recording
+from brokertwin.recordings.explain import error_pages
+from brokertwin.recordings.explain.bodies import errors
+from brokertwin.recordings.explain.exchange import explained
+from brokertwin.recordings.explain.partitions import Partitions
+from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.observed.watching import watch
+from brokertwin.recordings.replay import recording
 from tests.support.audits import CAPTURES, RECORDINGS
 from tests.support.sources import ROOT
 

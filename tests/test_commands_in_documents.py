@@ -88,23 +88,23 @@ NOT_TYPED = {
         "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
     ),
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
-        "a standalone cluster", "tests/streaming/test_cluster.py", "spark-submit"
+        "a standalone cluster", "tests/streaming/job/test_cluster.py", "spark-submit"
     ),
     the_command("docs/clusters.md", "brokertwin run --master spark").text: Elsewhere(
-        "a standalone cluster", "tests/streaming/test_cluster.py", "brokertwin run"
+        "a standalone cluster", "tests/streaming/job/test_cluster.py", "brokertwin run"
     ),
     **{
         the_command("docs/capture.md", f"brokertwin {words}").text: Elsewhere(
             "recordings of two days", file, word
         )
         for words, file, word in (
-            ("replay monday", "tests/cli/test_replay.py", "--keep"),
-            ("replay tuesday", "tests/cli/test_replay.py", "--from"),
-            ("replay --from tuesday", "tests/cli/test_replay.py", "--from"),
-            ("replay --diff monday", "tests/cli/test_replay.py", "--diff"),
-            ('query "from groups"', "tests/cli/test_replay.py", "query"),
-            ("explain group billing --ch", "tests/cli/test_replay.py", "--checkpoint"),
-            ("state groups --ch", "tests/cli/test_replay.py", "--checkpoint"),
+            ("replay monday", "tests/cli/recordings/test_replay.py", "--keep"),
+            ("replay tuesday", "tests/cli/recordings/test_replay.py", "--from"),
+            ("replay --from tuesday", "tests/cli/recordings/test_replay.py", "--from"),
+            ("replay --diff monday", "tests/cli/recordings/test_replay.py", "--diff"),
+            ('query "from groups"', "tests/cli/recordings/test_replay.py", "query"),
+            ("explain group billing --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
+            ("state groups --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
         )
     },
     "make site": Elsewhere("its test builds it", "tests/test_site.py", "site"),

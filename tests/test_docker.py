@@ -75,7 +75,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_steps_give_every_package(image: Path) -> None:
     names = ["brokertwin", *(f"brokertwin.{name}" for name in PACKAGES if name != "brokertwin")]
     code = f"import importlib; [importlib.import_module(name) for name in {names}]"
-    code += "; import brokertwin.streaming.runner, brokertwin.cli.watching.server"
+    code += "; import brokertwin.streaming.job.runner, brokertwin.cli.watching.server"
     done = subprocess.run([image, "-I", "-c", code], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
 

@@ -90,7 +90,7 @@ def test_diagrams_are_left_for_the_browser_to_draw_and_code_is_documented(site: 
         html = (site / page.with_suffix(".html").name).read_text(encoding="utf-8")
         assert html.count('<pre class="mermaid">') == diagrams, page.name
     reference = (site / "reference.html").read_text(encoding="utf-8")
-    for name in ("testing.broker.KafkaBroker.produce", "streaming.census.census"):
+    for name in ("testing.broker.KafkaBroker.produce", "streaming.checkpoint.census.census"):
         assert f'id="brokertwin.{name}"' in reference
 
 

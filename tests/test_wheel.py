@@ -162,18 +162,18 @@ print(json.dumps(failed))
     done = subprocess.run(command, capture_output=True, text=True, cwd=light_python.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
-        "cli.run_checks": "pyarrow",
-        "cli.run_snapshots": "pyarrow",
+        "cli.job.run_checks": "pyarrow",
+        "cli.job.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
         "sinks.offset_history": "pyarrow",
         "sinks.offset_moves": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
-        "streaming.batch_checks": "pyarrow",
-        "streaming.offset_following": "pyarrow",
-        "streaming.restore": "pyarrow",
-        "streaming.snapshots": "pyarrow",
-        "streaming.store_writer": "xxhash",
+        "streaming.checks.batch_checks": "pyarrow",
+        "streaming.job.offset_following": "pyarrow",
+        "streaming.checkpoint.restore": "pyarrow",
+        "streaming.checkpoint.snapshots": "pyarrow",
+        "streaming.checkpoint.store_writer": "xxhash",
     }
 
 

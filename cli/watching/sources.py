@@ -24,18 +24,18 @@ from brokertwin.cli.watching.status import (
     Status,
 )
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine import now_ms
+from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.traffic import BOUNDS_S
-from brokertwin.streaming import checkpoint_log, state_reader
-from brokertwin.streaming.census import Census, census
-from brokertwin.streaming.state_reader import Cells
+from brokertwin.sinks.stored_states import Cells
+from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
+from brokertwin.streaming.checkpoint.census import Census, census
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.engine import Engine
+    from brokertwin.gateway.engine.engine import Engine
     from brokertwin.gateway.server import Gateway
     from brokertwin.sinks.snapshot_store import Published
-    from brokertwin.streaming.batch_checks import BatchCheck
-    from brokertwin.streaming.measures import Progress
+    from brokertwin.streaming.checks.batch_checks import BatchCheck
+    from brokertwin.streaming.job.measures import Progress
 
 SILENT_MAX_S = 60.0
 """A process is no longer alive if its loop has stopped for this long."""

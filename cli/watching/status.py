@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokertwin.streaming.census import Census
+from brokertwin.streaming.checkpoint.census import Census
 
 POINTS_MAX = 120
 """Number of micro-batches, or seconds of a gateway, in a document."""

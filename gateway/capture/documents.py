@@ -19,14 +19,11 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from brokertwin.gateway import client_metrics, records
+from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.protocol.codec import Body
-from brokertwin.gateway.protocol.frames import (
-    MINIMAL_HEADER_BYTES,
-    decode_request,
-    decode_response,
-)
+from brokertwin.gateway.protocol.frames import MINIMAL_HEADER_BYTES, decode_request, decode_response
 from brokertwin.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
+from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH

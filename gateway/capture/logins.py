@@ -9,7 +9,7 @@ Before SaslAuthenticate (SaslHandshake version 0), tokens go as frames of their 
 Source: RFC 4616, RFC 5802, RFC 7628, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
 """
 
-from brokertwin.gateway import oauthbearer, plain, scram
+from brokertwin.gateway.security import oauthbearer, plain, scram
 
 ANONYMOUS = "User:ANONYMOUS"
 HANDSHAKE_WITHOUT_HEADERS = 0

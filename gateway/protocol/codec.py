@@ -2,7 +2,7 @@
 
 Bodies are as Kafka's request log writes them (`RequestConvertToJson`): camelCase names, the fields
 of that version, uuids in base64url, bytes in base64, tagged fields only where they were sent.
-Record sets alone stay bytes: they are taken apart or put in by `gateway/records.py`.
+Record sets alone stay bytes: they are taken apart or put in by `gateway/records/records.py`.
 
 What is written may leave fields out; they get their default. Unknown tags are passed over, and so
 are bytes behind the message, as Kafka does. The functions are written when they are first asked for

@@ -11,11 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokertwin.gateway.protocol.primitives import (
-    MalformedError,
-    Reader,
-    uuid_of,
-)
+from brokertwin.gateway.protocol.primitives import MalformedError, Reader, uuid_of
 from brokertwin.gateway.protocol.schema import Field
 from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 

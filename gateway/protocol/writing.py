@@ -12,11 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokertwin.gateway.protocol.primitives import (
-    NotEncodableError,
-    uuid_bytes,
-    write_uvarint,
-)
+from brokertwin.gateway.protocol.primitives import NotEncodableError, uuid_bytes, write_uvarint
 from brokertwin.gateway.protocol.schema import Field
 from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokertwin.state.core.schema import Part

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.cli.options import settings_of
-from brokertwin.streaming import spark_submit
+from brokertwin.streaming.job import spark_submit
 
 
 def test_spark_submits_master_goes_before_all_but_the_flag(

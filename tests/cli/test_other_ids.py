@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from brokertwin.brokers import brokers_of
+from brokertwin.recordings.replay import local
+from brokertwin.recordings.replay.plan import plan
+from brokertwin.recordings.replay.recording import read
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming.replay import local
-from brokertwin.streaming.replay.plan import plan
-from brokertwin.streaming.replay.recording import read
 from tests.support.console import brokertwin
 from tests.support.requestlogs import REQUEST_LOGS
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.cli import logs
-from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.security import credentials, scram
 from brokertwin.kafka_io import properties
 from brokertwin.settings import Settings
 from tests.support import sasl

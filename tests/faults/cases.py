@@ -13,7 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from brokertwin.state.core import outputs
-from brokertwin.streaming import checkpoint_log
+from brokertwin.streaming.checkpoint import checkpoint_log
 from tests.faults.overload import (
     BATCH_BYTES,
     BATCH_EVENTS,

@@ -16,7 +16,7 @@ from typing import Any
 from tests.planted.planting import Planted, plant
 from tests.support.sources import ROOT
 
-WORKERS_MODULE = "brokertwin.streaming.worker_daemon"
+WORKERS_MODULE = "brokertwin.streaming.job.worker_daemon"
 ONE_OF = "TESTS_FAULTS_ONE_OF"
 CALLS, KILLS = "TESTS_FAULTS_CALLS", "TESTS_FAULTS_KILLS"
 """Files that grow by a byte with each call, and with each worker that is killed."""
@@ -24,7 +24,7 @@ CALLS, KILLS = "TESTS_FAULTS_CALLS", "TESTS_FAULTS_KILLS"
 DYING = Planted(
     "dying-workers",
     "a worker decides a group to its end",
-    "brokertwin.streaming.operator",
+    "brokertwin.streaming.job.operator",
     "def handle_strays(\n",
     "from tests.faults.chance import dying\n\nhandle_cell = dying(handle_cell)\n\n\n"
     "def handle_strays(\n",

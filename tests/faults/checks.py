@@ -7,7 +7,8 @@ from typing import NamedTuple
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Position
-from brokertwin.streaming import runner, state_reader
+from brokertwin.streaming.checkpoint import state_reader
+from brokertwin.streaming.job import runner
 from tests.support.jobs import JobBench
 from tests.support.patience import wait_until
 

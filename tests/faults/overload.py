@@ -13,8 +13,8 @@ from typing import NamedTuple
 from brokertwin.kafka_io.topic_reader import consumer, end_offsets
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.state.core import outputs
-from brokertwin.streaming import checkpoint_log
-from brokertwin.streaming.read_ahead import BATCHES
+from brokertwin.streaming.checkpoint import checkpoint_log
+from brokertwin.streaming.job.read_ahead import BATCHES
 from tests.faults.stand import CELL, Stand
 from tests.support.patience import PATIENCE_S, wait_until
 

@@ -13,12 +13,16 @@ import msgspec
 from crc32c import crc32c
 
 from brokertwin.errors import UserError
-from brokertwin.gateway import records
-from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
 from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.gateway.records import records
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.placement import Placement
+from brokertwin.recordings.formats.documents import Document
+from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.sinks import stored_states
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.configs import broker_config
 from brokertwin.state.configs.broker_config import UnknownSettingError
@@ -27,11 +31,8 @@ from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.streaming import state_reader, store_files, store_writer
-from brokertwin.streaming.edge import Edge
-from brokertwin.streaming.ingest.documents import Document
-from brokertwin.streaming.ingest.readers import Origin, Reader
-from brokertwin.streaming.lines import Line
+from brokertwin.streaming.checkpoint import state_reader, store_files, store_writer
+from brokertwin.streaming.job.edge import Edge
 from tests.fuzz.mutations import changed, changed_document
 from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture
@@ -210,7 +211,7 @@ def in_layers(column: bytes) -> bytes:
 def read_state_row(data: bytes) -> None:
     """Its columns, each in one map, or what an operator is told."""
     with contextlib.suppress(store_files.NotReadable, UserError):
-        state_reader.in_this_version("the checkpoint", {CELL: state_reader.of_row(data)})
+        stored_states.in_this_version("the checkpoint", {CELL: state_reader.of_row(data)})
 
 
 # -- settings

@@ -6,7 +6,7 @@ import struct
 import msgspec
 import pytest
 
-from brokertwin.streaming import store_files
+from brokertwin.streaming.checkpoint import store_files
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.mutations import changed
 from tests.fuzz.targets import CELL, TARGETS, Events

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.admin.api_versions import UNNAMED
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.api_versions import UNNAMED
 from brokertwin.gateway.protocol.primitives import NotEncodableError
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security import credentials, scram
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.state.access.authorizer import (
     CLASS_NAME,
     CLUSTER_NAME,

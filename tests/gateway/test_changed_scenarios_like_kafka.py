@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import now_ms
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import now_ms
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.kafka_io import properties
 from tests.conformance.transcript import REGISTRY
 from tests.support.changed_scenarios import AGAIN, NAMES, WHOLE, Changes, played

@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import now_ms
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import now_ms
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.classic_walks import SETTINGS, ClassicWalk
 from tests.support.goldens import IS_LIVE, real_broker
 from tests.support.group_rows import kinds_of_same_rows, noted_rows

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway

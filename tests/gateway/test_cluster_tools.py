@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway import control
+from brokertwin.gateway.admin import control
+from brokertwin.gateway.admin.control import Control
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.control import Control
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.replication.throttles import Side
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway

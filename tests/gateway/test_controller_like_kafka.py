@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway import control
+from brokertwin.gateway.admin import control
+from brokertwin.gateway.admin.control import Control
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.control import Control
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster

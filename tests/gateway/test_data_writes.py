@@ -2,7 +2,7 @@
 
 import asyncio
 
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
 from tests.support.batches import batch

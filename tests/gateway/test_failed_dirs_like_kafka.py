@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway import control
+from brokertwin.gateway.admin import control
+from brokertwin.gateway.admin.control import Control
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.control import Control
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
 from tests.support.goldens import KEEPING, WRITTEN_MS, golden

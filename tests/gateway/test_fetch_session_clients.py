@@ -12,7 +12,7 @@ import confluent_kafka
 import kafka
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.configs.broker_config import parse
 from tests.support.examples import examples
 from tests.support.gateways import Running, serving

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
 from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.gateway.protocol.schema import API_NAMES

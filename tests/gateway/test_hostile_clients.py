@@ -17,12 +17,13 @@ import zstandard
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway import arrivals, compression, records
+from brokertwin.gateway import arrivals
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.arrivals import Arrivals
 from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.records import compression, records
 from brokertwin.state.core.errors import Error
-from tests.gateway.test_security import with_sasl
+from tests.gateway.security.test_security import with_sasl
 from tests.support import sasl
 from tests.support.batches import CODECS, batch
 from tests.support.examples import examples

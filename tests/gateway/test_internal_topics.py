@@ -16,7 +16,7 @@ import kafka
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
-from brokertwin.gateway import internal_batches
+from brokertwin.gateway.records import internal_batches
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,

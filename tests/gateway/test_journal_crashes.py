@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from brokertwin.gateway import answers
-from brokertwin.gateway.engine import EdgeRequest
-from brokertwin.gateway.local_engine import LocalEngine
-from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
+from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
 from brokertwin.state.cell.resting import columns_at_rest

@@ -9,14 +9,14 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
-from brokertwin.gateway import credentials, scram
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import Engine
+from brokertwin.gateway.engine.engine import Engine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.listeners import AddedListeners, Listener, _Wanted
-from brokertwin.gateway.local_engine import LocalEngine
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
-from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.gateway.security import credentials, scram
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.kafka_io.kafka_broker import _free_port
 from brokertwin.state.configs import listeners as of_settings
 from brokertwin.state.core.events import Kind

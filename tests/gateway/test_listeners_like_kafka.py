@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_broker import HOST, _free_port
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter

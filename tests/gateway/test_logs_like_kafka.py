@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import running_gateway

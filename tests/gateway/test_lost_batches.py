@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.engine import Body
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import Body
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch

@@ -15,7 +15,7 @@ import pytest
 
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
-from brokertwin.drivers.consumer import Consumer
+from brokertwin.clients.io.consumer import Consumer
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_racks_like_kafka import RACKS, RECORDS, SELECTOR, TOPIC, Cluster, fill
 from tests.support.gateways import running_gateway

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.gateway.refusals import error_of, error_response, has_own_code

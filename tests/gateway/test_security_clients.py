@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
 from kafka.errors import KafkaTimeoutError
 from structlog.testing import capture_logs
 
-from brokertwin.gateway import credentials, scram
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security import credentials, scram
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.certificates import Authority
 from tests.support.gateways import HOST, Running, running_gateway
 from tests.support.kafka_tools import PACKAGE, java_command

@@ -17,11 +17,11 @@ from kafka.record.memory_records import MemoryRecords
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.admin.api_versions import ITS_OWN, SERVED, UNNAMED
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.api_versions import ITS_OWN, SERVED, UNNAMED
-from brokertwin.gateway.engine import Answer, EdgeRequest
+from brokertwin.gateway.engine.engine import Answer, EdgeRequest
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.limits import Limits
-from brokertwin.gateway.local_engine import LocalEngine
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.apis.registry import BUILT

@@ -23,6 +23,9 @@ from brokertwin.kafka_io import properties
 from brokertwin.state.configs.broker_config import parse
 from tests.conformance.runs import difference
 from tests.conformance.transcript import REGISTRY
+from tests.gateway.records.test_log_cleaner import LEFT, LEFT_OF_TWO
+from tests.gateway.records.test_log_cleaner import records as left_of
+from tests.gateway.records.test_log_cleaner import write as write_wave
 from tests.gateway.test_cleaner_like_kafka import CONFIGS as COMPACTED
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_group_clients import RECORDS as GROUP_RECORDS
@@ -34,9 +37,6 @@ from tests.gateway.test_group_clients import (
     fill,
     poll_until,
 )
-from tests.gateway.test_log_cleaner import LEFT, LEFT_OF_TWO
-from tests.gateway.test_log_cleaner import records as left_of
-from tests.gateway.test_log_cleaner import write as write_wave
 from tests.gateway.test_mixed_group_clients import (
     GROUP,
     assert_offsets_are_kept,

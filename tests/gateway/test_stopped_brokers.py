@@ -10,7 +10,7 @@ from typing import Any
 import kafka as kafka_python
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.configs.broker_config import parse
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway, serving

@@ -7,8 +7,8 @@ in `tests/support/tool_steps.py`, with the reason.
 import msgspec
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
-from brokertwin.gateway.persistence import JournalOptions
+from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import JournalOptions
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home

@@ -14,10 +14,10 @@ from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topics import login_error
+from brokertwin.recordings.formats import batch_reader
+from brokertwin.recordings.formats.batches import TopicPartition
 from brokertwin.settings import default_home, load
 from brokertwin.state.core import outputs
-from brokertwin.streaming.ingest import batch_reader
-from brokertwin.streaming.ingest.batches import TopicPartition
 from tests.support.certificates import Authority, Identity
 from tests.support.console import brokertwin
 from tests.support.jobs import JobBench, capture

@@ -15,8 +15,8 @@ from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.settings import load
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import job, runner
-from brokertwin.streaming.clock import Clock, now_ms
+from brokertwin.streaming.job import job, runner
+from brokertwin.streaming.job.clock import Clock, now_ms
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 

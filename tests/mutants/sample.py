@@ -26,9 +26,9 @@ from tests.support.sources import ROOT
 
 PATIENCE_S, SLOWER = 60.0, 10
 """Tests that take so long, and so many times as long as without a change, never end."""
-AGREEMENT = "tests/streaming/replay/test_agreement.py"
+AGREEMENT = "tests/recordings/replay/test_agreement.py"
 OF_APIS, OF_CELLS = "tests/state/apis", "tests/state/cell"
-OF_JOURNALS = "tests/gateway/test_journal.py"
+OF_JOURNALS = "tests/gateway/engine/test_journal.py"
 OTHER_ROOMS = ("core", "configs", "access", "cluster", "logs", "fetch", "share", "replication")
 OTHER_ROOMS += ("groups", "transactions")
 """Where APIs and what a cell does with each system are tested: in the room of the system."""
@@ -51,7 +51,8 @@ OTHERS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
+PACKAGES = ("state", "clients", "sinks", "kafka_io", "recordings", "streaming", "gateway")
+PACKAGES += ("tables", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")
 
 

@@ -344,7 +344,7 @@ ON_THREE_BROKERS: list[Call | Act] = [
     call("list_topics", "it has gone"),
 ]
 
-SCRAM = "compared in tests/gateway/test_scram_users.py"
+SCRAM = "compared in tests/gateway/security/test_scram_users.py"
 VOTERS = "a gateway has one controller, which votes for itself"
 NOT_CALLED = {
     "alter_user_scram_credentials": SCRAM,

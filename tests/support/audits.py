@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from brokertwin.streaming.audit.finders import findings
-from brokertwin.streaming.audit.finding import Finding
-from brokertwin.streaming.audit.history import History
-from brokertwin.streaming.audit.reading import read
-from brokertwin.streaming.ingest.pipeline import Reading
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.formats.pipeline import Reading
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
 from tests.support.sources import ROOT
 

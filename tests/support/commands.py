@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from brokertwin.settings import default_home
-from brokertwin.streaming import checkpoint_log
+from brokertwin.streaming.checkpoint import checkpoint_log
 from tests.support.console import command
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from brokertwin.clients.connect.file_stream import FileStream, Kind
 from brokertwin.clients.connect.offsets import offset_record, position_of
-from brokertwin.drivers.connect.logs import read_whole
-from brokertwin.drivers.connect.stores import TopicStore
-from brokertwin.drivers.connect.tasks import run_exactly_once, run_source
-from brokertwin.drivers.producer import Producer
+from brokertwin.clients.io.connect.logs import read_whole
+from brokertwin.clients.io.connect.stores import TopicStore
+from brokertwin.clients.io.connect.tasks import run_exactly_once, run_source
+from brokertwin.clients.io.producer import Producer
 
 
 class Crash(Exception):

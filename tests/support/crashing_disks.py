@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
-from brokertwin.gateway.disk import Disk
+from brokertwin.gateway.engine.disk import Disk
 
 
 class Lost(Enum):

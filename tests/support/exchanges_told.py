@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.streaming.audit.finding import Finding
-from brokertwin.streaming.audit.history import History
-from brokertwin.streaming.replay.recording import Exchange
 from tests.support.machine import header
 
 START = 1_772_366_400_000

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.kafka_io import properties
+from brokertwin.recordings.replay.plan import plan
+from brokertwin.recordings.replay.recording import Exchange, Recording, read
+from brokertwin.recordings.replay.report import Compared, compare_all
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
-from brokertwin.streaming.replay.plan import plan
-from brokertwin.streaming.replay.recording import Exchange, Recording, read
-from brokertwin.streaming.replay.report import Compared, compare_all
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"

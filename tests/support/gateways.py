@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import JournalOptions
 from brokertwin.gateway.limits import Limits
-from brokertwin.gateway.local_engine import LocalEngine
-from brokertwin.gateway.persistence import JournalOptions
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
-from brokertwin.gateway.security import Security
+from brokertwin.gateway.security.security import Security
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.errors import Error

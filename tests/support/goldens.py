@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar, cast
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import now_ms
+from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka

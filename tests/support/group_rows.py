@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from brokertwin.cli.offset_sources import client_of
+from brokertwin.cli.offsets.offset_sources import client_of
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.local_rows import LocalRows
+from brokertwin.gateway.engine.local_rows import LocalRows
 from brokertwin.kafka_io import group_offsets, jars
 from brokertwin.kafka_io.java import java_executable
 from brokertwin.settings import default_home

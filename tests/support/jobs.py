@@ -25,8 +25,9 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.streaming import checkpoint_log, facts, job, runner
-from brokertwin.streaming.edge import Edge, Sendable, by_time
+from brokertwin.streaming.checkpoint import checkpoint_log, facts
+from brokertwin.streaming.job import job, runner
+from brokertwin.streaming.job.edge import Edge, Sendable, by_time
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.summary import Summary
+from brokertwin.recordings.observed.exchanges import exchanges_of
 from brokertwin.state.observed.exchanges import Exchange
 from brokertwin.state.observed.replication import ReplicationObserver
-from brokertwin.streaming.ingest.pipeline import Reading
-from brokertwin.streaming.ingest.summary import Summary
-from brokertwin.streaming.observed.exchanges import exchanges_of
 from tests.support.requestlogs import REQUEST_LOGS, logs_of
 
 

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.recordings.replay import local
+from brokertwin.recordings.replay.choices import choices_of
+from brokertwin.recordings.replay.comparison import Comparer, Outcome
+from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.recording import Exchange, Recording, merge
+from brokertwin.recordings.replay.report import compare_all
+from brokertwin.recordings.replay.schedule import Events, Schedule, Step
+from brokertwin.recordings.replay.search import LIMITS, Limits
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming.replay import local
-from brokertwin.streaming.replay.choices import choices_of
-from brokertwin.streaming.replay.comparison import Comparer, Outcome
-from brokertwin.streaming.replay.plan import Plan, plan
-from brokertwin.streaming.replay.recording import Exchange, Recording, merge
-from brokertwin.streaming.replay.report import compare_all
-from brokertwin.streaming.replay.schedule import Events, Schedule, Step
-from brokertwin.streaming.replay.search import LIMITS, Limits
 from tests.support.machine import header, produce_body
 
 START = 1_700_000_000_000

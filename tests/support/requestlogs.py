@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from brokertwin.streaming.ingest.documents import Document
-from brokertwin.streaming.ingest.pipeline import Reading, read_files
-from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.recordings.formats.documents import Document
+from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.formats.summary import Summary
 from tests.support.sources import ROOT
 
 REQUEST_LOGS = ROOT / "tests" / "requestlogs"

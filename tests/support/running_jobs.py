@@ -4,14 +4,15 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokertwin.cli.run_cleaning import Cleaning
-from brokertwin.gateway.data_topic import DataTopic
-from brokertwin.gateway.sealed_segments import SealedSegments
-from brokertwin.gateway.spark_engine import SparkEngine
+from brokertwin.cli.job.run_cleaning import Cleaning
+from brokertwin.gateway.engine.spark_engine import SparkEngine
+from brokertwin.gateway.records.data_topic import DataTopic
+from brokertwin.gateway.records.sealed_segments import SealedSegments
 from brokertwin.kafka_io import placement
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.streaming import checkpoint_log, runner
+from brokertwin.streaming.checkpoint import checkpoint_log
+from brokertwin.streaming.job import runner
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 from unittest import mock
 
-from brokertwin.gateway import sasl as sasl_of_gateway
-from brokertwin.gateway import security
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import sasl as sasl_of_gateway
+from brokertwin.gateway.security import security
 from tests.support import sasl
 from tests.support.gateways import Client
 from tests.support.goldens import WRITTEN_MS

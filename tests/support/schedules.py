@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import Clock, now_ms
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import Clock, now_ms
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway

@@ -12,9 +12,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokertwin.gateway import credentials, scram
-from brokertwin.gateway.security import Security
-from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security import credentials, scram
+from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties

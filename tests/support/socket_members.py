@@ -6,7 +6,7 @@ from typing import Any
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
-from brokertwin.drivers.consumer import Consumer
+from brokertwin.clients.io.consumer import Consumer
 
 POLL_MS = 20
 

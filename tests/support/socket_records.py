@@ -5,11 +5,11 @@ from itertools import count
 
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.io.consumer import Consumer
+from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.messages import Message
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Acked
-from brokertwin.drivers.consumer import Consumer
-from brokertwin.drivers.producer import Producer
 
 GROUPS = count(1)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from brokertwin.streaming.session import COMPILE_ONCE
+from brokertwin.streaming.job.session import COMPILE_ONCE
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.typed_commands import free_port
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from brokertwin.gateway.engine import now_ms
+from brokertwin.gateway.engine.engine import now_ms
 from tests.support.goldens import IS_LIVE, WRITTEN_MS
 
 

@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol, cast
 
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine import EdgeRequest
-from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.goldens import MODE, Tape, tape
 from tests.support.patience import wait_until

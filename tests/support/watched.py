@@ -15,7 +15,7 @@ from brokertwin.cli.watching.status import (
     Point,
     Status,
 )
-from brokertwin.streaming.census import Census, Shrunk
+from brokertwin.streaming.checkpoint.census import Census, Shrunk
 from tests.support.patience import PATIENCE_S
 
 STARTED_MS = 1_700_000_000_000

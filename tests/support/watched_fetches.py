@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from brokertwin.gateway.engine import Answer, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import Answer, EdgeRequest, Engine
 
 FETCH = 1
 

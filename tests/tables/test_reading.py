@@ -12,7 +12,7 @@ from brokertwin import tables
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import properties
 from brokertwin.sinks import snapshot_store
-from brokertwin.streaming import facts
+from brokertwin.streaming.checkpoint import facts
 from brokertwin.tables import Moment, Tables
 from tests.support.machine import CLUSTER, Bench
 from tests.support.snapshots import NOON_MS, taken

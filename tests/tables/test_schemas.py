@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from brokertwin.cli import state_tables
-from brokertwin.streaming import state_rows
-from brokertwin.streaming.state_rows import Kind
+from brokertwin.cli.job import state_tables
+from brokertwin.sinks import state_rows
+from brokertwin.sinks.state_rows import Kind
 from brokertwin.tables import of_cells, schemas
 from brokertwin.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
 from tests.support.machine import CLUSTER, Bench

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.api_versions import SERVED
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS

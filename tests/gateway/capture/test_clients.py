@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokertwin.recordings.replay.comparison import AGREEING
 from brokertwin.settings import default_home
-from brokertwin.streaming.replay.comparison import AGREEING
 from tests.support.console import brokertwin
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing, name_of

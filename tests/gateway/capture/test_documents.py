@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.gateway import records
 from brokertwin.gateway.capture.documents import End, Exchange
 from brokertwin.gateway.protocol.frames import Request, encode_request, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.batches import batch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from brokertwin.errors import UserError
 from brokertwin.gateway.capture.recorder import Recorder
 from brokertwin.gateway.capture.sinks import FileSink, SinkError
-from brokertwin.streaming.lines import lines_of
+from brokertwin.recordings.formats.lines import lines_of
 
 
 class SlowSink:

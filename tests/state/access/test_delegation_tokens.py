@@ -1,7 +1,7 @@
 """Delegation tokens in the machine: who may do what with them, and until when they are known.
 
 The answers' fields are compared with a real broker's in
-`tests/gateway/test_delegation_tokens_like_kafka.py`.
+`tests/gateway/security/test_delegation_tokens_like_kafka.py`.
 """
 
 from typing import Any

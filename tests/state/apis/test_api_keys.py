@@ -16,13 +16,11 @@ TABLE = ROOT / "state/core/kafka_apis.py"
 NAMES = {api.name for api in KAFKA_APIS.values()}
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 KEY_FIELDS = {"api_key", "request_api_key", "requestApiKey"}
-ENGINES = sorted(
-    path
-    for path in [*(ROOT / "state/cell").glob("*.py"), *(ROOT / "gateway").rglob("*.py")]
-    if path.parent.name == "cell"
-    or "engine" in path.stem
-    or path.stem in ("connection", "journal", "refusals")
-)
+ENGINES = [
+    *(ROOT / "state/cell").glob("*.py"),
+    *(ROOT / "gateway/engine").glob("*.py"),
+    *(ROOT / f"gateway/{name}.py" for name in ("connection", "refusals")),
+]
 """Modules that ask an API's row and name no API."""
 
 

@@ -1,0 +1,1 @@
+"""Commands that run brokers: gateway, embedded Kafka, cluster control, simulation."""

@@ -1,0 +1,180 @@
+"""Connection of `brokertwin cluster` to a gateway's control socket or to a job's topics.
+
+Each subcommand takes the same options and passes them to `Access`. With `--control` the target is
+the local engine of a gateway, otherwise a job.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokertwin.cli.options import settings_of
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.gateway.engine.engine import Answer
+    from brokertwin.gateway.engine.spark_engine import SparkEngine
+    from brokertwin.sinks.state_rows import Row
+
+INTERNAL_KIND = "internal kind from outside"
+
+ControlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--control",
+        metavar="FILE",
+        help="Control socket of a gateway with --engine local; default: a job.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=1, metavar="SECONDS", help="How long to wait for the job's response."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Options that select the cluster; None means not given."""
+
+    control: Path | None
+    cluster: str | None = None
+    checkpoint: Path | None = None
+    bootstrap: str | None = None
+    prefix: str | None = None
+    kafka_config: Path | None = None
+    config: Path | None = None
+    timeout_s: float | None = None
+
+    def status(self) -> "dict[str, list[Row]]":
+        """Return `brokers` and `partitions` of the cluster, as in `state/cell/overview.py`.
+
+        Raises:
+            UserError: the target does not respond, has no checkpoint, or has several clusters.
+        """
+        if self.control is not None:
+            from brokertwin.gateway.admin.control import STATUS, ask
+
+            return ask(self.control, ask=STATUS)
+        return self._status_of_job()
+
+    def intervene(self, kind: str, broker: int, directory: str = "") -> None:
+        """Change a broker by one of `ABOUT_BROKERS`. Raises UserError if it is refused.
+
+        `directory` is the log directory to fail.
+        """
+        if self.control is not None:
+            from brokertwin.gateway.admin.control import ask
+
+            told = ask(self.control, ask=kind, broker=broker, directory=directory)
+            _refuse(told.get("error"))
+            return
+        from brokertwin.state.core.events import Kind
+
+        self._at_job(lambda engine: engine.intervene(Kind(kind), broker, directory), broker)
+
+    def request(self, api_key: int, version: int, body: Any, principal: str) -> Any:
+        """Send a request and return the response body. Raises UserError if there is none."""
+        from brokertwin.gateway.admin import control
+
+        if self.control is not None:
+            asked = {"apiKey": api_key, "apiVersion": version, "body": body}
+            answer = control.ask(self.control, ask=control.REQUEST, principal=principal, **asked)
+            _refuse(answer.get("error"))
+            return answer["response"]
+        return self._at_job(
+            lambda engine: control.request(engine, api_key, version, body, principal)
+        ).response
+
+    def _status_of_job(self) -> "dict[str, list[Row]]":
+        from brokertwin.kafka_io.placement import cluster_of
+        from brokertwin.state.cell import overview
+        from brokertwin.state.core.tables import Tables
+        from brokertwin.streaming.checkpoint import facts, state_reader
+
+        settings = settings_of(self.config, checkpoint=self.checkpoint, prefix=self.prefix)
+        cells = state_reader.read_cells(settings.checkpoint_dir)
+        known = facts.read(settings.checkpoint_dir)
+        assert known is not None, "a job with cells has facts"
+        name = _one_of(list(known.brokers), self.cluster)
+        tables = [Tables(cells[cell]) for cell in cells if cluster_of(cell) == name]
+        return {
+            "brokers": overview.brokers(tables, known.brokers[name]),
+            "partitions": overview.partitions(tables),
+        }
+
+    def _at_job(
+        self, work: "Callable[[SparkEngine], Awaitable[Answer]]", broker: int | None = None
+    ) -> "Answer":
+        """Return a job's response. Raises UserError if there is none or it is a refusal."""
+        from brokertwin.cli.broker.engines import EngineName, EngineOptions
+        from brokertwin.gateway.engine.engine import UnansweredError
+        from brokertwin.gateway.engine.spark_engine import SparkEngine
+        from brokertwin.state.core.settings import BrokerSettings
+
+        options = EngineOptions(
+            self.cluster,
+            None,
+            None,
+            None,
+            self.bootstrap,
+            self.prefix,
+            self.kafka_config,
+            self.config,
+            self.timeout_s,
+        )
+        engine = options.make(EngineName.SPARK, BrokerSettings(), ())
+        assert isinstance(engine, SparkEngine)
+        if broker is not None and broker not in engine.brokers:
+            raise UserError(
+                f"Broker {broker} does not exist.", f"The cluster has the brokers {engine.brokers}."
+            )
+
+        async def do() -> "Answer":
+            await engine.start()
+            try:
+                return await work(engine)
+            finally:
+                await engine.close()
+
+        try:
+            answer = asyncio.run(do())
+        except UnansweredError as error:
+            raise UserError(
+                f"The job did not respond: {error}.", "Check that it runs, or raise --timeout."
+            ) from None
+        _refuse(answer.error)
+        return answer
+
+
+def _refuse(error: "dict[str, str] | None") -> None:
+    """Raise UserError with the reason if the job refused a command."""
+    if error is None:
+        return
+    if error["reason"] == INTERNAL_KIND:
+        raise UserError(
+            "This job does not accept `brokertwin cluster` commands.",
+            "Restart it with `brokertwin run --interventions`.",
+        )
+    raise UserError(f"The job refused the command ({error['reason']}): {error['detail']}.")
+
+
+def _one_of(names: list[str], name: str | None) -> str:
+    """Return the cluster with this name, or the only cluster. Raises UserError."""
+    known = ", ".join(sorted(names))
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None:
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
+    if name not in names:
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
+    return name

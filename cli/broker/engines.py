@@ -1,0 +1,173 @@
+"""Creation of `brokertwin gateway`'s engines from its options."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from brokertwin.cli.options import settings_of
+from brokertwin.cli.output import warn
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.gateway.engine.local_engine import LocalEngine
+    from brokertwin.gateway.engine.persistence import JournalOptions
+    from brokertwin.gateway.engine.spark_engine import SparkEngine
+    from brokertwin.kafka_io.placement import Placement
+    from brokertwin.state.core.settings import BrokerSettings
+
+LOCAL_CLUSTER = "local"
+INTERNAL_LOGS = "brokertwin.internal.logs"
+"""Setting for internal topics of a single broker, because tools read them; false disables them."""
+
+_UNITS_MS = {"ms": 1, "s": 1000}
+
+
+class EngineName(StrEnum):
+    """The engine that handles requests."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options for the engine; None means not given."""
+
+    cluster: str | None
+    brokers: int | None
+    journal: Path | None
+    journal_fsync: str | None
+    bootstrap: str | None
+    prefix: str | None
+    kafka_config: Path | None
+    config: Path | None
+    answer_timeout_s: float | None
+    may_intervene: bool = False
+
+    def make(
+        self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
+    ) -> "LocalEngine | SparkEngine":
+        """Create the engine.
+
+        Args:
+            name: which engine.
+            settings: settings of the modelled brokers; a job has its own.
+            of_gateway: settings that the gateway itself uses.
+
+        Raises:
+            UserError: an option belongs to the other engine, or the engine cannot be created.
+        """
+        if name is EngineName.LOCAL:
+            return self._local(settings)
+        idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
+        if idle:
+            warn(f"no effect with --engine spark: {idle}. Pass them to `brokertwin run` instead.")
+        return self._spark()
+
+    def _local(self, settings: "BrokerSettings") -> "LocalEngine":
+        from brokertwin.gateway.engine.local_engine import LocalEngine
+
+        for option, value in (
+            ("--bootstrap", self.bootstrap),
+            ("--prefix", self.prefix),
+            ("--kafka-config", self.kafka_config),
+            ("--answer-timeout", self.answer_timeout_s),
+        ):
+            if value is not None:
+                raise UserError(
+                    f"Cannot combine {option} with --engine local, which uses no Kafka.",
+                    f"Add --engine spark, or leave out {option}.",
+                )
+        if INTERNAL_LOGS not in settings.given:
+            settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
+        brokers = list(range(1, (self.brokers or 1) + 1))
+        return LocalEngine(
+            self.cluster or LOCAL_CLUSTER,
+            brokers,
+            settings,
+            self._journal(),
+            may_intervene=self.may_intervene,
+        )
+
+    def _journal(self) -> "JournalOptions | None":
+        """Return the journal's path and its fsync interval."""
+        from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+
+        text = self.journal_fsync
+        if self.journal is None:
+            if text is not None:
+                raise UserError("--journal-fsync requires --journal.", "Add --journal FILE.")
+            return None
+        if text is None:
+            return JournalOptions(self.journal)
+        if text in ("always", "never"):
+            return JournalOptions(self.journal, AT_ONCE if text == "always" else None)
+        found = re.fullmatch(r"([1-9]\d{0,6})(ms|s)", text, re.ASCII)
+        if found is None:
+            raise UserError(
+                f"Invalid value of --journal-fsync: {text!r}.",
+                "Pass always, never, or a time such as 100ms or 1s.",
+            )
+        return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
+
+    def _spark(self) -> "SparkEngine":
+        from brokertwin.gateway.engine.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
+        from brokertwin.gateway.records.data_topic import DataTopic
+        from brokertwin.gateway.records.sealed_segments import SealedSegments
+        from brokertwin.kafka_io import placement
+        from brokertwin.kafka_io.kafka_clients import client_properties
+        from brokertwin.kafka_io.topics import PLACEMENT, full_name
+
+        settings = settings_of(
+            self.config,
+            bootstrap=self.bootstrap,
+            prefix=self.prefix,
+            kafka_config=self.kafka_config,
+        )
+        prefix = settings.prefix
+        if self.brokers is not None:
+            raise UserError(
+                "Cannot combine --brokers with --engine spark: the topic"
+                f" {full_name(prefix, PLACEMENT)} has the job's brokers.",
+                "Leave out --brokers; pass it to `brokertwin run`.",
+            )
+        if self.journal is not None or self.journal_fsync is not None:
+            raise UserError(
+                "Cannot combine --journal with --engine spark: the checkpoint has the job's state.",
+                "Leave out --journal.",
+            )
+        if self.may_intervene:
+            raise UserError(
+                "Cannot combine --control with --engine spark.",
+                "Leave out --control: `brokertwin cluster` reaches a job directly if it was started"
+                " with `brokertwin run --interventions`.",
+            )
+        client = client_properties(settings)
+        for warning in client.warnings():
+            warn(warning)
+        placed = _cluster(placement.read(client, prefix), self.cluster)
+        return SparkEngine(
+            client,
+            prefix,
+            placed,
+            DataTopic(client, prefix),
+            SealedSegments(client, prefix, placed.cluster),
+            self.answer_timeout_s or ANSWER_TIMEOUT_S,
+        )
+
+
+def _cluster(placements: Mapping[str, "Placement"], name: str | None) -> "Placement":
+    """Return the cluster with this name, or the only cluster. Raises UserError."""
+    known = ", ".join(sorted(placements))
+    if name is None and len(placements) == 1:
+        return next(iter(placements.values()))
+    if name is None:
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
+    if name not in placements:
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
+    return placements[name]

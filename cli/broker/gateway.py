@@ -1,0 +1,229 @@
+"""`brokertwin gateway`: a server for Kafka's wire protocol."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.broker.engines import EngineName, EngineOptions
+from brokertwin.cli.broker.securing import (
+    CredentialsFile,
+    SecurityProtocolOption,
+    StorePasswordsFile,
+    security_of,
+    settings_heeded,
+)
+from brokertwin.cli.options import (
+    Bootstrap,
+    BrokerConfig,
+    BrokerSet,
+    ConfigFile,
+    HttpListen,
+    KafkaConfig,
+    Prefix,
+    address,
+    broker_settings,
+    settings_of,
+    typed_broker_settings,
+)
+from brokertwin.cli.output import say
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from brokertwin.cli.watching.sources import GatewaySource
+    from brokertwin.gateway.admin.control import Control
+    from brokertwin.gateway.engine.local_engine import LocalEngine
+    from brokertwin.gateway.engine.spark_engine import SparkEngine
+    from brokertwin.gateway.server import Gateway
+
+
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Address of the first broker; the others get the following ports. Port 0: any free.",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="Address in metadata responses in place of --listen.",
+    ),
+]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option("--engine", help="local: a cluster in this process. spark: a running job."),
+]
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers", min=1, max=100, metavar="N", help="Brokers, with --engine local; default: 1."
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="Cluster name; with --engine spark only needed if the job has several clusters.",
+    ),
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        help="With --engine local: keep state in this file and record batches in FILE.batches.",
+    ),
+]
+JournalFsync = Annotated[
+    str | None,
+    typer.Option(
+        "--journal-fsync",
+        metavar="always|TIME|never",
+        help="When journal writes reach the disk. always: before each response. TIME: within TIME"
+        " (100ms, 1s). never: when the operating system flushes. Default 1s.",
+    ),
+]
+ControlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--control",
+        metavar="FILE",
+        help="With --engine local: control socket for `brokertwin cluster`.",
+    ),
+]
+AnswerTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--answer-timeout",
+        min=1,
+        metavar="SECONDS",
+        help="With --engine spark: close connections whose requests have waited this long for the"
+        " job; default: 60.",
+    ),
+]
+
+
+def command(
+    listen: Listen = "localhost:9092",
+    engine: EngineOption = EngineName.LOCAL,
+    brokers: Brokers = None,
+    cluster: Cluster = None,
+    advertise: Advertise = None,
+    journal: JournalFile = None,
+    journal_fsync: JournalFsync = None,
+    control: ControlFile = None,
+    broker_set: BrokerSet = None,
+    broker_config: BrokerConfig = None,
+    security_protocol: SecurityProtocolOption = SecurityProtocol.PLAINTEXT,
+    credentials: CredentialsFile = None,
+    store_passwords: StorePasswordsFile = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    answer_timeout: AnswerTimeout = None,
+    http_listen: HttpListen = None,
+) -> None:
+    """Serve unmodified Kafka clients.
+
+    --engine local keeps all state in memory, and on disk with --journal. --engine spark serves a
+    cluster of a job that `brokertwin run` runs; responses take about a second, and several gateways
+    can serve one job. SIGTERM or SIGINT stops the gateway.
+
+    Broker settings that the gateway uses include socket.request.max.bytes, max.connections,
+    max.connections.per.ip, max.connection.creation.rate, connections.max.idle.ms and
+    queued.max.requests. With a --security-protocol other than PLAINTEXT they include the TLS and
+    SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
+    """
+    from brokertwin.gateway import limits
+    from brokertwin.gateway.server import Gateway
+
+    settings_of(config)  # configures logging and checks the settings
+    listen_at = address("--listen", listen)
+    advertised = address("--advertise", advertise) if advertise is not None else None
+    heeded = settings_heeded(security_protocol)
+    heeded |= limits.settings_heeded(security_protocol)
+    settings = typed_broker_settings(broker_config, broker_set, heeded)
+    security = security_of(
+        security_protocol, credentials, store_passwords, broker_config, broker_set
+    )
+    options = EngineOptions(
+        cluster=cluster,
+        brokers=brokers,
+        journal=journal,
+        journal_fsync=journal_fsync,
+        bootstrap=bootstrap,
+        prefix=prefix,
+        kafka_config=kafka_config,
+        config=config,
+        answer_timeout_s=answer_timeout,
+        may_intervene=control is not None,
+    )
+    made = options.make(engine, settings, heeded)
+    given = broker_settings(broker_config, broker_set)
+    limits_given = limits.Limits.of(given, security_protocol)
+    gateway = Gateway(made, listen_at, advertised, limits_given, security)
+    asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
+
+
+def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
+    """Return the control socket if --control is given."""
+    from brokertwin.gateway.admin.control import Control
+    from brokertwin.gateway.engine.local_engine import LocalEngine
+
+    return Control(engine, path) if path and isinstance(engine, LocalEngine) else None
+
+
+async def _serve(
+    gateway: "Gateway",
+    engine: "LocalEngine | SparkEngine",
+    control: "Control | None",
+    http_listen: str | None,
+) -> None:
+    """Serve until a signal arrives."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    with _watched(gateway, engine, http_listen) as watched:
+        await gateway.start()
+        if control is not None:
+            await control.open()
+        for broker, (host, port) in gateway.addresses.items():
+            say(f"broker {broker} at {host}:{port}")
+        sampling = loop.create_task(watched.sample()) if watched is not None else None
+        await ended.wait()
+        if watched is not None and sampling is not None:
+            watched.pulse.stopping()
+            sampling.cancel()
+        if control is not None:
+            await control.close()
+        await gateway.close()
+
+
+@contextmanager
+def _watched(
+    gateway: "Gateway", engine: "LocalEngine | SparkEngine", http_listen: str | None
+) -> "Iterator[GatewaySource | None]":
+    """Serve the gateway's status while entered; None without an address."""
+    if http_listen is None:
+        yield None
+        return
+    from brokertwin.cli.watching.server import OPTION, listen_address, served
+    from brokertwin.cli.watching.sources import GatewaySource
+    from brokertwin.gateway.engine.local_engine import LocalEngine
+
+    columns = engine.columns if isinstance(engine, LocalEngine) else None
+    source = GatewaySource(gateway, engine, columns)
+    with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        say(f"status page at {url}")
+        yield source

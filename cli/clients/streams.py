@@ -1,0 +1,408 @@
+"""`brokertwin streams`: Kafka Streams applications on this project's own clients."""
+
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.clients.io.questions import Questions
+    from brokertwin.clients.io.streams import Instance
+    from brokertwin.clients.streams.layout import Layout
+    from brokertwin.clients.streams.stream_thread import StreamThread
+    from brokertwin.clients.streams.streams_config import StreamsConfig
+    from brokertwin.clients.streams.streams_protocol import HostInfo
+    from brokertwin.clients.streams.topology import Topology
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
+
+LOOK_S = 0.2
+app = group()
+
+ApplicationId = Annotated[
+    str | None,
+    typer.Option(
+        "--application-id",
+        metavar="ID",
+        help="application.id: instances with the same id share tasks, and the application's topics"
+        " have this prefix. Default: the command's name.",
+    ),
+]
+ThreadCount = Annotated[
+    int, typer.Option("--threads", min=1, help="Threads of this instance (num.stream.threads).")
+]
+ExactlyOnce = Annotated[
+    bool,
+    typer.Option(
+        "--exactly-once",
+        help="Process each record exactly once (processing.guarantee=exactly_once_v2).",
+    ),
+]
+Replicas = Annotated[
+    int,
+    typer.Option(
+        "--num-standby-replicas",
+        min=0,
+        metavar="N",
+        help="Standby copies of each store in other instances (num.standby.replicas).",
+    ),
+]
+CommitMs = Annotated[
+    int | None,
+    typer.Option(
+        "--commit-interval-ms",
+        min=1,
+        metavar="MS",
+        help="commit.interval.ms; default: 30000, with --exactly-once 100.",
+    ),
+]
+SessionMs = Annotated[
+    int, typer.Option("--session-timeout-ms", min=1, metavar="MS", help="session.timeout.ms")
+]
+Create = Annotated[
+    int | None,
+    typer.Option(
+        "--create",
+        min=1,
+        metavar="PARTITIONS",
+        help="Create missing topics with this number of partitions.",
+    ),
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="Stop if no record arrived for SECONDS while all tasks of this instance run.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--application-server",
+        metavar="HOST:PORT",
+        help="Serve key queries on this address and announce it to other instances"
+        " (application.server). There is no authentication.",
+    ),
+]
+Threads = Annotated[
+    bool,
+    typer.Option(
+        "--show-threads",
+        help="Print each change of the task assignment on standard error, and a chart at the end.",
+    ),
+]
+
+
+@app.callback()
+def streams_command() -> None:
+    """Run Kafka Streams applications on brokertwin's own clients.
+
+    Instances with the same --application-id share tasks, also across machines. Tasks of a thread
+    that died continue in other threads from the committed offsets, with stores restored from
+    changelog topics. --show-threads draws a chart of the task assignment.
+    """
+
+
+@app.command()
+def wordcount(
+    source: Annotated[str, typer.Argument(metavar="LINES", help="Topic with lines of text.")],
+    sink: Annotated[str, typer.Argument(metavar="COUNTS", help="Topic for words and counts.")],
+    application_id: ApplicationId = None,
+    threads: ThreadCount = 1,
+    exactly_once: ExactlyOnce = False,
+    num_standby_replicas: Replicas = 0,
+    commit_interval_ms: CommitMs = None,
+    session_timeout_ms: SessionMs = 45_000,
+    create: Create = None,
+    timeout: Idle = None,
+    application_server: Server = None,
+    show_threads: Threads = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Count the words in a topic's lines; Ctrl-C commits and leaves the group.
+
+    Words pass through a repartition topic, so that each word has one task. Each change of a count
+    is written to COUNTS with the word as key. Counts are in a store with a changelog topic, from
+    which another thread or instance can continue.
+    """
+    from brokertwin.clients.streams.applications import word_count
+
+    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
+    streams = _config(
+        application_id or "wordcount",
+        exactly_once,
+        num_standby_replicas,
+        commit_interval_ms,
+        session_timeout_ms,
+    )
+    topology = word_count(source, sink)
+    run = Run(settings, streams, topology, {sink}, create, application_server)
+    run.run(threads, timeout, show_threads)
+
+
+@app.command()
+def join(
+    left: Annotated[str, typer.Argument(metavar="LEFT", help="Topic of the left table.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Topic of the right table.")],
+    sink: Annotated[str, typer.Argument(metavar="JOINED", help="Topic for joined values.")],
+    application_id: ApplicationId = None,
+    threads: ThreadCount = 1,
+    exactly_once: ExactlyOnce = False,
+    num_standby_replicas: Replicas = 0,
+    commit_interval_ms: CommitMs = None,
+    session_timeout_ms: SessionMs = 45_000,
+    create: Create = None,
+    timeout: Idle = None,
+    application_server: Server = None,
+    show_threads: Threads = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Join two tables by key; Ctrl-C commits and leaves the group.
+
+    Each change of a key that is in both tables writes its newest values to JOINED as `left,right`;
+    a deletion writes a tombstone. Both topics must have the same number of partitions.
+    """
+    from brokertwin.clients.streams.applications import table_join
+
+    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
+    streams = _config(
+        application_id or "join",
+        exactly_once,
+        num_standby_replicas,
+        commit_interval_ms,
+        session_timeout_ms,
+    )
+    topology = table_join(left, right, sink)
+    run = Run(settings, streams, topology, {sink}, create, application_server)
+    run.run(threads, timeout, show_threads)
+
+
+@app.command()
+def ask(
+    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of any instance.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="Store: counts of wordcount; left or right of join."),
+    ],
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="Key as text; without it, query a range.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option("--from", metavar="KEY", help="First key of the range.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="KEY", help="Last key of the range.")
+    ] = None,
+    stale: Annotated[
+        bool,
+        typer.Option(
+            "--stale",
+            help="Accept a standby copy, possibly out of date, if the owner does not respond.",
+        ),
+    ] = False,
+) -> None:
+    """Query a key's value or a range of keys from any instance, which asks the owners.
+
+    For a key it prints a document with its task, the instances that run the task and hold standby
+    copies, and the value (null if there is none). For a range it prints the keys of all instances.
+    Exits with code 1 if the owner is unknown.
+    """
+    from brokertwin.clients.io.questions import Question
+    from brokertwin.clients.io.questions import ask as ask_server
+
+    named, begin, end = (None if each is None else each.encode() for each in (key, first, last))
+    found = ask_server(_host_info(server), Question(store, named, begin, end, stale))
+    show_json(found)
+    if "error" in found:
+        raise typer.Exit(1)
+
+
+def _host_info(text: str) -> "HostInfo":
+    """Parse HOST:PORT. Raises UserError."""
+    from brokertwin.clients.streams.streams_protocol import host_info
+
+    try:
+        return host_info(text)
+    except ValueError:
+        raise UserError(f"Invalid address {text!r}.", "Pass HOST:PORT: localhost:7070.") from None
+
+
+def _config(
+    application_id: str,
+    exactly_once: bool,
+    replicas: int,
+    commit_interval_ms: int | None,
+    session_timeout_ms: int,
+) -> "StreamsConfig":
+    from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+
+    return StreamsConfig(
+        application_id=application_id,
+        processing_guarantee=(
+            Guarantee.EXACTLY_ONCE_V2 if exactly_once else Guarantee.AT_LEAST_ONCE
+        ),
+        num_standby_replicas=replicas,
+        commit_interval_ms=commit_interval_ms,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=min(3_000, max(session_timeout_ms // 3, 1)),
+    )
+
+
+class Run:
+    """One instance, from the creation of topics to its end."""
+
+    def __init__(
+        self,
+        settings: "Settings",
+        config: "StreamsConfig",
+        topology: "Topology",
+        sinks: set[str],
+        create: int | None,
+        server: str | None,
+    ) -> None:
+        """Raises UserError if Kafka does not respond or the topics are unsuitable."""
+        from brokertwin.cli.clients.client_access import accessible
+        from brokertwin.clients.io.sockets import monotonic_ms
+        from brokertwin.clients.timeline import Timeline
+
+        self._end_point = _host_info(server) if server is not None else None
+        self._kafka = accessible(settings)
+        self._config = config
+        self._topology = topology
+        self._timeline = Timeline(monotonic_ms())
+        self._last: dict[str, list[str]] = {}
+        self._lock = threading.Lock()
+        self._is_ending = False
+        self._is_shown = False
+        self._layout = _prepare_topics(self._kafka, config.application_id, topology, sinks, create)
+
+    def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
+        """Run until Ctrl-C or the idle timeout. Raises UserError."""
+        from brokertwin.cli.clients.threads import show_threads
+        from brokertwin.clients.io.sockets import monotonic_ms
+        from brokertwin.clients.io.streams import Instance
+
+        self._is_shown = is_shown
+        tasks = " ".join(map(str, self._layout.tasks))
+        count = counted(len(self._layout.tasks), "task")
+        say(f"{self._config.application_id}: {count}: {tasks}")
+        instance = Instance(
+            self._kafka,
+            self._config,
+            self._topology,
+            end_point=self._end_point,
+            look=self._look,
+        )
+        questions = self._questions(instance)
+        try:
+            for _ in range(threads):
+                instance.start_thread()
+            self._wait(instance, idle_s)
+        except KeyboardInterrupt:
+            say("committing and leaving the group")
+        finally:
+            self._is_ending = True
+            instance.close()
+            if questions is not None:
+                questions.close()
+        if is_shown:
+            show_threads(self._timeline, monotonic_ms(), self._last)
+        worked = sum(running.stream.worked for running in instance.threads.values())
+        say(f"processed {counted(worked, 'record')}")
+        for name, running in instance.threads.items():
+            if running.error is not None:
+                raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
+
+    def _questions(self, instance: "Instance") -> "Questions | None":
+        """Serve key queries. Raises UserError if the address is in use."""
+        from brokertwin.clients.io.questions import Questions
+
+        if self._end_point is None:
+            return None
+        try:
+            return Questions(instance, self._layout, self._end_point)
+        except OSError as error:
+            raise UserError(
+                f"Cannot listen on --application-server {self._end_point}: {error.strerror}.",
+                "Pass another port.",
+            ) from None
+
+    def _wait(self, instance: "Instance", idle_s: float | None) -> None:
+        from brokertwin.clients.streams.stream_thread import ThreadState
+
+        worked, since = -1, time.monotonic()
+        while True:
+            time.sleep(LOOK_S)
+            streams = [running.stream for running in instance.threads.values()]
+            if any(running.error is not None for running in instance.threads.values()):
+                return
+            now = sum(stream.worked for stream in streams)
+            all_run = all(stream.state is ThreadState.RUNNING for stream in streams)
+            if now != worked or not all_run:
+                worked, since = now, time.monotonic()
+            elif idle_s is not None and time.monotonic() - since >= idle_s:
+                return
+
+    def _look(self, name: str, stream: "StreamThread") -> None:
+        from brokertwin.cli.clients.threads import say_change
+        from brokertwin.clients.io.sockets import monotonic_ms
+
+        with self._lock:
+            running = [str(task) for task in stream.running]
+            if not self._timeline.note(monotonic_ms(), name, running):
+                self._last.setdefault(name, [])
+                return
+            if running or not self._is_ending:
+                self._last[name] = running
+            if self._is_shown and not self._is_ending:
+                say_change(self._timeline)
+
+
+def _prepare_topics(
+    kafka: "ClientProperties",
+    application_id: str,
+    topology: "Topology",
+    sinks: set[str],
+    create: int | None,
+) -> "Layout":
+    """Create the application's internal topics, and with `create` other missing topics."""
+    from brokertwin.clients.io.security import properties_of
+    from brokertwin.clients.streams.layout import layout, source_topics
+    from brokertwin.clients.streams.topology import TopologyError
+    from brokertwin.kafka_io import topics
+
+    client = properties_of(kafka)
+    admin = topics.admin_client(client)
+    there = topics.existing(admin, client)
+    wanted, _ = source_topics(application_id, topology)
+    missing = sorted((wanted | sinks) - there.keys())
+    if missing and create is None:
+        raise UserError(
+            f"These topics do not exist: {', '.join(missing)}.",
+            "Create them, or add --create PARTITIONS.",
+        )
+    new = {name: topics.TopicSpec(name, create or 1) for name in missing}
+    counts = there | {name: spec.partitions for name, spec in new.items()}
+    try:
+        made = layout(application_id, topology, counts)
+    except TopologyError as error:
+        raise UserError(f"The topics do not fit the application: {error}.") from None
+    for topic in made.internal_topics.values():
+        if topic.name not in there:
+            new[topic.name] = topics.TopicSpec(topic.name, topic.partitions, topic.settings)
+    topics.create(admin, new)
+    if new:
+        say(f"created topics: {', '.join(new)}")
+    return made

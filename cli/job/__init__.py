@@ -1,0 +1,1 @@
+"""Commands for a job: run it, read its state, check it."""

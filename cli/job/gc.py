@@ -1,0 +1,131 @@
+"""`brokertwin gc`: delete record batches that no log references."""
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress, TaskID
+
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    Checkpoint,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    settings_of,
+)
+from brokertwin.cli.output import err, out, say, show_json, show_table
+from brokertwin.errors import UserError
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.streaming.checkpoint.garbage import Cut
+
+UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LEAST_AGE_MS = 600_000
+"""Minimum age of deleted batches. A gateway writes a batch's event within this time or drops the
+batch: see `DataTopic.put` and `--answer-timeout`, which limits the delay of an event."""
+
+OlderThan = Annotated[
+    str,
+    typer.Option(
+        "--older-than",
+        metavar="TIME",
+        help="Delete only batches older than TIME, at least 10 minutes: 900s, 30m, 1h, 2d.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")]
+Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master for reading.")]
+
+
+def command(
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    checkpoint: Checkpoint = None,
+    older_than: OlderThan = "1h",
+    dry_run: DryRun = False,
+    kafka_config: KafkaConfig = None,
+    master: Master = "local[1]",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete record batches in the topic `data` that no log references.
+
+    These are batches of deleted topics, below a log's start offset, or of refused requests. Each
+    partition of the topic is truncated below the first batch that a log or a pending request
+    references, or that is too young. Logs are read from the job's checkpoint; the job can be
+    running or stopped. Kafka frees the disk space one segment file at a time.
+    """
+    from brokertwin.streaming.checkpoint import garbage
+    from brokertwin.streaming.checkpoint.garbage_sources import Sources
+    from brokertwin.streaming.job.session import session_when_needed
+
+    age_ms = _age_ms(older_than)
+    settings = settings_of(
+        config,
+        bootstrap=bootstrap,
+        prefix=prefix,
+        checkpoint=checkpoint,
+        kafka_config=kafka_config,
+        master=master,
+    )
+    sources = Sources(settings)
+    extents = sources.extents(age_ms)
+    with session_when_needed(settings, say) as session, _Bars() as bars:
+        cuts = garbage.plan(extents, sources.needs(session, bars.show))
+    if not dry_run:
+        sources.delete(cuts)
+    _show(cuts, dry_run, as_json)
+
+
+class _Bars:
+    """Progress bars on a terminal, one for each topic."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(console=err, transient=True, disable=not err.is_terminal)
+        self._tasks: dict[str, tuple[TaskID, int]] = {}
+
+    def __enter__(self) -> "_Bars":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, topic: str, left: int) -> None:
+        """Update the progress of a topic."""
+        if topic not in self._tasks:
+            self._tasks[topic] = (self._progress.add_task(topic, total=left), left)
+        task, total = self._tasks[topic]
+        self._progress.update(task, completed=total - left)
+
+
+def _age_ms(text: str) -> int:
+    """Parse --older-than. Raises UserError if it is invalid or too short."""
+    found = re.fullmatch(r"(\d+)([smhd])", text, re.ASCII)
+    if found is None:
+        raise UserError(
+            f"Invalid value of --older-than: {text!r}.",
+            "Pass a number with the unit s, m, h or d: 30m.",
+        )
+    age_ms = int(found[1]) * UNITS_MS[found[2]]
+    if age_ms < LEAST_AGE_MS:
+        raise UserError(
+            f"--older-than {text} is too short, because a batch is written before its request.",
+            "Pass at least 10m.",
+        )
+    return age_ms
+
+
+def _show(cuts: "list[Cut]", dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        for cut in cuts:
+            show_json({**cut._asdict(), "freed": cut.freed, "dry_run": dry_run})
+        return
+    freed = "would free" if dry_run else "freed"
+    show_table(
+        ["partition", freed, "kept", "first kept", "held by"],
+        ((c.partition, f"{c.freed:,}", f"{c.kept:,}", c.below, c.held_by) for c in cuts),
+    )
+    out.print(f"{freed} {counted(sum(cut.freed for cut in cuts), 'batch', 'batches')}")

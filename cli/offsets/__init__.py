@@ -1,0 +1,1 @@
+"""Commands for committed offsets of a real cluster."""

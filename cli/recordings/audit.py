@@ -1,0 +1,234 @@
+"""`brokertwin audit`: problems in recorded traffic, each with the lines that show it."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.options import BrokerConfig, typed_broker_settings
+from brokertwin.cli.output import out, say, show_json, warn
+from brokertwin.cli.recordings.sources import Where, source_of, with_source
+from brokertwin.errors import NothingRecordedError, UserError
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.recordings.audit.finding import Finding
+    from brokertwin.state.observed.replication import ReplicationObserver
+
+HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
+LINES = 1_000
+"""Maximum number of evidence lines of a finding in JSON."""
+
+LINES_SHOWN = 3
+"""Maximum number of evidence lines of a finding in the table."""
+
+EXIT_CODES = {"info": 1, "warning": 1, "error": 3}
+"""Exit code by severity. Code 2 is reserved for usage errors."""
+
+
+class FailOn(StrEnum):
+    """Lowest severity that makes the exit code nonzero."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    NEVER = "never"
+
+
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write the findings, their lines and plots to a self-contained HTML page.",
+    ),
+]
+FailOnOption = Annotated[
+    FailOn,
+    typer.Option("--fail-on", help="Lowest severity that makes the exit code nonzero."),
+]
+Decide = Annotated[
+    bool,
+    typer.Option(
+        "--decide",
+        help="Also run every request through the broker model and report responses that differ."
+        " Requires --job or a recording that starts with its broker.",
+    ),
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Go on until interrupted: read files that have grown again, and report findings that"
+        " are new or more frequent.",
+    ),
+]
+EveryOption = Annotated[
+    float,
+    typer.Option("--every", metavar="SECONDS", min=0.1, help="How often to look, with --follow."),
+]
+AuditJson = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
+
+
+@with_source
+def command(
+    where: Where,
+    html: Html = None,
+    fail_on: FailOnOption = FailOn.WARNING,
+    decide: Decide = False,
+    broker_config: BrokerConfig = None,
+    follow: FollowOption = False,
+    every: EveryOption = 10.0,
+    as_json: AuditJson = False,
+) -> None:
+    """Report problems in recorded traffic, with the lines that show them.
+
+    Findings: fenced producers, out-of-order sequences, duplicate batches, lost fetch sessions and
+    the clients that open many, rebalances and their causes, offsets that move back, refused
+    commits, growing lag, shrinking in-sync replica sets, writes below min.insync.replicas, and all
+    other errors. The recorded responses are only checked against the broker model with --decide.
+    Use `brokertwin explain` for the timeline of one producer, group or session.
+
+    Exits with code 3 if there is an error, with code 1 if there is a warning, otherwise with 0.
+    """
+    from brokertwin.recordings.audit import page
+    from brokertwin.recordings.audit.finders import findings, in_order
+    from brokertwin.recordings.audit.reading import read_from
+    from brokertwin.recordings.formats.documents import Texts
+
+    if follow:
+        _check_follow(where, html, decide)
+        raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
+    if html is not None:
+        page.look()
+    headers = where.headers()
+    with source_of(where, Texts.REQUEST_LOGS) as source:
+        done = read_from(source, headers, _observer(broker_config))
+    found = findings(done.history)
+    if decide:
+        found = in_order([*found, *_decided(where, broker_config)])
+    notes = [f"Could not read {counted(len(done.broken), 'line')}."] if done.broken else []
+    for broken in done.broken[:LINES_SHOWN]:
+        warn(f"{broken.place}: {broken.reason}")
+    if html is not None:
+        page.write(html, where.names, done.history, found, notes)
+        say(f"wrote {html}")
+    if as_json:
+        for each in found:
+            show_json(each.document(LINES))
+    else:
+        _show(found)
+        for note in notes:
+            warn(note)
+    raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _check_follow(where: Where, html: Path | None, decide: bool) -> None:
+    """Raises UserError for options that --follow does not go with."""
+    if not where.files:
+        raise UserError("--follow is for files that grow.", "Name the files.")
+    if html is not None or decide:
+        raise UserError("--follow does not go with --html and --decide.", "Leave them out.")
+
+
+def _follow(
+    where: Where, broker_config: Path | None, every: float, as_json: bool
+) -> "list[Finding]":
+    """Report findings as files grow, until interrupted; return the last ones.
+
+    The files are read again from their beginning, because findings compare lines that lie far
+    apart. A file that has no exchange yet is waited for.
+    """
+    from brokertwin.recordings.audit.finders import findings
+    from brokertwin.recordings.audit.reading import read_from
+    from brokertwin.recordings.formats.documents import Texts
+
+    found: list[Finding] = []
+    told: dict[tuple[str, str, int], int] = {}
+    sizes: list[tuple[int, int]] = []
+    try:
+        while True:
+            now = [(status.st_size, status.st_mtime_ns) for status in map(_status, where.files)]
+            if now != sizes:
+                sizes = now
+                with suppress(NothingRecordedError), source_of(where, Texts.REQUEST_LOGS) as source:
+                    done = read_from(source, where.headers(), _observer(broker_config))
+                    found = findings(done.history)
+                news = [each for each in found if told.get(_key(each), 0) < each.total]
+                told |= {_key(each): each.total for each in found}
+                if as_json:
+                    for each in news:
+                        show_json(each.document(LINES))
+                elif news:
+                    _show(news)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return found
+
+
+def _status(path: Path) -> os.stat_result:
+    """Size and time of a file. Raises UserError if it cannot be read."""
+    try:
+        return path.stat()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _key(finding: "Finding") -> tuple[str, str, int]:
+    return finding.kind, finding.subject, finding.code
+
+
+def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":
+    """Return responses that differ from the broker model's. Raises UserError if it cannot run."""
+    from brokertwin.cli.recordings.replay import compared_again
+    from brokertwin.recordings.audit import decided
+
+    return list(decided.differing(compared_again(where, broker_config)))
+
+
+def _observer(broker_config: Path | None) -> "ReplicationObserver":
+    from brokertwin.state.observed.replication import ReplicationObserver
+
+    if broker_config is None:
+        return ReplicationObserver()
+    rules = typed_broker_settings(broker_config, (), also_acted_on=HEEDED)
+    return ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
+
+
+def _exit_code(found: "Sequence[Finding]", fail_on: FailOn) -> int:
+    labels = [each.value for each in FailOn]
+    worst = max((labels.index(each.severity.label) for each in found), default=-1)
+    return EXIT_CODES[labels[worst]] if worst >= labels.index(fail_on) else 0
+
+
+def _show(found: "Sequence[Finding]") -> None:
+    """Print a table of findings by severity, and their counts."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    styles = {"error": "red", "warning": "yellow", "info": "blue"}
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("severity", no_wrap=True)
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("finding", overflow="fold")
+    for each in found:
+        style = styles[each.severity.label]
+        lines = ", ".join(dict.fromkeys(e.place for e in each.evidence[:LINES_SHOWN]))
+        more = ", …" if len(each.evidence) > LINES_SHOWN else ""
+        table.add_row(
+            f"[{style}]{each.severity.label}[/{style}]",
+            str(each.total),
+            f"[bold]{each.kind}[/bold]  {escape(each.subject)}\n{escape(each.what)}\n"
+            f"[dim]{escape(lines)}{more}[/dim]",
+        )
+    if found:
+        out.print(table, highlight=False)
+    counts = Counter(each.severity.label for each in found)
+    say(", ".join(f"{name}: {counts[name]}" for name in styles))

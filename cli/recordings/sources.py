@@ -1,0 +1,211 @@
+"""Sources of recorded exchanges: files, a topic, or a job's own topics.
+
+A command takes the source as one parameter; the decorator adds the options:
+
+    @with_source
+    def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.progress import Progress
+
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokertwin.cli.output import err, warn
+from brokertwin.cli.recordings.ingest import Batches, Broker, TimeZone
+from brokertwin.errors import UserError
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.recordings.formats.batches import Headers
+    from brokertwin.recordings.formats.pipeline import Source
+    from brokertwin.settings import Settings
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
+        " controller where there is one), Kroxylicious' protocol logs; also compressed.",
+    ),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="Read this topic at --bootstrap, written by `capture --topic`, instead of files.",
+    ),
+]
+Job = Annotated[
+    bool,
+    typer.Option(
+        "--job",
+        help="Read the requests and responses of the job of --prefix, instead of files.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="With --job: the cluster, if it has several. `replay` gives a recording this name.",
+    ),
+]
+
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Show the state in a job's checkpoint or a directory of `replay --keep`, instead of"
+        " the timeline of a recording.",
+    ),
+]
+
+
+class Where(NamedTuple):
+    """The user's options for the source of exchanges."""
+
+    files: Sequence[Path] = ()
+    topic: str | None = None
+    job: bool = False
+    cluster: str | None = None
+    bootstrap: str | None = None
+    kafka_config: Path | None = None
+    prefix: str | None = None
+    config: Path | None = None
+    broker: int | None = None
+    time_zone: str = "UTC"
+    batches: Sequence[Path] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the source."""
+        if self.topic is not None:
+            return [f"the topic {self.topic}"]
+        return ["the job's topics"] if self.job else [path.name for path in self.files]
+
+    def settings(self, **others: object) -> "Settings":
+        """Return the settings for connecting to Kafka, with those of the command."""
+        return settings_of(
+            self.config,
+            bootstrap=self.bootstrap,
+            kafka_config=self.kafka_config,
+            prefix=self.prefix,
+            **others,
+        )
+
+    def is_nowhere(self) -> bool:
+        """True if no source is given."""
+        return not self.files and self.topic is None and not self.job
+
+    def headers(self) -> "Headers | None":
+        """Return batch headers from dumps, which request logs lack. Raises UserError."""
+        from brokertwin.recordings.formats import dumps
+
+        return dumps.read(self.batches) if self.batches else None
+
+    def check(self) -> None:
+        """Raise UserError unless there is exactly one source."""
+        if sum((bool(self.files), self.topic is not None, self.job)) != 1:
+            raise UserError(
+                "The command needs one source of recorded exchanges.",
+                "Name files, or pass --topic NAME, or --job for a job's topics.",
+            )
+
+
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "files": (Files, None),
+    "topic": (Topic, None),
+    "job": (Job, False),
+    "cluster": (Cluster, None),
+    "bootstrap": (Bootstrap, None),
+    "kafka_config": (KafkaConfig, None),
+    "prefix": (Prefix, None),
+    "config": (ConfigFile, None),
+    "broker": (Broker, None),
+    "time_zone": (TimeZone, "UTC"),
+    "batches": (Batches, None),
+}
+"""Parameters for the fields of `Where`, with their types and defaults."""
+
+
+def with_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's parameter `where` by the options of `Where`."""
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        place = {name: given.pop(name) for name in OPTIONS}
+        several = {name: tuple(place[name] or ()) for name in ("files", "batches")}
+        command(where=Where(**place | several), **given)
+
+    own = inspect.signature(command, eval_str=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    made = [
+        inspect.Parameter(name, keyword, annotation=kind, default=default)
+        for name, (kind, default) in OPTIONS.items()
+    ]
+    others = [each.replace(kind=keyword) for each in own.parameters.values()]
+    at = list(own.parameters).index("where")
+    called.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*others[:at], *made, *others[at + 1 :]]
+    )
+    return called
+
+
+def kafka_of(settings: "Settings") -> "ClientProperties":
+    """Return the properties for Kafka; warns about those without effect. Raises UserError."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+
+    client = client_properties(settings)
+    for warning in client.warnings():
+        warn(warning)
+    return client
+
+
+@contextmanager
+def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
+    """Read the documents of a source, with a progress bar.
+
+    Args:
+        where: the source.
+        texts: which logs with requests as text are read, too, by `Texts`.
+
+    Raises:
+        UserError: there is no source or more than one, or Kafka does not respond.
+    """
+    from brokertwin.recordings.formats.documents import Texts
+    from brokertwin.recordings.formats.lines import size_of
+    from brokertwin.recordings.formats.pipeline import Reading, read_files, zone_of
+
+    where.check()
+    how = Reading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
+        if where.files:
+            files = list(where.files)
+            yield lambda summary: read_files(
+                files, how, summary, lambda size: bar.advance(task, size)
+            )
+            return
+        from brokertwin.recordings.formats import topics
+
+        settings = where.settings()
+        client = kafka_of(settings)
+
+        def left(rows: int) -> None:
+            bar.update(task, description=f"reading, {counted(rows, 'row')} left")
+
+        if where.topic is not None:
+            yield topics.of_topic(client, where.topic, how, left)
+        else:
+            yield topics.of_job(client, settings.prefix, where.cluster, left)

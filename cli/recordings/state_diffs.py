@@ -1,0 +1,98 @@
+"""Differences between two states, for `brokertwin replay --diff`."""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokertwin.cli.job import state_tables
+from brokertwin.cli.output import out, show_json, show_table
+from brokertwin.cli.recordings.sources import Where
+
+if TYPE_CHECKING:
+    from brokertwin.recordings.replay.plan import Plan
+    from brokertwin.recordings.replay.recording import Recording
+    from brokertwin.recordings.replay.state_diff import Change
+    from brokertwin.sinks.state_rows import Columns, Kind
+
+BEGINNING, END = "beginning", "end"
+
+
+def show(
+    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    where: Where,
+    moments: tuple[str, str],
+    kind: "Kind | None",
+    all_items: bool,
+    as_json: bool,
+) -> None:
+    """Print the differences between two moments or recordings: a table of each kind, or JSON.
+
+    Args:
+        planned_of: plans the order of a recording's events.
+        where: the recording.
+        moments: each a time or an exchange of the recording, `BEGINNING`, `END`, another recording,
+            or a directory with a kept state.
+        kind: kind of items to compare; None means all.
+        all_items: include those of internal topics.
+        as_json: print JSON.
+
+    Raises:
+        UserError: a moment is not in the recording.
+    """
+    from brokertwin.recordings.replay.state_diff import changes
+    from brokertwin.sinks.state_rows import WHOLE
+
+    before, after = _states(planned_of, where, moments)
+    found = changes(before, after, [kind] if kind is not None else WHOLE, all_items)
+    if as_json:
+        show_json([change.document for change in found])
+        return
+    show_changes(found, moments)
+    if not found:
+        out.print(f"no difference between {moments[0]} and {moments[1]}", highlight=False)
+
+
+def show_changes(found: "Sequence[Change]", moments: tuple[str, str]) -> None:
+    """Print a table of each kind; `moments` are the titles of the two states."""
+    for name, group in groupby(found, key=lambda change: change.kind):
+        title = f"{name.value}: {moments[0]} and {moments[1]}"
+        show_table(("item", "change", "field", "before", "after"), _rows(list(group)), title)
+
+
+def _states(
+    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    where: Where,
+    moments: tuple[str, str],
+) -> "Iterator[Columns]":
+    """Return the tables after a recording at each moment, or after another recording."""
+    from brokertwin.recordings.formats.pipeline import zone_of
+    from brokertwin.recordings.replay import kept
+    from brokertwin.recordings.replay.until import events_until
+
+    planned = functools.cache(planned_of)
+    for moment in moments:
+        other = Path(moment)
+        if kept.is_kept(other):
+            yield kept.read(other).columns
+            continue
+        _, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
+        documents: Sequence[bytes] | None = None
+        if moment == BEGINNING:
+            documents = []
+        elif moment != END and not other.is_file():
+            documents = events_until(plan.documents, moment, zone_of(where.time_zone), "--diff")
+        yield plan.state_after(documents).columns()
+
+
+def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:
+    """Return a line for each field; the item is in its first line only."""
+    lines: list[tuple[Any, ...]] = []
+    for change in found:
+        item = " ".join(map(str, change.item.values()))
+        fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
+        for number, (name, a, b) in enumerate(fields or [("", None, None)]):
+            told = name, state_tables.told(name, a), state_tables.told(name, b)
+            lines.append((item, change.what, *told) if not number else ("", "", *told))
+    return lines

@@ -1,0 +1,1 @@
+"""Sockets, logins and record batches of the clients."""

@@ -1,0 +1,231 @@
+"""A worker of a group: what it runs, its group's leader says; all that is kept is in topics.
+
+Source: `DistributedHerder`, `ConnectDistributed` in Kafka Connect. One thread reads the config
+topic and is the member of the group; each task has its own. The configurations that the worker is
+given it writes where the topic has others. Not done: the REST interface.
+"""
+
+import os
+import random
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
+
+from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
+from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
+from brokertwin.clients.connect.offsets import State, status_record
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import Support, WorkerConfig
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.io.connect.fencing import Fencing
+from brokertwin.clients.io.connect.logs import create_topics, read_places
+from brokertwin.clients.io.connect.standalone import task_run
+from brokertwin.clients.io.connect.stores import TopicStore
+from brokertwin.clients.io.connect.tasks import TaskError, run_exactly_once
+from brokertwin.clients.io.connect.threads import Run, Threads
+from brokertwin.clients.io.producer import Producer
+from brokertwin.clients.io.security import Kafka, addresses_to, overridden
+from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Failed
+from brokertwin.state.core.errors import error_name
+
+TURN_MS = 50
+WRITE_MS = 30_000
+LEAVE_MS = 5_000
+
+
+def worker_settings(config: WorkerConfig, url: str) -> WorkerSettings:
+    """A worker's membership by its settings."""
+    return WorkerSettings(
+        group_id=config.group_id,
+        url=url,
+        connect_protocol=config.connect_protocol,
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        rebalance_timeout_ms=config.rebalance_timeout_ms,
+        scheduled_rebalance_max_delay_ms=config.scheduled_rebalance_max_delay_ms,
+    )
+
+
+class DistributedWorker:
+    """One worker."""
+
+    def __init__(
+        self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
+    ) -> None:
+        """Raises ConfigError."""
+        for connector in connectors:
+            task_configs(connector)
+        self.name = name
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{name.rpartition(' ')[2]}"
+        self.threads = Threads(name)
+        self.log = ConfigLog()
+        self._kafka = kafka
+        self._config = config
+        self._given = {connector["name"]: connector for connector in connectors}
+        self._is_exact = config.exactly_once_source_support is Support.ENABLED
+        self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
+        self._told_failed: set[TaskId] = set()
+        self._fencing = Fencing(overridden(kafka, "producer."), config)
+
+    def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
+        """Until it is over; `look` is called again and again. Raises TaskError, KafkaException."""
+        create_topics(self._kafka, self._config)
+        settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
+        client = LogClient(
+            frozenset([self._config.config_storage_topic]),
+            random.random,
+            coordinator=partial(WorkerCoordinator, settings),
+        )
+        client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
+        coordinator = client.coordinator
+        assert isinstance(coordinator, WorkerCoordinator)
+        herder = Herder(coordinator, self.log, is_exact=self._is_exact)
+        client_id = f"connect-{self.worker_id}"
+        with (
+            closing(SocketNetwork(self._kafka, client_id)) as network,
+            Producer(self._kafka, ProducerConfig(), client_id=client_id) as producer,
+        ):
+            driver = Driver(client, network, monotonic_ms)
+            while not is_over():
+                self._turn(client, driver, herder, producer)
+                look(self.threads)
+                if coordinator.fatal is not None:
+                    code = coordinator.fatal
+                    raise TaskError(f"the group failed: {code} {error_name(code)}")
+            self._end(herder, driver, producer, look)
+            client.close(driver.now)
+            driver.turn(0)
+            driver.turn_until(lambda: client.is_quiet, LEAVE_MS)
+
+    def _turn(self, client: LogClient, driver: Driver, herder: Herder, producer: Producer) -> None:
+        for _, offset, message in client.poll(driver.now):
+            self.log.take(offset, message.key, message.value)
+        herder.coordinator.known = self.log.known
+        if client.is_at_end and not herder.coordinator.is_ready:
+            herder.coordinator.is_ready = True
+            self._write_given(driver, producer)
+        self._look_after_ended(herder, producer)
+        self._do(herder.tick(), herder, driver, producer)
+        for connector, generation, error in self._fencing.ended():
+            if error is None:
+                self._do(herder.fenced(connector, generation), herder, driver, producer)
+            else:
+                herder.not_fenced(connector)
+                self._tell(producer, herder, TaskId(connector, 0), State.FAILED, error)
+        producer.turn(0)
+        driver.turn(TURN_MS)
+
+    def _do(
+        self, commands: Iterable[Command], herder: Herder, driver: Driver, producer: Producer
+    ) -> None:
+        for command in commands:
+            match command:
+                case Start(item, config):
+                    self.threads.start(item, self._run_of(item, config))
+                    self._tell(producer, herder, item, State.RUNNING)
+                case Stop(item):
+                    self.threads.stop(item)
+                case Write(records):
+                    self._write(driver, producer, records)
+                case Fail(item, reason):
+                    self._tell(producer, herder, item, State.FAILED, reason)
+                case Fence(connector, generation, tasks):
+                    self._fencing.begin(connector, generation, tasks)
+
+    def _write_given(self, driver: Driver, producer: Producer) -> None:
+        """What it was given and the topic has not, or has otherwise."""
+        other = {n: c for n, c in self._given.items() if self.log.connectors.get(n) != c}
+        records = [connector_record(name, config) for name, config in other.items()]
+        self._write(driver, producer, records)
+
+    def _write(self, driver: Driver, producer: Producer, records: Iterable[Record]) -> None:
+        """To the config topic; while that takes long the worker stays a member."""
+        topic = self._config.config_storage_topic
+        for record in records:
+            producer.send(topic, Message(*record), 0)
+        until, told = driver.now + WRITE_MS, producer.flush(TURN_MS)
+        while not producer.is_idle and driver.now < until:
+            driver.turn(0)
+            told += producer.flush(TURN_MS)
+        failed = [each for each in told if isinstance(each, Failed)]
+        if failed:
+            code = failed[0].error
+            raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
+
+    def _look_after_ended(self, herder: Herder, producer: Producer) -> None:
+        for item in self.threads.ended():
+            self._told_failed.discard(item)
+            herder.stopped(item)
+            self._tell(producer, herder, item, State.UNASSIGNED)
+        for item, trace in list(self.threads.failed.items()):
+            if item not in self._told_failed:
+                self._told_failed.add(item)
+                self._tell(producer, herder, item, State.FAILED, trace)
+
+    def _tell(
+        self,
+        producer: Producer,
+        herder: Herder,
+        item: TaskId,
+        state: State,
+        trace: str | None = None,
+    ) -> None:
+        """In the status topic, without waiting for it."""
+        generation = herder.coordinator.generation.id
+        record = status_record(
+            item, state, worker_id=self.worker_id, generation=generation, trace=trace
+        )
+        producer.send(self._config.status_storage_topic, Message(*record))
+
+    def _run_of(self, item: TaskId, config: Config) -> Run | None:
+        if item.is_connector:
+            return None
+        try:
+            stream = file_stream(config, self._config.of_connectors)
+        except ConfigError as error:
+            return partial(_refuse, str(error))
+        if self._is_exact and stream.kind is Kind.SOURCE:
+            transactional_id = self._config.transactional_id(item)
+            kafka = overridden(self._kafka, "producer.")
+            generation = self.log.generations[item.connector]
+            is_current = partial(self._is_current, item.connector, generation)
+            return partial(
+                run_exactly_once,
+                kafka,
+                stream,
+                self._store,
+                transactional_id,
+                is_current=is_current,
+            )
+        return task_run(self._kafka, self._config, stream, self._store)
+
+    def _is_current(self, connector: str, generation: int) -> bool:
+        """By the config topic as it is now; asked in a task's thread."""
+        log = ConfigLog()
+        for offset, message in read_places(self._kafka, self._config.config_storage_topic):
+            log.take(offset, message.key, message.value)
+        return log.generations.get(connector) == generation
+
+    def _end(
+        self, herder: Herder, driver: Driver, producer: Producer, look: Callable[[Threads], None]
+    ) -> None:
+        """Ends what runs; for so long the worker stays a member."""
+        for item in list(herder.running):
+            self.threads.stop(item)
+        while not self.threads.is_empty:
+            self._look_after_ended(herder, producer)
+            look(self.threads)
+            driver.turn(0)
+            producer.turn(TURN_MS)
+        producer.flush(WRITE_MS)
+
+
+def _refuse(reason: str, is_over: Callable[[], bool], moved: Callable[[int], None]) -> None:
+    raise TaskError(reason)

@@ -1,0 +1,57 @@
+"""The leader's part of exactly-once sources: the producers of a generation of tasks are fenced.
+
+Source: KIP-618; `Worker.fenceZombies`, `Admin.fenceProducers` in Kafka. InitProducerId for each
+transactional id bumps its epoch: a task of that id which still runs can end no transaction, and
+what it left open is aborted. In a thread of its own, so that the leader's heartbeats go on.
+"""
+
+import threading
+from queue import Empty, SimpleQueue
+
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.io.producer import Producer, TransactionError
+from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.io.security import Kafka
+from brokertwin.clients.producer_config import ProducerConfig
+
+Ended = tuple[str, int, str | None]
+"""Connector and generation, and why it was not done, or None."""
+
+
+class Fencing:
+    """The rounds of one worker."""
+
+    def __init__(self, kafka: Kafka, config: WorkerConfig) -> None:
+        self._kafka = kafka
+        self._config = config
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+
+    def begin(self, connector: str, generation: int, tasks: list[TaskId]) -> None:
+        """Begins to fence these tasks, those before a generation of a connector's."""
+        args = (connector, generation, tasks)
+        name = f"fencing-{connector}"
+        threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
+
+    def ended(self) -> list[Ended]:
+        """The rounds that have ended since the last call."""
+        found: list[Ended] = []
+        while True:
+            try:
+                found.append(self._ended.get_nowait())
+            except Empty:
+                return found
+
+    def _run(self, connector: str, generation: int, tasks: list[TaskId]) -> None:
+        try:
+            for task in tasks:
+                self._fence(self._config.transactional_id(task))
+        except (TransactionError, AuthenticationError) as error:
+            self._ended.put((connector, generation, str(error)))
+        else:
+            self._ended.put((connector, generation, None))
+
+    def _fence(self, transactional_id: str) -> None:
+        settings = ProducerConfig(transactional_id=transactional_id)
+        with Producer(self._kafka, settings, client_id=f"fence-{transactional_id}") as producer:
+            producer.init_transactions()

@@ -1,0 +1,112 @@
+"""How our own clients reach a Kafka: by its address alone, or by the properties of Java's clients.
+
+    Consumer("localhost:9092", …)
+    Consumer(ClientProperties({"bootstrap.servers": …, "security.protocol": "SASL_SSL", …}), …)
+
+Heeded are security.protocol, sasl.mechanism, sasl.jaas.config, and of ssl.* key and trust stores
+(PEM, PKCS12, JKS), passwords, enabled.protocols and endpoint.identification.algorithm.
+
+Source: `ChannelBuilders`, `DefaultSslEngineFactory` in Kafka; KIP-651.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from brokertwin.clients.io.sasl import Login, login_of
+from brokertwin.errors import UserError
+from brokertwin.gateway.security import key_stores
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_clients import ClientProperties, addresses_of
+
+Kafka = str | ClientProperties
+"""host:port,… of listeners without TLS and SASL, or properties."""
+
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class Security(NamedTuple):
+    """What goes before a connection's first request; None where nothing does."""
+
+    context: ssl.SSLContext | None = None
+    login: Login | None = None
+
+
+def properties_of(kafka: Kafka) -> ClientProperties:
+    """The properties; key and trust stores of Java's types are PEM in them. Raises UserError."""
+    if isinstance(kafka, str):
+        return ClientProperties({"bootstrap.servers": kafka})
+    values = dict(kafka.values)
+    for store in ("ssl.truststore", "ssl.keystore"):
+        _make_pem(values, store)
+    return ClientProperties(values)
+
+
+def security_of(kafka: Kafka) -> Security:
+    """TLS and login. Raises UserError where properties are missing, or not of what is spoken."""
+    known = properties_of(kafka)
+    protocol = protocol_of(known.values)
+    context = known.ssl_context() if protocol.has_tls else None
+    if context is not None:
+        _set_versions(context, known.values.get("ssl.enabled.protocols", ""))
+    return Security(context, login_of(known.values) if protocol.has_sasl else None)
+
+
+def overridden(kafka: Kafka, prefix: str) -> Kafka:
+    """With the properties that have a prefix in the place of those that have none."""
+    if isinstance(kafka, str):
+        return kafka
+    special = {n.removeprefix(prefix): v for n, v in kafka.values.items() if n.startswith(prefix)}
+    return ClientProperties({**kafka.values, **special})
+
+
+def addresses_to(kafka: Kafka) -> Iterator[tuple[str, int]]:
+    """Hosts and ports to begin with. Raises UserError."""
+    return addresses_of(kafka if isinstance(kafka, str) else kafka.bootstrap)
+
+
+def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
+    """`security.protocol`. Raises UserError."""
+    name = properties.get("security.protocol", SecurityProtocol.PLAINTEXT).upper()
+    try:
+        return SecurityProtocol(name)
+    except ValueError:
+        known = ", ".join(SecurityProtocol)
+        raise UserError(f"Invalid security.protocol {name}.", f"Use one of: {known}.") from None
+
+
+def _make_pem(values: dict[str, str], store: str) -> None:
+    """Puts what is in a store of another type into the properties."""
+    location = values.get(f"{store}.location")
+    if location is None:
+        return
+    declared = values.get(f"{store}.type")
+    kind, data = key_stores.content(Path(location), store, declared.upper() if declared else None)
+    values[f"{store}.type"] = key_stores.PEM
+    password = values.pop(f"{store}.password", None)
+    if kind == key_stores.PEM:
+        return
+    found = key_stores.read(kind, data, store, password, values.get("ssl.key.password"))
+    del values[f"{store}.location"]
+    if store == "ssl.truststore":
+        values["ssl.truststore.certificates"] = found.trusted
+    else:
+        key, begin, chain = found.identity.partition(_CERTIFICATE)
+        values["ssl.keystore.key"] = key
+        values["ssl.keystore.certificate.chain"] = begin + chain
+        values["ssl.key.password"] = found.password
+
+
+def _set_versions(context: ssl.SSLContext, names: str) -> None:
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in _VERSIONS]
+    if unknown:
+        raise UserError(
+            f"Unsupported value of ssl.enabled.protocols: {names}.",
+            f"Use {' and '.join(_VERSIONS)}.",
+        )
+    if wanted:
+        context.minimum_version = min(_VERSIONS[name] for name in wanted)
+        context.maximum_version = max(_VERSIONS[name] for name in wanted)

@@ -1,0 +1,227 @@
+"""An instance of a Streams application on sockets: threads that are started, ended and killed.
+
+    with Instance("localhost:9092", config, topology) as instance:
+        instance.start_thread()
+        ...
+        instance.tasks()             # {"thread 1": ["0_0", "0_2"], …}
+
+Source: `KafkaStreams` in Kafka (`addStreamThread`, `removeStreamThread`). A thread of ours is a
+thread of Python, with three clients of its own. While it works on a record a second one sends the
+heartbeats of its member, as `clients/io/consumer.py` does.
+"""
+
+import base64
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.io.records import encode_batch
+from brokertwin.clients.io.security import Kafka, addresses_to
+from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms, wait_for_any
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.streams.stream_thread import Apart, StreamThread, ThreadState
+from brokertwin.clients.streams.streams_config import StreamsConfig
+from brokertwin.clients.streams.streams_protocol import HostInfo
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.errors import UserError
+
+BEAT_S = 0.1
+"""How often the thread of heartbeats looks whether a record is worked on."""
+
+WAIT_MS = 20
+"""How long a thread that has nothing to do sleeps at most: its deadlines are late by that."""
+
+CLOSE_S = 40.0
+
+Look = Callable[[str, StreamThread], None]
+"""Is called after each round of a thread, in that thread."""
+
+
+class RunningThread:
+    """One thread, and the connections of its clients."""
+
+    def __init__(
+        self, kafka: Kafka, name: str, make: Callable[[Apart], StreamThread], look: Look
+    ) -> None:
+        """`make`: a thread that has the records worked on as it is told."""
+        self.name = name
+        self.stream = make(self._apart)
+        self._kafka = kafka
+        self._look = look
+        self._is_killed = False
+        self._refused: str | None = None
+        self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
+        self._lock = threading.Lock()
+        self._has_ended = threading.Event()
+        self._beats = threading.Thread(target=self._beat, name=f"{name} heartbeats", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+        self._beats.start()
+
+    @property
+    def error(self) -> str | None:
+        """Why it could not go on."""
+        return self._refused or self.stream.error
+
+    def kill(self) -> None:
+        """It ends where it is: nothing is committed, nobody hears of it."""
+        self._is_killed = True
+        self._thread.join(CLOSE_S)
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Work on a record: for so long the heartbeats have the consumer."""
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.acquire()
+
+    def _beat(self) -> None:
+        while not self._has_ended.wait(BEAT_S):
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                driven = self._driven.get(self.stream.consumer)
+                if driven is not None and not self._is_killed:
+                    driven[1].turn(0)
+            except UserError as error:
+                self._refused = str(error)
+                return
+            finally:
+                self._lock.release()
+
+    def _run(self) -> None:
+        self._lock.acquire()
+        try:
+            while not self._is_over:
+                has_more = self.stream.work(monotonic_ms())
+                self._adopt()
+                for _, driver in self._driven.values():
+                    driver.turn(0)
+                self._look(self.name, self.stream)
+                if not has_more:
+                    wait_for_any((network for network, _ in self._driven.values()), WAIT_MS)
+        except UserError as error:
+            self._refused = str(error)
+        finally:
+            self._has_ended.set()
+            for network, _ in self._driven.values():
+                network.close()
+            self._look(self.name, self.stream)
+
+    @property
+    def _is_over(self) -> bool:
+        is_dead = self.stream.state is ThreadState.DEAD
+        return self._is_killed or is_dead or self._refused is not None
+
+    def _encode(self, batch: ProducerBatch) -> bytes:
+        return encode_batch(batch, self.stream.messages)
+
+    def _adopt(self) -> None:
+        """Connections for new clients; those of a fenced producer are closed."""
+        wanted = self.stream.clients
+        for client in [each for each in self._driven if each not in wanted]:
+            self._driven.pop(client)[0].close()
+        for client in wanted:
+            if client not in self._driven:
+                encode = self._encode if isinstance(client, ProducerClient) else None
+                client_id = f"{self.stream.name}-{type(client).__name__}"
+                network = SocketNetwork(self._kafka, client_id, encode)
+                client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
+                self._driven[client] = network, Driver(client, network, monotonic_ms)
+
+
+class Instance:
+    """A process of the application.
+
+    Attributes:
+        process_id: by which its threads are known to be of one process.
+        threads: all that were started, by name.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        config: StreamsConfig,
+        topology: Topology,
+        *,
+        end_point: HostInfo | None = None,
+        look: Look = lambda name, thread: None,
+    ) -> None:
+        self.config = config
+        self.topology = topology
+        self.end_point = end_point
+        self.process_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.threads: dict[str, RunningThread] = {}
+        self._kafka = kafka
+        self._look = look
+
+    def __enter__(self) -> "Instance":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start_thread(self) -> str:
+        """One thread more; its name."""
+        number = len(self.threads) + 1
+        name = f"thread {number}"
+        make = partial(
+            StreamThread,
+            self.config,
+            self.topology,
+            self.process_id,
+            number,
+            random.random,
+            end_point=self.end_point,
+        )
+        self.threads[name] = RunningThread(
+            self._kafka, name, lambda apart: make(apart=apart), self._look
+        )
+        return name
+
+    def end_thread(self, name: str) -> None:
+        """A thread commits and leaves the group."""
+        self.threads[name].stream.close()
+
+    def kill_thread(self, name: str) -> None:
+        """A thread dies as a process does."""
+        self.threads[name].kill()
+
+    def tasks(self) -> dict[str, list[str]]:
+        """The tasks that each thread runs."""
+        return {
+            name: [str(task) for task in running.stream.running]
+            for name, running in self.threads.items()
+        }
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """All threads commit and leave; one that can not in time is killed."""
+        for running in self.threads.values():
+            running.stream.close()
+        for running in self.threads.values():
+            if not running.join(timeout_s):
+                running.kill()
+
+    def kill(self) -> None:
+        """All threads die as the process does."""
+        for running in self.threads.values():
+            running.kill()

@@ -1,1 +1,0 @@
-"""What moves the bytes of our own clients: sockets and record batches."""

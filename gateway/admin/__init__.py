@@ -1,0 +1,1 @@
+"""Admin requests and settings that the gateway handles itself."""

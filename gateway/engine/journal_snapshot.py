@@ -1,0 +1,131 @@
+"""The lines with which a compacted journal begins: the state of a cell in place of its events.
+
+{"snapshot": …}     which version the state has, and how many lines follow that belong to it
+{"table": …}        a table of the cell: its column, zlib, base64
+{"kept": …}         the batches that a log has: last offset and locator of each
+{"sealed": …}       a sealed part of a log's index
+{"settings": …}     the cell's settings, as in any journal
+"""
+
+import base64
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.records.kept_batches import Kept, LogKey
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core import layers
+from brokertwin.state.core.settings import CellSettings
+
+HEAD = b'{"snapshot"'
+"""What its first line begins with, and no other one."""
+
+COMPRESSION_LEVEL = 1
+_DAMAGED = "Restore the journal from a backup, or pass another --journal."
+
+SegmentKey = tuple[str, int, int]
+"""Topic id, partition, base offset."""
+
+
+class Snapshot(NamedTuple):
+    """What the local engine is between two events; `events` is how many there were."""
+
+    events: int
+    columns: Mapping[str, bytes]
+    kept: list[tuple[LogKey, list[Kept]]]
+    sealed: dict[SegmentKey, Any]
+    settings: CellSettings
+
+
+class _Head(msgspec.Struct):
+    version: int
+    events: int
+    lines: int
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """A line; one of the fields is there."""
+
+    snapshot: _Head | None = None
+    table: tuple[str, str] | None = None
+    kept: tuple[LogKey, list[Kept]] | None = None
+    sealed: tuple[SegmentKey, Any] | None = None
+    settings: CellSettings | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def documents(snapshot: Snapshot) -> Iterator[bytes]:
+    """The documents of its lines."""
+    lines = len(snapshot.columns) + len(snapshot.kept) + len(snapshot.sealed) + 1
+    yield _document(_Line(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
+    for name, column in snapshot.columns.items():
+        packed = base64.b64encode(zlib.compress(column, COMPRESSION_LEVEL))
+        yield _document(_Line(table=(name, packed.decode())))
+    for of_log in snapshot.kept:
+        yield _document(_Line(kept=of_log))
+    for key, batches in snapshot.sealed.items():
+        yield _document(_Line(sealed=(key, batches)))
+    yield msgspec.json.encode({"settings": msgspec.to_builtins(snapshot.settings)})
+
+
+def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
+    """The snapshot whose first document is `first`; `following` gives the others.
+
+    Raises:
+        UserError: it is not whole, or of a version that this program does not know.
+    """
+    head = _line(first).snapshot
+    assert head is not None, "the first line says so"
+    if head.version > STATE_VERSION or not can_upgrade(head.version):
+        raise UserError(
+            f"The journal has a snapshot of version {head.version}, but this brokertwin supports"
+            f" up to {STATE_VERSION}.",
+            "Use the brokertwin that wrote it.",
+        )
+    columns: dict[str, bytes] = {}
+    kept, sealed = [], {}
+    settings = None
+    for _ in range(head.lines):
+        document = following()
+        if document is None:
+            raise UserError("The snapshot in the journal is incomplete.", _DAMAGED)
+        line = _line(document)
+        if line.table is not None:
+            columns[line.table[0]] = _column(line.table[1])
+        elif line.kept is not None:
+            kept.append(line.kept)
+        elif line.sealed is not None:
+            sealed[line.sealed[0]] = line.sealed[1]
+        else:
+            settings = line.settings
+    found = upgraded(head.version, columns)
+    if isinstance(found, str) or settings is None:
+        reason = found if isinstance(found, str) else "has no settings"
+        raise UserError(f"The snapshot in the journal {reason}.", _DAMAGED)
+    return Snapshot(head.events, found, kept, sealed, settings)
+
+
+def _document(line: _Line) -> bytes:
+    return msgspec.json.encode(line)
+
+
+def _column(packed: str) -> bytes:
+    try:
+        return layers.flat(zlib.decompress(base64.b64decode(packed)))
+    except (ValueError, zlib.error, layers.DamagedError) as error:
+        raise UserError(f"The snapshot in the journal is damaged: {error}.", _DAMAGED) from None
+
+
+def _line(document: bytes) -> _Line:
+    try:
+        return _decoder.decode(document)
+    except msgspec.MsgspecError as error:
+        raise UserError(
+            f"The snapshot in the journal is not readable: {error}.", _DAMAGED
+        ) from None

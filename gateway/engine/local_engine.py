@@ -1,0 +1,441 @@
+"""The engine `local`: one cell in this process, answers in milliseconds.
+
+Events get the time of the machine's clock and a secret nonce. Deadlines that the cell announces
+become timers of the event loop, which write ticks. With a journal the state outlives the process:
+the events of before are decided again, in their order, and give the same state; or the journal
+begins with a snapshot of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import msgspec
+import structlog
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.admin.known_settings import KnownSettings
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.engine import journal_snapshot
+from brokertwin.gateway.engine.engine import (
+    NOT_KEPT,
+    Answer,
+    Body,
+    Clock,
+    EdgeRequest,
+    EventWriter,
+    HeedBroker,
+    ResponseRow,
+    heed_nothing,
+    now_ms,
+)
+from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
+from brokertwin.gateway.engine.journal import Journal
+from brokertwin.gateway.engine.journal_snapshot import SegmentKey, Snapshot
+from brokertwin.gateway.engine.local_rows import AnswerRow, LocalRows, RecordRow
+from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
+from brokertwin.gateway.records import log_cleaner
+from brokertwin.gateway.records.batch_store import BatchStore, MemoryStore
+from brokertwin.gateway.records.kept_batches import KeptBatches
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cluster import broker_configs, features, metadata_log
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import api_of_key
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import ConfigChanged
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.replication import network
+
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+"""No topic bounds the outputs here; an answer larger than this has gone wrong."""
+
+NO_DEADLINE = -1
+
+_log = structlog.get_logger("brokertwin.gateway")
+
+
+class LocalEngine:
+    """A cluster in this process.
+
+    Args:
+        cluster: its name.
+        brokers: the ids of its brokers.
+        settings: their settings.
+        journal: what keeps events, beside a directory of batches; None: memory only.
+        clock: the time of events, and what deadlines are waited for by.
+        may_intervene: whether `intervene` is taken.
+
+    Attributes:
+        heed_broker: is told of brokers that have stopped or started, from `start` on.
+        heed_settings: is told that settings of brokers have changed.
+        users_file: where SCRAM users are kept if no client authenticates with them.
+
+    Raises:
+        UserError: as `Journal`.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        brokers: list[int],
+        settings: BrokerSettings,
+        journal: JournalOptions | None = None,
+        clock: Clock = now_ms,
+        may_intervene: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.brokers = brokers
+        self.heed_broker: HeedBroker = heed_nothing
+        self.heed_settings: Callable[[], None] = heed_nothing
+        self._settings = CellSettings(
+            name=cluster,
+            cluster=cluster,
+            brokers=brokers,
+            broker_settings=settings,
+            event_time="recorded",
+            output_bytes_max=OUTPUT_BYTES_MAX,
+            may_intervene=may_intervene,
+            may_clean=True,
+        )
+        path = journal.path if journal is not None else None
+        self.users_file = path and path.with_name(path.name + ".users")
+        self._persistence = Persistence(journal) if journal is not None else None
+        self._store: BatchStore = MemoryStore()
+        if self._persistence is not None:
+            self._store = self._persistence.store
+        self._cell = Cell(self._settings, make_rows=LocalRows)
+        self._clock = clock
+        self._events = EventWriter(cluster, clock=clock)
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._kept = KeptBatches(self._store)
+        self._freed = FreedMemory(malloc_trim())
+        self._segments: dict[SegmentKey, list[Body]] = {}
+        self._deadline = NO_DEADLINE
+        self._timer: asyncio.TimerHandle | None = None
+        self._cleaner: asyncio.Task[None] | None = None
+        self._offset = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
+        self._response_decoder = msgspec.json.Decoder(ResponseRow)
+
+    throttle_ms = 0
+    """It decides at once: nobody waits for others."""
+
+    @property
+    def tables(self) -> Tables:
+        """The state of the cluster, to be read only."""
+        return self._cell.tables
+
+    async def columns(self) -> dict[str, bytes]:
+        """The state as it is now, by table: bytes that another thread may read."""
+        return self._cell.columns()
+
+    async def start(self) -> None:
+        """Decide the journal's events again. Raises UserError where it does not fit."""
+        self._loop = asyncio.get_running_loop()
+        if self._persistence is not None:
+            self._replay(self._persistence.journal)
+            self._persistence.begin(self._snapshot)
+            self._persistence.collect(self._kept.locators)
+        self._schedule(self._deadline)
+        self._tick()
+        self._cleaner = self._loop.create_task(self._clean_for_ever())
+
+    async def _clean_for_ever(self) -> None:
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        first = self.brokers[0]
+        while True:
+            settings = broker_configs.settings_of(table, first, first, given)
+            await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
+            try:
+                await self.clean_logs()
+                await self._freed.give_back(self._kept.dropped)
+            except Exception:  # noqa: BLE001 (it is said, and the next round comes)
+                _log.exception("the log cleaner")
+
+    async def clean_logs(self) -> int:
+        """Clean the compacted logs that are due for it; gives back how many they were.
+
+        The room of what no log has any more is freed, too.
+        """
+        now, tables = self._clock(), self._cell.tables
+        found = list(log_cleaner.due(tables, self.brokers, self._settings.broker_settings, now))
+        cleaned = sum([await self._clean(due, now) for due in found])
+        if self._persistence is not None:
+            self._persistence.collect(self._kept.locators)
+        return cleaned
+
+    async def _clean(self, due: log_cleaner.Due, now: int) -> bool:
+        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now, self._sealed)
+        try:
+            for _ in one.steps() if one.is_still_due() else ():
+                await asyncio.sleep(0)
+        except OSError as error:
+            _log.error("cannot clean a log", topic=due.log.topic, error=str(error))
+            one.cleaned = None
+        rows = None
+        if one.cleaned is not None and one.is_still_due():
+            _, document = self._events.cleaning(due.broker, one.cleaned, due.mark)
+            rows = self._handle(document, True)
+        self._dispatch(rows or [])
+        is_taken = any(isinstance(row, RecordRow) for row in rows or ())
+        for locator in one.written if not is_taken else ():
+            self._store.drop(locator, False)
+        return is_taken
+
+    def _sealed(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        return self._segments.get((topic_id, partition, base_offset))
+
+    def _replay(self, journal: Journal) -> None:
+        """Decide what the journal has; the deadlines of then are only noted."""
+        loop, self._loop = self._loop, None
+        documents, decided = journal.replay(), 0
+        last_settings = None
+        for document in documents:
+            if document.startswith(journal_snapshot.HEAD):
+                last_settings = self._restore(
+                    journal_snapshot.read(document, lambda: next(documents, None))
+                )
+                journal.snapshot_read()
+            elif document.startswith(b'{"settings"'):
+                last_settings = self._take_settings(document)
+            else:
+                decided += 1
+                self._offset += 1
+                self._dispatch(self._cell.handle(document, Position(0, self._offset)))
+        if journal.dropped_bytes:
+            _log.warning(
+                "dropped an incomplete last line of the journal",
+                journal=str(journal.path),
+                bytes=journal.dropped_bytes,
+            )
+        if last_settings != self._settings:
+            journal.write_settings(msgspec.to_builtins(self._settings))
+        self._cell.settings = self._settings
+        self._loop = loop
+        _log.info("journal read", journal=str(journal.path), events=decided)
+
+    def _take_settings(self, document: bytes) -> CellSettings:
+        found = msgspec.convert(msgspec.json.decode(document)["settings"], CellSettings)
+        self._check_fits(found)
+        self._cell.settings = found
+        return found
+
+    def _check_fits(self, found: CellSettings) -> None:
+        if (found.cluster, found.brokers) != (self.cluster, self.brokers):
+            raise UserError(
+                f"The journal belongs to the cluster {found.cluster} with brokers {found.brokers},"
+                f" not to {self.cluster} with {self.brokers}.",
+                "Pass the same --cluster and --brokers, or another --journal.",
+            )
+
+    def _snapshot(self) -> Snapshot:
+        """What a journal has to begin with that is written from here on."""
+        columns, kept = columns_at_rest(self._cell), self._kept.all()
+        return Snapshot(self._offset, columns, kept, dict(self._segments), self._cell.settings)
+
+    def _restore(self, snapshot: Snapshot) -> CellSettings:
+        """Be what a snapshot says; no event was decided before."""
+        self._check_fits(snapshot.settings)
+        self._cell = Cell(snapshot.settings, snapshot.columns, make_rows=LocalRows)
+        self._offset = snapshot.events
+        for key, kept in snapshot.kept:
+            self._kept.restore(key, kept)
+        self._segments.update(snapshot.sealed)
+        self._deadline = self._cell.meta.outstanding
+        for broker in network.stopped(self._cell.tables.waiting):
+            self.heed_broker(broker, True)
+        return snapshot.settings
+
+    async def close(self) -> None:
+        """Let no request wait any longer, and close the files."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cleaner is not None:
+            self._cleaner.cancel()
+            await asyncio.wait([self._cleaner])
+        for future in list(self._waiting.values()):
+            future.cancel()
+        if self._persistence is not None:
+            await self._persistence.close()
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        """Decide a request; the answer is there at once unless the request waits."""
+        event_id, document = self._events.request(request)
+        self._kept.appended.clear()
+        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
+        future = self._take(event_id, document, is_kept)
+        self._forget_refused(request.body)
+        return future
+
+    def disconnected(self, broker: int, connection: str) -> None:
+        """Tell the broker that a connection has ended that it may hold something for."""
+        self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
+
+    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
+        """Do to a broker what `ABOUT_BROKERS` names."""
+        return self._take(*self._events.intervention(kind, broker, directory), True)
+
+    def _take(self, event_id: str, document: bytes, is_kept: bool) -> asyncio.Future[Answer]:
+        assert self._loop is not None, "start() comes first"
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[event_id] = future
+        rows = self._handle(document, is_kept)
+        if rows is None:
+            del self._waiting[event_id]
+            future.set_result(
+                Answer(None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"})
+            )
+            return future
+        self._dispatch(rows)
+        if not future.done():
+            future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
+        return future
+
+    def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
+        """The rows that an event gives; None where the journal does not take it."""
+        if self._persistence is not None and is_kept:
+            try:
+                self._persistence.write(document)
+            except OSError as error:
+                _log.error("cannot write to the journal", error=str(error))
+                return None
+        self._offset += 1
+        return self._cell.handle(document, Position(0, self._offset))
+
+    def _dispatch(self, rows: list[Output]) -> None:
+        for row in rows:
+            if isinstance(row, AnswerRow):
+                self._answer(row.id, row.answer)
+            elif isinstance(row, RecordRow):
+                self._follow(row)
+            elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
+                change = self._change_decoder.decode(row.value or b"")
+                self.heed_broker(change.broker, change.is_stopped)
+            elif row.topic == outputs.RESPONSES:
+                self._answer(row.id, self._response_decoder.decode(row.value or b"").answer())
+            elif row.topic == outputs.SEGMENTS:
+                self._seal(row)
+            elif row.topic == outputs.TIMERS:
+                self._schedule(msgspec.json.decode(row.value or b"")["deadline"])
+            elif row.topic == outputs.DEAD_LETTERS:
+                letter = msgspec.json.decode(row.value or b"")
+                _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
+
+    def _follow(self, row: RecordRow) -> None:
+        if isinstance(row.record, ConfigChanged):
+            self.heed_settings()
+        else:
+            self._kept.follow(row.machine, row.record)
+
+    def _answer(self, event_id: str, answer: Answer) -> None:
+        future = self._waiting.pop(event_id, None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _forget_refused(self, body: Body) -> None:
+        """Drop the bytes of batches that no log has taken."""
+        for topic in body.get("topicData", ()):
+            for partition in topic["partitionData"]:
+                for batch in partition.get("batches", ()):
+                    locator = batch.get("locator")
+                    if locator is not None and locator not in self._kept.appended:
+                        self._store.drop(locator, False)
+
+    def _seal(self, row: Output) -> None:
+        """Keep a sealed part of a log's index until its tombstone comes."""
+        found = msgspec.json.decode(row.key or b"")
+        key = (found["topicId"], found["partition"], found["baseOffset"])
+        if row.value is None:
+            self._segments.pop(key, None)
+        else:
+            self._segments[key] = msgspec.json.decode(row.value)["batches"]
+
+    def _schedule(self, deadline: int) -> None:
+        """Have a tick written when the deadline has come; during a replay it is only noted."""
+        self._deadline = deadline
+        if self._loop is None or deadline == NO_DEADLINE:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(deadline - self._clock(), 0) / 1000
+        self._timer = self._loop.call_later(delay, self._due, deadline)
+
+    def _due(self, deadline: int) -> None:
+        if self._clock() < deadline:
+            self._schedule(deadline)
+        else:
+            self._timer = None
+            self._tick()
+
+    def _tick(self) -> None:
+        """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
+        rows = self._handle(self._events.tick(), False)
+        self._dispatch(rows or [])
+
+    def features_epoch(self) -> int:
+        """Return the offset of the last metadata record."""
+        return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
+
+    def known_features(self) -> list[Body]:
+        """The finalized features with their levels, as the first broker tells them."""
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        levels = features.finalized(table, self.brokers[0], given)
+        return [
+            {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
+            for name, level in levels.items()
+            if level > 0
+        ]
+
+    def _known(self, broker: int) -> KnownSettings:
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        return KnownSettings(table, broker, given)
+
+    def settings_of(self, broker: int) -> BrokerSettings:
+        """The settings that hold for a broker, without secrets."""
+        return self._known(broker).of(broker)
+
+    def changed_settings(self, broker: int) -> Mapping[str, str]:
+        """The settings that hold for a broker other than those that it was started with."""
+        return self._known(broker).changed(broker)
+
+    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
+        """How fast a broker takes connections from an address; None: as fast as they come."""
+        return self._known(broker).connection_limit(broker, host)
+
+    def request_limit(
+        self, broker: int, principal: str, client_id: str | None
+    ) -> RequestLimit | None:
+        """How much of the gateway's time a client's requests may take; None: all of it."""
+        if not self._cell.broker(broker).has_quotas:
+            return None
+        return self._known(broker).request_limit(broker, principal, client_id)
+
+    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+        """The codec that a topic of a Produce request to a broker asks for, by name or id."""
+        machine = self._cell.broker(broker)
+        known = machine.topic_by_name(topic.get("name") or "")
+        if known is None and "topicId" in topic:
+            known = machine.topic_by_id(topic["topicId"])
+        return None if known is None else machine.rules_of(known).codec
+
+    def put(self, data: bytes) -> asyncio.Future[str]:
+        """Keep the bytes of a batch; their locator, or OSError."""
+        assert self._loop is not None, "start() comes first"
+        future: asyncio.Future[str] = self._loop.create_future()
+        try:
+            future.set_result(self._store.put(data))
+        except OSError as error:
+            future.set_exception(error)
+        return future
+
+    async def get(self, locator: str) -> bytes | None:
+        """The bytes at a locator, None where they are lost."""
+        return self._store.get(locator)
+
+    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        """The batches of a sealed part of a log."""
+        return self._segments.get((topic_id, partition, base_offset))

@@ -1,0 +1,1 @@
+"""Record batches: validation, compression, storage and cleaning."""

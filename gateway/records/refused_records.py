@@ -1,0 +1,87 @@
+"""Which records of a refused batch are to blame, in Kafka's words (KIP-467).
+
+The machine says what the topic asks of its records (`refusedRecords`); the bytes say which ones are
+otherwise. Source: `LogValidator.validateRecord`, `LogValidator.processRecordErrors`, and
+`DefaultRecord.toString` in Kafka.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from brokertwin.gateway.records import records
+from brokertwin.gateway.records.records import NO_TIMESTAMP, Record
+from brokertwin.state.core.errors import Error
+
+SHOWN_MAX = 3
+"""Records whose errors are in the text about the batch."""
+
+
+def tell(partition: dict[str, Any], why: dict[str, Any], data: bytes) -> None:
+    """Put `recordErrors`, and for 87 the text, into a partition's answer.
+
+    Args:
+        partition: of a Produce answer.
+        why: its `refusedRecords`.
+        data: the batch that was refused; its records decode.
+    """
+    errors = list(_errors(why, partition["index"], data))
+    if "recordErrors" in partition:
+        partition["recordErrors"] = errors
+    if partition["errorCode"] == Error.INVALID_RECORD and "errorMessage" in partition:
+        shown = ", ".join(
+            f"RecordError(batchIndex={each['batchIndex']},"
+            f" message='{each['batchIndexErrorMessage']}')"
+            for each in errors[:SHOWN_MAX]
+        )
+        partition["errorMessage"] = (
+            f"One or more records have been rejected due to {len(errors)} record errors"
+            f" in total, and only showing the first three errors at most: [{shown}]"
+        )
+
+
+def _errors(why: dict[str, Any], partition: int, data: bytes) -> Iterator[dict[str, Any]]:
+    header = records.batch_headers(data)[0]
+    has_append_time = records.has_append_time_flag(data)
+    for index, record in enumerate(records.records_of(data)):
+        timestamp = header["baseTimestamp"] + record.timestamp_delta
+        if has_append_time:
+            timestamp = header["maxTimestamp"]
+        text = _key_text(why, partition, record) or _time_text(
+            why, record, timestamp, has_append_time
+        )
+        if text is not None:
+            yield {"batchIndex": index, "batchIndexErrorMessage": text}
+
+
+def _key_text(why: dict[str, Any], partition: int, record: Record) -> str | None:
+    if not why["isCompacted"] or record.key_size >= 0:
+        return None
+    place = f"{why['topic']}-{partition}"
+    return f"Compacted topic cannot accept message without key in topic partition {place}"
+
+
+def _time_text(
+    why: dict[str, Any], record: Record, timestamp: int, has_append_time: bool
+) -> str | None:
+    if why["takesAppendTime"]:
+        if not has_append_time:
+            return None
+        return (
+            f"Invalid timestamp type in message DefaultRecord(offset={record.offset_delta},"
+            f" timestamp={timestamp}, key={max(record.key_size, 0)} bytes,"
+            f" value={max(record.value_size, 0)} bytes). Producer should not set timestamp"
+            " type to LogAppendTime."
+        )
+    now, before, after = why["now"], why["beforeMaxMs"], why["afterMaxMs"]
+    is_in_range = now - timestamp <= before and timestamp - now <= after
+    if timestamp == NO_TIMESTAMP or is_in_range:
+        return None
+    return (
+        f"Timestamp {timestamp} of message with offset {record.offset_delta} is out of range."
+        f" The timestamp should be within [{_wrapped(now - before)}, {_wrapped(now + after)}]"
+    )
+
+
+def _wrapped(number: int) -> int:
+    """A number as a long of Java that has overflowed."""
+    return (number + 2**63) % 2**64 - 2**63

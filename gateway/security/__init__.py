@@ -1,0 +1,1 @@
+"""TLS, SASL, credentials and principals of the gateway's listeners."""

@@ -1,0 +1,169 @@
+"""OAUTHBEARER's tokens with a signature, by the keys of a JWKS (RFC 7517).
+
+For listeners whose `sasl.server.callback.handler.class` is Kafka's `OAuthBearerValidator
+CallbackHandler`. The keys come from `token_keys`. A token needs `exp`, `iat` and whose it is; of an
+audience it may speak where one is expected. Signatures are PyJWT's to check; the claims are held
+against the gateway's clock here.
+
+Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils` in
+Kafka, `VerificationJwkSelector` and `NumericDateValidator` in jose4j; KIP-768.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.gateway.admin.broker_properties import BrokerProperties
+from brokertwin.gateway.security import token_keys
+from brokertwin.gateway.security.oauthbearer import MECHANISM, Bearer, refused
+from brokertwin.gateway.security.token_keys import KeySource, key_source
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+HANDLER = "sasl.server.callback.handler.class"
+VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+SKEW = "sasl.oauthbearer.clock.skew.seconds"
+ISSUER, AUDIENCE = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
+USER_CLAIM, SCOPE_CLAIM = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name"
+SETTINGS = frozenset({SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM}) | token_keys.SETTINGS
+"""The settings that are heeded, beside the handler's, which is the mechanism's own."""
+
+SECONDS_MAX = (2**63 - 1) // 1000
+"""A time that ms count in 64 bits."""
+
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
+_CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+_ALGORITHMS = frozenset(
+    {f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)} | {"EdDSA"}
+)
+
+
+class SignedRules(NamedTuple):
+    """What a token has to have; one of the keys has signed it."""
+
+    keys: KeySource
+    skew_s: int = 30
+    issuer: str | None = None
+    audience: frozenset[str] = frozenset()
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+
+    @classmethod
+    def of(cls, properties: BrokerProperties) -> "SignedRules":
+        """Those of a listener.
+
+        Raises:
+            UserError: there are no keys where the settings say, or the extra is not there.
+        """
+        need("OAUTHBEARER with signed tokens", "jwt")
+        return cls(
+            key_source(properties),
+            properties.value(SKEW, MECHANISM),
+            properties.text(ISSUER, MECHANISM),
+            frozenset(properties.names(AUDIENCE, MECHANISM)),
+            properties.text(USER_CLAIM, MECHANISM) or "sub",
+            properties.text(SCOPE_CLAIM, MECHANISM) or "scope",
+        )
+
+    def user_of(self, token: str) -> str:
+        """Who a token says it is of, be it signed or not."""
+        from jwt import PyJWT, PyJWTError
+
+        try:
+            claims = PyJWT().decode_complete(token, options={"verify_signature": False})["payload"]
+        except PyJWTError:
+            return ""
+        found = claims.get(self.user_claim, "")
+        return found if isinstance(found, str) else ""
+
+    def bearer(self, token: str, now: int) -> Bearer:
+        """Who a token proves to be of. Raises RefusedTokenError."""
+        claims = self._verified(token)
+        user, seconds = claims.get(self.user_claim), now // 1000
+        expires, issued = _whole(claims, "exp"), _whole(claims, "iat")
+        if expires is None or issued is None or not isinstance(user, str) or not user.strip():
+            raise refused()
+        begins = _whole(claims, "nbf")
+        if seconds - self.skew_s >= expires or expires < max(issued, begins or issued):
+            raise refused()
+        if begins is not None and begins > seconds + self.skew_s:
+            raise refused()
+        if self.issuer is not None and claims.get("iss") != self.issuer:
+            raise refused()
+        self._check_audience(claims)
+        self._check_scopes(claims)
+        return Bearer(user.strip(), 1000 * expires)
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        """The claims of a token whose signature is a key's."""
+        from jwt import PyJWS, PyJWTError
+
+        verifier = PyJWS(options={"enforce_minimum_key_length": True})
+        try:
+            header = verifier.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
+                raise refused()
+            key = self._key(algorithm, header.get("kid"))
+            payload = verifier.decode(token, key, algorithms=[algorithm])
+            return msgspec.json.decode(payload, type=dict[str, Any])
+        except (PyJWTError, msgspec.DecodeError, UnicodeDecodeError):
+            raise refused() from None
+
+    def _key(self, algorithm: str, kid: str | None) -> "PyJWK":
+        """The first key that may have signed; what is no key is passed over."""
+        from jwt import PyJWK, PyJWTError
+
+        for key in self.keys.newest():
+            wanted = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
+            if kid is not None:
+                wanted["kid"] = kid
+            if any(value and key.get(name) != value for name, value in wanted.items()):
+                continue
+            if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
+                continue
+            with suppress(PyJWTError, KeyError, TypeError, ValueError):
+                return PyJWK(dict(key), algorithm)
+        if isinstance(kid, str):
+            self.keys.missing(kid)
+        raise refused()
+
+    def _check_audience(self, claims: dict[str, Any]) -> None:
+        """A token that is for somebody is for one who is expected here."""
+        found = claims.get("aud")
+        if not isinstance(found, str | list | None):
+            raise refused()
+        named = {found} if isinstance(found, str) else set(map(str, found or ()))
+        if ("aud" in claims or self.audience) and not named & self.audience:
+            raise refused()
+
+    def _check_scopes(self, claims: dict[str, Any]) -> None:
+        """Scopes are words, each once; there need not be any."""
+        found = claims.get(self.scope_claim)
+        listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        words = [str(each).strip() for each in listed]
+        if "" in words or len(set(words)) < len(words):
+            raise refused()
+
+
+def is_wanted(properties: BrokerProperties) -> bool:
+    """Whether a listener takes signed tokens. Raises UserError for a handler that is not served."""
+    found = properties.given(HANDLER, MECHANISM)
+    if found not in (None, "", VALIDATOR):
+        raise UserError(f"Unsupported {HANDLER}: {found}.", f"Use {VALIDATOR}.")
+    return bool(found)
+
+
+def _whole(claims: dict[str, Any], name: str) -> int | None:
+    """A time in seconds; fractions are left out."""
+    found = claims.get(name)
+    if found is None:
+        return None
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not abs(found) <= SECONDS_MAX:
+        raise refused()
+    return int(found)

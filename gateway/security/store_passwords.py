@@ -1,0 +1,85 @@
+"""Passwords of key and trust stores that brokers are given while they run.
+
+The machines keep no secrets: of one that was altered they have the name. The text is here, and in
+a file where there is one, so that it outlives the gateway, and other gateways with that file have
+it, too; Kafka has it in its metadata log. The name in a machine says whether it counts.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.security import secret_files
+
+_log = structlog.get_logger("brokertwin.gateway")
+
+_Texts = dict[str, dict[str, str]]
+
+
+class StorePasswords:
+    """The altered passwords of each broker, by the names of their settings.
+
+    Args:
+        file: where they are kept; None: in memory only.
+
+    Raises:
+        UserError: the file cannot be read, or is none of this kind.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._texts: _Texts = {}
+        self._seen = self._stamp()
+        if self._seen is not None:
+            self._texts = self._read()
+
+    def of(self, broker: int) -> Mapping[str, str]:
+        """Those of a broker."""
+        self._refresh()
+        return self._texts.get(str(broker), {})
+
+    def put(self, broker: int, texts: Mapping[str, str | None]) -> None:
+        """Keep what a broker was given, forget what is None.
+
+        A file that cannot be written is warned of.
+        """
+        self._refresh()
+        known = {**self._texts.get(str(broker), {}), **texts}
+        kept = {name: text for name, text in known.items() if text is not None}
+        self._texts[str(broker)] = kept
+        if self._file is None:
+            return
+        try:
+            secret_files.replace(self._file, msgspec.json.encode(self._texts) + b"\n")
+        except OSError as error:
+            _log.error("cannot store passwords", file=str(self._file), reason=error.strerror)
+        self._seen = self._stamp()
+
+    def _refresh(self) -> None:
+        stamp = self._stamp()
+        if stamp in (self._seen, None):
+            return
+        self._seen = stamp
+        try:
+            self._texts = self._read()
+        except UserError as error:
+            _log.error("cannot reload passwords; the old ones stay", reason=error.message)
+
+    def _read(self) -> _Texts:
+        assert self._file is not None, "it was seen"
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=_Texts)
+        except OSError as error:
+            raise UserError(f"Cannot read {self._file}: {error.strerror}.") from None
+        except msgspec.MsgspecError:
+            raise UserError(f"{self._file} is not a file of store passwords.") from None
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._file.stat() if self._file is not None else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)

@@ -1,0 +1,1 @@
+"""Recorded traffic of real clusters: its formats, replay, explain and audit."""

@@ -1,0 +1,41 @@
+"""The table of the finders: each a function from a history to findings."""
+
+from collections.abc import Callable, Iterable
+
+from brokertwin.recordings.audit import (
+    commits,
+    groups,
+    lag,
+    members,
+    producers,
+    refusals,
+    replication,
+    sessions,
+    shares,
+)
+from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.history import History
+
+Finder = Callable[[History], Iterable[Finding]]
+
+FINDERS: tuple[Finder, ...] = (
+    *producers.FINDERS,
+    *sessions.FINDERS,
+    *groups.FINDERS,
+    *members.FINDERS,
+    *commits.FINDERS,
+    *lag.FINDERS,
+    *shares.FINDERS,
+    *replication.FINDERS,
+    *refusals.FINDERS,
+)
+
+
+def findings(history: History) -> list[Finding]:
+    """All that was found, the worst first, then by time."""
+    return in_order(finding for finder in FINDERS for finding in finder(history))
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """The worst first, then by time."""
+    return sorted(found, key=lambda each: (-each.severity, each.begin, each.kind, each.subject))

@@ -1,0 +1,48 @@
+"""Recorded exchanges as a history with all that the observer makes of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.formats.batches import Headers
+from brokertwin.recordings.formats.pipeline import Reading, Source, read_files
+from brokertwin.recordings.observed.watching import watch
+from brokertwin.recordings.replay import recording
+from brokertwin.state.observed.replication import ReplicationObserver
+
+
+class Read(NamedTuple):
+    """What was read: the history, and the lines that are damaged."""
+
+    history: History
+    broken: Sequence[recording.Broken]
+
+
+def read(
+    paths: Sequence[Path],
+    reading: Reading,
+    batches: Headers | None = None,
+    observer: ReplicationObserver | None = None,
+) -> Read:
+    """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
+
+    Args:
+        paths: the files.
+        reading: how logs are read.
+        batches: batch headers for Produce requests that have none.
+        observer: one that has the brokers' settings.
+
+    Raises:
+        UserError: a file cannot be read, or none of the lines is an exchange.
+    """
+    return read_from(lambda summary: read_files(paths, reading, summary), batches, observer)
+
+
+def read_from(
+    source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
+) -> Read:
+    """The same of any source. Raises UserError as `watch`."""
+    found = watch(source, batches, observer)
+    history = History(found.recording.exchanges, found.observer, found.until)
+    return Read(history, found.recording.broken)

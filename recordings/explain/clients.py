@@ -1,0 +1,148 @@
+"""The story of a client id: what its producers, its groups and its fetch sessions tell of it.
+
+Its requests are told as those stories tell them, from all that came before. Of the others only
+those that were refused are told.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from brokertwin.recordings.explain import bodies, groups, producers, sessions
+from brokertwin.recordings.explain.groups import Groups
+from brokertwin.recordings.explain.producers import Producers
+from brokertwin.recordings.explain.sessions import Sessions
+from brokertwin.recordings.explain.story import Entry, Refused, absent, moment
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.wording import counted
+
+OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+
+class Clients:
+    """What a recording says of the requests of a client id.
+
+    Attributes:
+        producers: the transactional ids, or producer ids, that it used.
+        groups: the groups that it named.
+
+    Raises:
+        UserError: the recording has no such client.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        self._exchanges = exchanges
+        self._own = sorted(
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+        )
+        if not self._own:
+            raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))
+        self.key = key
+        self.producers = list(dict.fromkeys(p for each in self._own for p in producers_of(each)))
+        self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
+
+    def story(self) -> list[Entry]:
+        """One entry for each request that a story tells of, or that was refused."""
+        told: dict[str, Entry] = {}
+        for entry in self._told():
+            if entry.client == self.key:
+                told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
+        for each in self._own:
+            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
+            if codes or (each.is_text and each.id not in told):
+                told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
+            if each.is_text:
+                told[each.id] = _timed(told[each.id], each)
+        return [told[each.id] for each in self._own if each.id in told]
+
+    def ending(self) -> list[str]:
+        """How much it asked and what was refused, and whose stories have the others' part."""
+        first, last = min(each.time for each in self._own), max(each.end for each in self._own)
+        ways = len({each.connection for each in self._own})
+        codes = Counter(
+            code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
+        )
+        refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
+        is_told = any(each.is_recorded for each in self._own)
+        nothing = "nothing was refused" if is_told else "the log has no responses"
+        asked = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
+        lines = [
+            f"client {self.key}: {asked}, {moment(first)} to {moment(last)}",
+            f"refused: {refused}" if refused else nothing,
+        ]
+        lines += [f"explain producer {each} tells its whole story" for each in self.producers]
+        lines += [f"explain group {each} tells its whole story" for each in self.groups]
+        if any(each.is_text for each in self._own):
+            lines += _latencies(self._own)
+        return lines
+
+    def _told(self) -> Iterator[Entry]:
+        """The entries of all stories that it has a part in; of sessions those that were lost."""
+        for key in self.producers:
+            yield from Producers(self._exchanges, key).story()
+        for key in self.groups:
+            yield from Groups(self._exchanges, key).story()
+        lost = dict.fromkeys(
+            each.body().get("sessionId", sessions.NONE)
+            for each in self._own
+            if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
+        )
+        for session in lost:
+            if session != sessions.NONE:
+                yield from Sessions(self._exchanges, str(session)).story()
+
+
+def _timed(entry: Entry, exchange: Exchange) -> Entry:
+    """The entry with what a client's log tells of the response: its time, and its error."""
+    where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
+    said = f"response of {where} after {exchange.latency_ms:.6g} ms"
+    if not exchange.is_recorded:
+        said = f"no response of {where} in the log"
+    error = (exchange.response or {}).get("errorMessage") or ""
+    told = (entry.said, said, error if error != "NONE" else "")
+    return entry._replace(said="; ".join(filter(None, told)))
+
+
+def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
+    """For each API how many requests a client's log has, and how long responses took."""
+    lines = []
+    for api, count in Counter(each.api for each in exchanges).most_common():
+        answered = sorted(
+            each.latency_ms for each in exchanges if each.api == api and each.is_recorded
+        )
+        line = f"{api}: {counted(count, 'request')}"
+        if answered:
+            middle = answered[len(answered) // 2]
+            line += f", median {middle:.6g} ms, longest {answered[-1]:.6g} ms"
+        if len(answered) < count:
+            line += f", {count - len(answered)} without a response in the log"
+        lines.append(line)
+    return lines
+
+
+def producers_of(exchange: Exchange) -> list[str]:
+    """The keys of the producers that an exchange is of."""
+    return list(
+        dict.fromkeys(
+            holder.name or str(holder.producer_id)
+            for holder in producers.holders_of(exchange, exchange.body())
+            if holder.name or holder.producer_id != bodies.NO_PRODUCER
+        )
+    )
+
+
+def groups_of(exchange: Exchange) -> list[str]:
+    """The group that an exchange is of, if there is one."""
+    group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
+    return [group] if group is not None and exchange.is_recorded else []
+
+
+def _joined(one: Entry, other: Entry) -> Entry:
+    """What two stories tell of one request; each error once, with its reason if one has it."""
+    refused = {each.code: each for each in one.refused}
+    for each in other.refused:
+        if not (each.code in refused and refused[each.code].because):
+            refused[each.code] = each
+    said = one.said if other.said in one.said else "; ".join(filter(None, (one.said, other.said)))
+    notes = list(dict.fromkeys([*one.notes, *other.notes]))
+    return one._replace(said=said, notes=notes, refused=list(refused.values()))

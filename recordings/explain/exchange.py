@@ -1,0 +1,43 @@
+"""One exchange of a recording, explained from what came before it."""
+
+from collections.abc import Sequence
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain import bodies, sessions
+from brokertwin.recordings.explain.clients import groups_of, producers_of
+from brokertwin.recordings.explain.groups import Groups
+from brokertwin.recordings.explain.producers import Producers
+from brokertwin.recordings.explain.sessions import Sessions
+from brokertwin.recordings.explain.story import Entry, Refused
+from brokertwin.recordings.replay.recording import Exchange, id_of
+
+
+def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
+    """The exchange as the stories of its group, producers and fetch session tell it, each once.
+
+    Args:
+        exchanges: the recording.
+        place: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
+
+    Raises:
+        UserError: there is no such exchange.
+    """
+    wanted = id_of(place)
+    found = next((each for each in exchanges if each.id == wanted), None)
+    if found is None:
+        raise UserError(
+            f"The recording has no exchange {place}.",
+            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}."
+            if exchanges
+            else "It is empty.",
+        )
+    stories = [Producers(exchanges, key).story() for key in producers_of(found)]
+    stories += [Groups(exchanges, key).story() for key in groups_of(found)]
+    session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
+    if session:
+        stories.append(Sessions(exchanges, str(session)).story())
+    told = [entry for story in stories for entry in story if entry.id == wanted]
+    if told:
+        return [entry for place, entry in enumerate(told) if entry not in told[:place]]
+    codes = dict.fromkeys(bodies.errors(found.response))
+    return [Entry.of(found, "", [], [Refused(code) for code in codes])]

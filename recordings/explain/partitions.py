@@ -1,0 +1,340 @@
+"""The story of a partition: leaders, in-sync sets, high watermarks, producers, what was cut off.
+
+Leaders, in-sync sets and high watermarks are the observer's (`state/observed`), which goes through
+what brokers and the controller said, too. The rest is what requests that name the partition were
+answered.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.recordings.explain import bodies
+from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
+from brokertwin.recordings.explain.producers import Producers, said_of_batch
+from brokertwin.recordings.explain.story import Entry, Refused, absent, clock
+from brokertwin.recordings.observed.watching import Watched
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.observed.exchanges import Exchange as Observed
+from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.replication import UNEXPLAINED, Difference, IsrChange, Sample
+
+APIS = frozenset(
+    {
+        *("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH"),
+        *("DELETE_RECORDS", "CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS"),
+        *("DESCRIBE_TOPIC_PARTITIONS", "ALTER_PARTITION", "ALTER_PARTITION_REASSIGNMENTS"),
+        *("ELECT_LEADERS", "ADD_PARTITIONS_TO_TXN", "WRITE_TXN_MARKERS"),
+    }
+)
+"""The APIs that are about partitions' logs and replicas."""
+
+OF_LEADERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
+TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+OF_PRODUCERS = (
+    *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
+    Error.DUPLICATE_SEQUENCE_NUMBER,
+)
+
+
+class Written(NamedTuple):
+    """The last batch of a producer in the partition, and the client that wrote it."""
+
+    batch: bodies.Sent
+    client: str
+    time: float
+
+
+class Partitions:
+    """What a recording says of a partition.
+
+    Args:
+        watched: the recording, with what brokers said to each other.
+        key: topic and number, `orders-0`; an id in the topic's place where nothing tells a name.
+
+    Raises:
+        UserError: the recording has no such partition.
+    """
+
+    def __init__(self, watched: Watched, key: str) -> None:
+        self.key = key
+        self._watched = watched
+        observer = watched.observer
+        named = {
+            f"{observer.names.get(topic, topic)}-{number}": (topic, number)
+            for topic, number in sorted(observer.partitions)
+        }
+        if key not in named:
+            raise absent("partition", key, named)
+        topic, self.number = named[key]
+        self.topics = {topic, observer.names.get(topic, topic)}
+        self.known: Replicas = observer.partitions[named[key]]
+        self.producers: dict[int, Written] = {}
+        self._samples = [each for each in observer.samples if self._is_mine(each)]
+        self._at = _by_place(self._samples)
+        self._led = _news(self._samples, lambda sample: sample.leader_epoch)
+        told = [each for each in observer.in_sync_told if self._is_mine(each)]
+        self._in_sync = _news(told, lambda sample: sample.isr)
+        self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
+        self._told = _by_place(each for each in observer.differences if self._is_mine(each))
+        self._stories: dict[int, dict[str, str]] = {}
+
+    def story(self) -> list[Entry]:
+        """One for each exchange that changed the partition, wrote to it, or was refused."""
+        asked = {each.id: each for each in self._watched.recording.exchanges}
+        found = []
+        for seen in sorted(self._watched.exchanges, key=self._when):
+            if _api(seen) in APIS or seen.place in self._at:
+                mine = asked.get(seen.place)
+                request = mine.body() if mine is not None else msgspec.json.decode(seen.request)
+                entry = self._entry(seen, request, msgspec.json.decode(seen.response))
+                if entry is not None:
+                    found.append(entry)
+        return found
+
+    def ending(self) -> list[str]:
+        """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
+        known = self.known
+        ends = {
+            broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
+            for broker, end in known.log_ends.items()
+        }
+        told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
+        assumed = " (from a response, or assumed because the in-sync set is not recorded)"
+        is_known = known.high_watermark != UNKNOWN
+        how = assumed if known.is_assumed else " or later" if known.is_least else ""
+        high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
+        led = f"{self.key} is led by broker {known.leader} in epoch {known.leader_epoch}"
+        if known.leader == UNKNOWN:
+            led = f"{self.key} has no leader in epoch {known.leader_epoch}"
+            if known.lost != UNKNOWN:
+                led += f"; broker {known.lost} led it last"
+            elif known.leader_epoch == UNKNOWN:
+                led = f"the recording does not show who leads {self.key}"
+        lines = [
+            f"{led}; in sync are {_listed(known.in_sync)}",
+            f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
+        ]
+        return lines + [
+            f"producer {number} epoch {batch.epoch} wrote last sequences {batch.first} to"
+            f" {batch.last} at offset {batch.offset}, by client {client} at {clock(time)}"
+            for number, (batch, client, time) in sorted(self.producers.items())
+        ]
+
+    def _is_mine(self, each: Sample | Difference | IsrChange) -> bool:
+        return each.topic in self.topics and each.partition == self.number
+
+    def _entry(self, seen: Observed, request: Any, response: Any) -> Entry | None:
+        samples = self._at.get(seen.place, [])
+        codes = dict.fromkeys(errors_of(response, self.topics, self.number))
+        sent = bodies.sent(request, response) if _api(seen) == "PRODUCE" else ()
+        batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
+        refused = [Refused(code, self._because(code, seen, request, batches)) for code in codes]
+        notes = [
+            *self._replicated(seen.place),
+            *self._asked_for(seen),
+            *self._changed(seen, request, response, bool(codes)),
+            *self._produced(seen, batches),
+        ]
+        said = "; ".join(filter(None, [*map(said_of_batch, batches), *_moved(samples)]))
+        if not (said or notes or refused):
+            return None
+        header = seen.header
+        client = header.client_id or ""
+        version = header.request_api_version
+        place, time = seen.place, int(seen.taken)
+        broker = f"broker {seen.broker}"
+        return Entry(place, time, client, broker, _api(seen), version, said, notes, refused)
+
+    def _when(self, seen: Observed) -> float:
+        """When an exchange changed the partition, or was answered."""
+        samples = self._at.get(seen.place)
+        return samples[0].time if samples else seen.made
+
+    def _replicated(self, place: str) -> Iterator[str]:
+        """Leaders and in-sync sets that are news."""
+        for former, sample in self._led.get(place, []):
+            was = f", before it {_named(former.leader)}" if former is not None else ""
+            yield f"{_named(sample.leader)} leads in epoch {sample.leader_epoch}{was}"
+        for former, sample in self._in_sync.get(place, []):
+            was_in = former.isr if former is not None else sample.isr
+            moved = [f"broker {each} left" for each in sorted(set(was_in) - set(sample.isr))]
+            moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
+            yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
+
+    def _asked_for(self, seen: Observed) -> Iterator[str]:
+        """What a leader asked of the controller; high watermarks that no rule gives."""
+        for change in self._changes.get(seen.place, []):
+            verb = "in" if change.is_added else "out"
+            why = f", against the rule: {change.why}" if change.why else ""
+            yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
+        for told in self._told.get(seen.place, []):
+            if told.why == UNEXPLAINED:
+                yield f"the high watermark {told.told} is told; by the rule it is {told.derived}"
+
+    def _changed(self, seen: Observed, request: Any, response: Any, bad: bool) -> Iterator[str]:
+        """What else an answer says of the partition's log."""
+        parts = list(parts_of(response, self.topics, self.number))
+        api = _api(seen)
+        follower = bodies.follower_of(request)
+        if api in ("FETCH", "OFFSET_FOR_LEADER_EPOCH") and follower >= 0:
+            for part in parts:
+                end = part.get("divergingEpoch") or part
+                if end.get("epoch", end.get("leaderEpoch", UNKNOWN)) >= 0 and "endOffset" in end:
+                    epoch = end.get("epoch", end.get("leaderEpoch"))
+                    yield (
+                        f"broker {follower} has to cut its log: epoch {epoch} ends at"
+                        f" {end['endOffset']}"
+                    )
+        elif api == "DELETE_RECORDS" and not bad:
+            yield from (f"the log begins at {part['lowWatermark']}" for part in parts)
+        elif api in ("CREATE_TOPICS", "DELETE_TOPICS") and not bad:
+            if self._names_the_topic(response):
+                yield f"the topic is {'created' if api == 'CREATE_TOPICS' else 'deleted'}"
+        elif api == "WRITE_TXN_MARKERS" and not bad:
+            for marker in request.get("markers") or ():
+                if any(
+                    topic["name"] in self.topics and self.number in topic["partitionIndexes"]
+                    for topic in marker["topics"]
+                ):
+                    became = "committed" if marker["transactionResult"] else "aborted"
+                    yield f"the transaction of producer {marker['producerId']} is {became}: marker"
+
+    def _names_the_topic(self, response: Any) -> bool:
+        found = (response or {}).get("topics") or (response or {}).get("responses") or ()
+        return any(each.get("name") in self.topics for each in found)
+
+    def _produced(self, seen: Observed, batches: Sequence[bodies.Sent]) -> Iterator[str]:
+        """Takes what was written; says whose first batch it is, and which epochs are new."""
+        for batch in batches:
+            if batch.error:
+                continue
+            former = self.producers.get(batch.producer_id)
+            client = seen.header.client_id or "?"
+            if former is None:
+                yield f"producer {batch.producer_id} writes its first batch here"
+            elif former.batch.epoch < batch.epoch:
+                yield (
+                    f"producer {batch.producer_id} comes with epoch {batch.epoch}; before it had"
+                    f" {former.batch.epoch} (client {former.client})"
+                )
+            self.producers[batch.producer_id] = Written(batch, client, seen.taken)
+
+    def _because(
+        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.Sent]
+    ) -> str:
+        if code in OF_LEADERS:
+            led = self._latest(self._led, seen.made)
+            parts = parts_of(request, self.topics, self.number)
+            asked = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
+            return _because_of_leader(code, seen.broker, asked, led)
+        if code in TOO_FEW:
+            told = self._latest(self._in_sync, seen.made)
+            if told is None:
+                return ""
+            return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
+        if code in OF_PRODUCERS:
+            refused = next((each for each in batches if each.error == code), None)
+            return self._of_producer(refused.producer_id, seen.place) if refused else ""
+        return ""
+
+    def _latest(self, news: "News", time: float) -> Sample | None:
+        """What was news last, up to a time."""
+        samples = [sample for found in news.values() for _, sample in found]
+        return max((each for each in samples if each.time <= time), key=_time, default=None)
+
+    def _of_producer(self, producer_id: int, place: str) -> str:
+        """What the producer's own story says of a refused batch."""
+        if producer_id not in self._stories:
+            story = Producers(self._watched.recording.exchanges, str(producer_id)).story()
+            self._stories[producer_id] = {
+                entry.id: each.because for entry in story for each in entry.refused
+            }
+        return self._stories[producer_id].get(place, "")
+
+
+def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:
+    """Why a broker refused a request as to its leader or leader epoch.
+
+    Args:
+        code: the error.
+        broker: the broker.
+        asked: the leader epoch of the request; UNKNOWN if it has none.
+        led: the newest leader that the recording shows by then.
+    """
+    of = f" for epoch {asked}" if asked != UNKNOWN else ""
+    request = f"Broker {broker} was asked{of}"
+    epoch = led.leader_epoch if led is not None else UNKNOWN
+    if code == Error.FENCED_LEADER_EPOCH and epoch <= asked:
+        return (
+            f"{request}, and is in a newer epoch that the recording does not show. The epoch rises"
+            " when a leader is elected, and when the only replica in sync shuts down."
+        )
+    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
+        return f"{request}, and had not heard of it yet; the recording does not show who leads it."
+    if led is None or epoch == UNKNOWN:
+        return ""
+    shown = f"as {led.place} shows first ({clock(led.time)})"
+    if led.leader != broker:
+        return f"{request}; {_named(led.leader)} leads in epoch {epoch}, {shown}."
+    leads = f"{request}; it leads in epoch {epoch}, {shown}"
+    if code == Error.NOT_LEADER_OR_FOLLOWER:
+        return f"{leads}. It had not heard of that yet, or has lost the leadership since."
+    if code == Error.UNKNOWN_LEADER_EPOCH:
+        return f"{leads}, and had not heard of it yet."
+    return f"{leads}."
+
+
+def _named(broker: int) -> str:
+    return f"broker {broker}" if broker != UNKNOWN else "no broker"
+
+
+def _moved(samples: Sequence[Sample]) -> Iterator[str]:
+    """How far the log and its high watermark are after an exchange."""
+    if samples:
+        ends = [end for end in samples[-1].ends.values() if end != UNKNOWN]
+        if ends:
+            sample = samples[-1]
+            later = " or later" if sample.is_least else ""
+            told = sample.high_watermark
+            hw_later = " or later" if sample.is_hw_least else ""
+            high_watermark = f"{told}{hw_later}" if told != UNKNOWN else "unknown"
+            yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
+
+
+News = dict[str, list[tuple[Sample | None, Sample]]]
+"""By the line that shows it: a sample, and the one before it, which was otherwise."""
+
+
+def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
+    """The samples that are not as the one before, in the order in which they were observed."""
+    found: News = defaultdict(list)
+    former: Sample | None = None
+    for sample in samples:
+        if former is None or what(former) != what(sample):
+            found[sample.place].append((former, sample))
+        former = sample
+    return dict(found)
+
+
+def _time(sample: Sample) -> float:
+    return sample.time
+
+
+def _by_place(found: Any) -> dict[str, list[Any]]:
+    by_place: dict[str, list[Any]] = defaultdict(list)
+    for each in found:
+        by_place[each.place].append(each)
+    return dict(by_place)
+
+
+def _api(seen: Observed) -> str:
+    known = KAFKA_APIS.get(seen.header.request_api_key)
+    return known.name if known is not None else str(seen.header.request_api_key)
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(brokers))) or "none"

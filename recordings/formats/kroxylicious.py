@@ -1,0 +1,239 @@
+"""Kroxylicious' protocol logger: a request and its answer are two entries, paired here.
+
+The filter `ProtocolLogger` came with Kroxylicious 0.24. An entry is one JSON object over several
+lines; what it is wrapped in depends on the proxy's log format:
+
+- `KROXYLICIOUS_LOG_FORMAT=json`: one JSON document for each entry, the entry in `message`, its
+  time in `@timestamp`, the connection in `sessionId`, there or under `mdc`.
+- the text format: a prefix with the time, to whole seconds only, then the entry; behind its last
+  brace `{..., sessionId=...}`.
+
+With a layout of the bare message there is neither time nor connection: such entries are left out.
+
+If a chain of filters has the logger twice, each entry is there twice and counts once: the request
+as the last filter saw it, the response as the first one did, which is what the broker saw.
+
+The entries have no record sets and not their sizes, no principal and no client address; bodies of
+APIs that bear credentials are withheld. Requests that the proxy sends itself have negative
+correlation ids; they are left out.
+
+Source: `ProtocolLoggerFilter`, `MessageFormatter` and `log4j2.yaml` in Kroxylicious.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.recordings.formats.documents import (
+    NOT_ANSWERED,
+    Document,
+    Left,
+    UnreadableError,
+    raw,
+)
+from brokertwin.recordings.formats.lines import Line
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import Int16, Int32
+
+PENDING_MAX = 100_000
+"""Requests that wait for their answers; beyond it the oldest becomes a document without one."""
+
+DONE_MAX = 10_000
+"""Complete exchanges that are remembered."""
+
+FILTERS_MS = 50
+"""A further filter logs the same request at most so much later."""
+
+REPEATED = "an entry that another filter of the proxy has logged, too"
+NO_REQUEST = "an answer whose request is not in the log"
+WITHHELD = "withheld by the proxy"
+ENTRY_START = re.compile(rb"\{\s*\"header\"")
+SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
+
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+class _Header(msgspec.Struct, rename="camel"):
+    type: str
+    api_key: str
+    api_version: Int16
+    correlation_id: Int32
+    client_id: str | None = None
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    header: _Header
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    payload_withheld: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Entry)
+
+
+class Wrapped(NamedTuple):
+    """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON.
+
+    `unit_ms` is how exact the time is, `label` names a container or pod around it.
+    """
+
+    line: Line
+    time: int | None
+    session: str
+    entry: bytes
+    unit_ms: int = 1
+    label: str = ""
+
+
+class _Request(NamedTuple):
+    line: Line
+    time: int
+    entry: _Entry
+    label: str
+
+
+class Pairs:
+    """Pairs the requests and answers of one file."""
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[str, int], _Request] = {}
+        self._done: dict[tuple[str, int], _Request] = {}
+
+    def take(self, wrapped: Wrapped) -> Iterator[Document | Left]:
+        """What the entry completes.
+
+        Raises:
+            UnreadableError: the entry is damaged.
+            msgspec.MsgspecError: it is no JSON, or not of this shape.
+        """
+        entry = _decoder.decode(wrapped.entry)
+        header = entry.header
+        if header.api_key not in _KEYS:
+            raise UnreadableError("unknown API", f"apiKey is {header.api_key!r:.100}")
+        if header.type not in ("REQUEST", "RESPONSE"):
+            raise UnreadableError("wrong type", f"header.type is {header.type!r:.100}")
+        if wrapped.time is None or not wrapped.session:
+            yield _left(wrapped, "an entry without time or sessionId", header.api_key)
+        elif entry.payload_withheld is not None:
+            if header.type == "REQUEST":
+                yield _left(wrapped, WITHHELD, header.api_key)
+        elif header.correlation_id < 0:
+            if header.type == "REQUEST":
+                yield _left(wrapped, "a request of the proxy itself", header.api_key)
+        elif header.type == "REQUEST":
+            yield from self._request(wrapped, wrapped.time, entry)
+        else:
+            yield self._answer(wrapped, wrapped.time, entry)
+
+    def rest(self) -> Iterator[Document]:
+        """Documents of the requests that were never answered, or not before the log's end."""
+        for session, correlation_id in list(self._pending):
+            yield self._unanswered((session, correlation_id))
+
+    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document | Left]:
+        key = (wrapped.session, entry.header.correlation_id)
+        before = self._pending.get(key)
+        if before is None and _is_unanswered_produce(entry):
+            before = self._done.get(key)
+        if before is not None and _is_by_another_filter(before, wrapped, time, entry):
+            if key in self._pending:
+                self._pending[key] = before._replace(entry=entry)
+            yield _left(wrapped, REPEATED, entry.header.api_key)
+            return
+        if key in self._pending:
+            yield self._unanswered(key)
+        self._pending[key] = _Request(wrapped.line, time, entry, wrapped.label)
+        if _is_unanswered_produce(entry):
+            yield self._unanswered(key)
+        elif len(self._pending) > PENDING_MAX:
+            yield self._unanswered(next(iter(self._pending)))
+
+    def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | Left:
+        key = (wrapped.session, entry.header.correlation_id)
+        request = self._pending.pop(key, None)
+        if request is None:
+            reason = REPEATED if key in self._done else NO_REQUEST
+            return _left(wrapped, reason, entry.header.api_key)
+        self._keep(key, request)
+        answer = _without_records(entry.payload, entry.header.api_key)
+        # The latest at which the answer may have come: a time without fraction is up to 1 s early.
+        duration = float(max(time - request.time, 0) + wrapped.unit_ms - 1)
+        return self._document(wrapped.session, request, answer, duration)
+
+    def _keep(self, key: tuple[str, int], request: _Request) -> None:
+        """Remember an exchange that is complete, for the entries of another filter."""
+        self._done.pop(key, None)
+        self._done[key] = request
+        if len(self._done) > DONE_MAX:
+            del self._done[next(iter(self._done))]
+
+    def _unanswered(self, key: tuple[str, int]) -> Document:
+        request = self._pending.pop(key)
+        self._keep(key, request)
+        none = msgspec.Raw(b"null") if _is_unanswered_produce(request.entry) else NOT_ANSWERED
+        return self._document(key[0], request, none, 0.0)
+
+    def _document(
+        self, session: str, request: _Request, answer: msgspec.Raw, duration: float
+    ) -> Document:
+        header = request.entry.header
+        return Document(
+            place=f"{request.line.file}:{request.line.number}",
+            source=request.line.file,
+            time=request.time,
+            broker=None,
+            is_from_log=True,
+            connection=session,
+            header=RequestHeader(
+                request_api_key=_KEYS[header.api_key],
+                request_api_version=header.api_version,
+                correlation_id=header.correlation_id,
+                client_id=header.client_id,
+                request_api_key_name=header.api_key,
+            ),
+            request=_without_records(request.entry.payload, header.api_key),
+            response=answer,
+            rest={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
+            label=request.label,
+        )
+
+
+def _left(wrapped: Wrapped, reason: str, api: str) -> Left:
+    return Left(wrapped.line, reason, api=api, is_dead=False)
+
+
+def _is_by_another_filter(before: _Request, wrapped: Wrapped, time: int, entry: _Entry) -> bool:
+    """Whether a request is one that another filter has logged; both do so at about one time."""
+    is_same = before.entry.header.api_key == entry.header.api_key
+    return is_same and 0 <= time - before.time <= max(FILTERS_MS, wrapped.unit_ms)
+
+
+def _is_unanswered_produce(entry: _Entry) -> bool:
+    if entry.header.api_key != "PRODUCE":
+        return False
+    body = msgspec.json.decode(entry.payload)
+    return isinstance(body, dict) and body.get("acks") == 0
+
+
+def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
+    """The proxy writes "" for every record set; whether there were records it does not say."""
+    lists = {"PRODUCE": ("topicData", "partitionData"), "FETCH": ("responses", "partitions")}
+    if api not in lists:
+        return body
+    topics_name, partitions_name = lists[api]
+    decoded = msgspec.json.decode(body)
+    for topic in _dicts(decoded, topics_name):
+        for partition in _dicts(topic, partitions_name):
+            if partition.get("records") == "":
+                partition["records"] = None
+    return raw(decoded)
+
+
+def _dicts(body: Any, name: str) -> list[dict[str, Any]]:
+    """The objects in the list of that name."""
+    values = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]

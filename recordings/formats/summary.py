@@ -1,0 +1,106 @@
+"""What became of the lines: counts for the table at the end."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from brokertwin.errors import NothingRecordedError, UserError
+from brokertwin.recordings.formats.coordinator_lines import Logged
+from brokertwin.recordings.formats.documents import (
+    OTHER,
+    Document,
+    Left,
+    is_controllers,
+    listener_of,
+)
+from brokertwin.recordings.formats.kinds import BY_NAME
+from brokertwin.recordings.formats.lines import Line
+
+EXAMPLES_SHOWN = 5
+NEEDED = (
+    "Needed are Kafka's request logs (kafka.request.logger at DEBUG, Kafka 2.8 or later),"
+    " Kroxylicious' protocol logs, or captures (docs/ingest.md)."
+)
+
+
+@dataclass
+class Summary:
+    """Counts of one run.
+
+    Attributes:
+        lines: how many lines were read; empty ones are not counted.
+        events: documents made, by API.
+        left: entries that became no document, by (API, reason); no API where none can be read.
+        dead: damaged lines, by reason.
+        examples: (place, reason, detail) of the first dead lines of each reason.
+        nameless_topic_ids: topic ids in requests for which no answer shows a name.
+        controllers: listeners of controllers.
+        logged: lines about groups in Kafka's server.log.
+        on_dead: is told of each dead line.
+    """
+
+    lines: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dead: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[str, str, str]] = field(default_factory=list)
+    nameless_topic_ids: int = 0
+    controllers: set[str] = field(default_factory=set)
+    logged: list[Logged] = field(default_factory=list)
+    on_dead: Callable[[Left], None] = lambda _: None
+
+    def counted(self, lines: Iterator[Line]) -> Iterator[Line]:
+        """The lines, counted."""
+        for line in lines:
+            self.lines += 1
+            yield line
+
+    def made(self, document: Document) -> None:
+        """Count a document."""
+        self.events[document.api] += 1
+        if is_controllers(document.header, bytes(document.request)):
+            self.controllers.add(listener_of(document))
+
+    def leave(self, left: Left) -> None:
+        """Count a line that became none."""
+        if left.logged is not None:
+            self.logged.append(left.logged)
+        if not left.is_dead:
+            self.left[left.api, left.reason] += 1
+            return
+        self.dead[left.reason] += 1
+        if self.dead[left.reason] <= EXAMPLES_SHOWN:
+            self.examples.append((place_of(left.line), left.reason, left.detail))
+        self.on_dead(left)
+
+
+def nothing_read(summary: Summary) -> UserError:
+    """The error for input without any exchange: what it is, and what is needed instead."""
+    reasons = summary.dead + Counter(
+        {reason: count for (_, reason), count in summary.left.items() if reason != OTHER}
+    )
+    kinds = [(reason, n) for reason, n in reasons.most_common() if reason in BY_NAME]
+    if kinds:
+        kind, count = BY_NAME[kinds[0][0]], kinds[0][1]
+        return UserError(
+            f"No exchange was read: {count} of {summary.lines} lines are of another kind:"
+            f" {kind.name}.",
+            kind.hint,
+        )
+    if summary.examples:
+        place, reason, detail = summary.examples[0]
+        return NothingRecordedError(
+            f"No exchange was read. The first reason: {place}: {detail or reason}.", NEEDED
+        )
+    if reasons:
+        ((reason, count),) = reasons.most_common(1)
+        return NothingRecordedError(
+            f"No exchange was read. Why, for {count} of {summary.lines} lines: {reason}.", NEEDED
+        )
+    what = f"none of {summary.lines} lines is one" if summary.lines else "there are no lines"
+    return NothingRecordedError(f"No exchange was read: {what}.", NEEDED)
+
+
+def place_of(line: Line) -> str:
+    """File and line."""
+    return f"{line.file}:{line.number}"

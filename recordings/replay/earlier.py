@@ -1,0 +1,140 @@
+"""What a broker had before its recording began.
+
+A recording may begin in the middle of a broker's life: producer ids were allocated to it, and the
+internal topics of its coordinators were there. A fresh machine would answer the first
+InitProducerId with 14, the first look-ups of a coordinator with 15, and a commit to a group that
+nobody has looked up with 16. Where the first recorded answer shows that the real broker was past
+that, a request of our own before the recording brings the machine there, too. Such requests are no
+exchanges: they are not compared and not counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from brokertwin.recordings.replay import local
+from brokertwin.recordings.replay.choices import INTERNAL_TOPICS, TopicIds
+from brokertwin.recordings.replay.picks import NOWHERE
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Choices, Event, RequestHeader
+from brokertwin.state.core.kafka_apis import FIND_COORDINATOR, INIT_PRODUCER_ID, Trait
+
+GROUP = 0
+"""The key type of groups."""
+
+OF_THE_BROKER = frozenset({3, 15, 16, 29, 30, 53, 100})
+"""What a commit is answered where no coordinator of the group takes it."""
+
+INIT_PRODUCER_ID_VERSION = 4
+FIND_COORDINATOR_VERSION = 4
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """A request of our own: what it is about, and its event's document."""
+
+    about: str
+    document: bytes
+
+
+def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
+    """The requests that come before the first exchange, in order; `part` begins their ids."""
+    if not exchanges:
+        return []
+    topic_ids = TopicIds(exchanges)
+    found = [*_producer_ids(exchanges), *_internal_topics(exchanges, topic_ids)]
+    start = min(exchange.time for exchange in exchanges)
+    encode = msgspec.json.Encoder().encode
+    return [
+        Earlier(each[0], encode(_event(f"{part}earlier/{number}", cluster, start, each)))
+        for number, each in enumerate(found)
+    ]
+
+
+def lacking(found: Sequence[Earlier], cell: Cell) -> list[Earlier]:
+    """Those that a cell has to be given: it would not have answered them by itself.
+
+    A cell that goes on from a kept state may have it all.
+    """
+    copy, needed = cell.copy(), []
+    for request in found:
+        answers = local.answers_in(copy.handle(request.document, NOWHERE)).values()
+        if not any(_found_coordinator(answer.response) for answer in answers):
+            needed.append(request)
+    return needed
+
+
+_Request = tuple[str, int, RequestHeader, dict[str, Any], Choices | None]
+
+
+def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
+    """A block of producer ids for each broker whose first InitProducerId got an id."""
+    seen: set[int] = set()
+    for exchange in exchanges:
+        is_first = exchange.broker not in seen
+        if exchange.header.request_api_key != INIT_PRODUCER_ID.key or not is_first:
+            continue
+        seen.add(exchange.broker)
+        if isinstance(exchange.response, dict) and exchange.response.get("errorCode") == 0:
+            header = RequestHeader(INIT_PRODUCER_ID.key, INIT_PRODUCER_ID_VERSION)
+            body = {"transactionalId": None, "transactionTimeoutMs": 0}
+            yield f"producer ids of broker {exchange.broker}", exchange.broker, header, body, None
+
+
+def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
+    """The internal topic of each kind of coordinator that the first request for it has found."""
+    seen: set[int] = set()
+    for exchange in exchanges:
+        key_type = _coordinator_asked_for(exchange)
+        if key_type is None or key_type in seen:
+            continue
+        seen.add(key_type)
+        is_look_up = exchange.header.request_api_key == FIND_COORDINATOR.key
+        found = _found_coordinator if is_look_up else _answered_by_coordinator
+        if found(exchange.response):
+            name = INTERNAL_TOPICS[key_type]
+            topic_id = topic_ids.after(0, name)
+            chosen = Choices(topic_ids={name: topic_id}) if topic_id is not None else None
+            header = RequestHeader(FIND_COORDINATOR.key, FIND_COORDINATOR_VERSION)
+            body = {"keyType": key_type, "coordinatorKeys": ["earlier"]}
+            yield f"topic {name}", exchange.broker, header, body, chosen
+
+
+def _coordinator_asked_for(exchange: Exchange) -> int | None:
+    """The key type of a request that a coordinator is looked up by, or that only one answers."""
+    if exchange.has(Trait.COMMITS_OFFSETS):
+        return GROUP
+    if exchange.header.request_api_key != FIND_COORDINATOR.key:
+        return None
+    key_type = int(exchange.body().get("keyType", GROUP))
+    return key_type if 0 <= key_type < len(INTERNAL_TOPICS) else None
+
+
+def _answered_by_coordinator(response: Any) -> bool:
+    """Whether a commit was answered by the group's coordinator, and not only by the broker."""
+    topics = response.get("topics", ()) if isinstance(response, dict) else ()
+    codes = [p.get("errorCode") for topic in topics for p in topic.get("partitions", ())]
+    return any(code not in OF_THE_BROKER for code in codes)
+
+
+def _found_coordinator(response: Any) -> bool:
+    """Whether an answer of FindCoordinator, or of InitProducerId, has no error."""
+    if not isinstance(response, dict):
+        return False
+    answers = response.get("coordinators", [response])
+    return any(answer.get("errorCode") == 0 for answer in answers)
+
+
+def _event(name: str, cluster: str, time: int, request: _Request) -> Event:
+    _, broker, header, body, chosen = request
+    return Event(
+        id=name,
+        cluster=cluster,
+        broker=broker,
+        time=time,
+        nonce=name,
+        request_header=header,
+        request=msgspec.Raw(msgspec.json.encode(body)),
+        choices=chosen,
+    )

@@ -1,0 +1,256 @@
+"""Finds a schedule that explains the recorded answers.
+
+The history is walked moment by moment (`walk.py`). Where an exchange has come to its end without
+its answer, changes are tried that the rules of `schedule.py` allow (`Change`): requests that
+overlap with it and touch the same topics or groups go behind it, a change of metadata is read or a
+transaction's markers are written after it, requests without an answer are lost. What none of them
+explains is handled as it arrives, and is a difference.
+
+This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
+difference that asks for it, and `Limits` bounds what is tried.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from brokertwin.recordings.replay.comparison import Comparer
+from brokertwin.recordings.replay.freedoms import Freedom
+from brokertwin.recordings.replay.overlap import Footprints, unanswered_tails
+from brokertwin.recordings.replay.picks import differing
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.schedule import Change, Events, Schedule
+from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
+from brokertwin.recordings.replay.walk import Decided, Walk
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import Trait
+
+
+class Limits(NamedTuple):
+    """What the search may spend, and how far its times may be from the recorded ones.
+
+    Attributes:
+        tolerances: how far times may be apart.
+        moved_together: requests that one attempt moves behind another.
+        lookback_moments: how far back an attempt may begin; each moment kept costs memory.
+        moments_per_exchange: moments that all attempts together may walk, for each exchange of
+            the history; after that, differences stay unexplained.
+    """
+
+    tolerances: Tolerances = TOLERANCES
+    moved_together: int = 8
+    lookback_moments: int = 600
+    moments_per_exchange: int = 8
+
+
+LIMITS = Limits()
+
+
+class Search:
+    """One search over one history.
+
+    Args:
+        exchanges: the history, in order.
+        events: makes its events.
+        comparer: compares answers with the recorded ones.
+        cell: the one that decides, as it is at the beginning; it must take held requests.
+        limits: what may be spent.
+        on_progress: called with the number of moments that are decided.
+
+    Attributes:
+        cell: after `run`, as it is at the end; None where its answers are not those of the
+            schedule for certain: a wait was held, or something is not explained.
+    """
+
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        events: Events,
+        comparer: Comparer,
+        cell: Cell,
+        limits: Limits = LIMITS,
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.cell: Cell | None = None
+        self._exchanges = exchanges
+        self._limits = limits
+        self._on_progress = on_progress
+        self._footprints = Footprints(exchanges)
+        self._tails = unanswered_tails(exchanges)
+        self._budget = limits.moments_per_exchange * len(exchanges)
+        self._decided = Decided()
+        self._walk = Walk(
+            exchanges,
+            events,
+            comparer,
+            cell,
+            self._decided,
+            limits.tolerances,
+            limits.lookback_moments,
+        )
+
+    def run(self) -> Schedule:
+        """The schedule, with everything in it that is not the order of arrival."""
+        walk, at = self._walk, 0
+        while at < len(walk.moments):
+            failed = walk.over(at)
+            at = at + 1 if failed is None else self._repair(failed)
+            self._on_progress(at)
+        schedule = self._schedule()
+        if not (schedule.held or schedule.unexplained):
+            self.cell = walk.finish()
+            schedule.answers = {
+                self._exchanges[index].id: answer
+                for index, answer in walk.said.items()
+                if index not in self._decided.lost and self._exchanges[index].kind is Kind.REQUEST
+            }
+            handled = [s.exchange_id for s in schedule.steps if s.kind is Kind.REQUEST]
+            schedule.ids = differing((each, walk.picks[walk.index_of[each]]) for each in handled)
+        return schedule
+
+    # --- Other orders -------------------------------------------------------------------------
+
+    def _repair(self, failed: int) -> int:
+        """Looks for an order that explains `failed`; gives back the moment to go on from."""
+        walk = self._walk
+        at = walk.at
+        for change in self._changes(failed):
+            if self._budget <= 0:
+                break
+            resumed = self._attempt(failed, change, at)
+            if resumed is not None:
+                return resumed
+        self._decided.force(failed)
+        start = walk.arrival[failed]
+        if start not in walk.snapshots:
+            walk.give_up(failed, walk.moments[at].time)
+            return at + 1
+        walk.restore(start)
+        return start
+
+    def _attempt(self, failed: int, change: Change, at: int) -> int | None:
+        """Walks again with a change made; None, and nothing changed, if that does not help."""
+        walk = self._walk
+        start = min(walk.arrival[index] for part in change for index in part)
+        right = {index for index, is_right in walk.answered.items() if is_right}
+        right |= {failed, *change.moved}
+        horizon = max([at, *(walk.end[index] for index in change.moved)])
+        tail = walk.cut(start)
+        self._decided.make(change, failed)
+        for moment in range(start, horizon + 1):
+            self._budget -= 1
+            wrong = walk.over(moment)
+            if wrong is None:
+                continue
+            if wrong not in right and walk.answered.get(failed):
+                walk.restore(moment)
+                return moment
+            self._decided.unmake(change, failed)
+            walk.put_back(start, tail)
+            return None
+        return horizon + 1
+
+    def _changes(self, failed: int) -> Iterator[Change]:
+        """What may explain `failed`, in the order of trying."""
+        seen = [
+            index
+            for index in dict.fromkeys(
+                self._walk.index_of[step.exchange_id] for step, _ in reversed(self._walk.steps)
+            )
+            if index != failed
+            and self._walk.arrival[index] in self._walk.snapshots
+            and self._footprints.may_change(index, failed)
+        ]
+        start = self._exchanges[failed].time
+        latest = tuple(
+            index
+            for index in seen
+            if self._exchanges[index].end >= start
+            and self._exchanges[index].connection != self._exchanges[failed].connection
+            and failed not in self._decided.after.get(index, ())
+        )[: self._limits.moved_together]
+        yield from (Change(moved=latest[:count]) for count in range(1, len(latest) + 1))
+        yield from (Change(moved=(index,)) for index in latest[1:])
+        for index in seen:
+            is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
+            exchange = self._exchanges[index]
+            may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
+            if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
+                yield Change(late=(index,))
+        yield from self._losses(set(seen))
+
+    def _losses(self, seen: set[int]) -> Iterator[Change]:
+        for tail in self._tails:
+            if not seen.intersection(tail):
+                continue
+            for place in range(min(len(tail), self._limits.moved_together)):
+                if self._is_refused(tail[place]):
+                    yield Change(lost=tuple(tail[place:]))
+
+    def _is_refused(self, index: int) -> bool:
+        """Whether the machine itself closes the connection of a request instead of taking it.
+
+        It is asked as things stood when the request arrived, and as before each change of metadata
+        that may be read late: a broker knows of a topic before it has opened its logs.
+        """
+        arrived = self._exchanges[index].time
+        recent = [
+            other
+            for other, exchange in enumerate(self._exchanges[:index])
+            if exchange.changes_metadata
+            and exchange.end + self._limits.tolerances.late >= arrived
+            and self._footprints.may_change(other, index)
+        ]
+        return any(self._walk.closes(index, self._walk.arrival[at]) for at in (index, *recent))
+
+    # --- The result ---------------------------------------------------------------------------
+
+    def _schedule(self) -> Schedule:
+        walk = self._walk
+        answered_at = {self._exchanges[index].id: at for index, _, at in walk.answers}
+        completed = frozenset(s.exchange_id for s, _ in walk.steps if s.kind is Kind.COMPLETE)
+        late_metadata = frozenset(
+            self._exchanges[index].id for index, seen_by in self._decided.late.items() if seen_by
+        )
+        delayed = {
+            step.exchange_id: at
+            for step, at in walk.steps
+            if step.kind is Kind.REQUEST and at > walk.arrival[walk.index_of[step.exchange_id]]
+        }
+        queued = {
+            exchange_id
+            for exchange_id, at in delayed.items()
+            if (previous := walk.previous[walk.index_of[exchange_id]]) is not None
+            and answered_at[self._exchanges[previous].id] == at
+        }
+        moved, held = delayed.keys() - queued, completed - late_metadata
+        return Schedule(
+            steps=[step for step, _ in walk.steps],
+            final_time=walk.final_time(),
+            held=held,
+            late=late_metadata,
+            lost=frozenset(self._exchanges[index].id for index in self._decided.lost),
+            moved=frozenset(moved),
+            queued=frozenset(queued),
+            unexplained=frozenset(
+                self._exchanges[index].id for index, is_right, _ in walk.answers if not is_right
+            ),
+            is_exhausted=self._budget <= 0,
+            used=self._used(moved, held),
+        )
+
+    def _used(self, moved: Iterable[str], held: Iterable[str]) -> dict[str, frozenset[Freedom]]:
+        """What each exchange owes to another order than that of arrival, by its id."""
+        used: dict[str, set[Freedom]] = defaultdict(set)
+        for ids, freedom in ((moved, Freedom.MOVED), (held, Freedom.HELD)):
+            for exchange_id in ids:
+                used[exchange_id].add(freedom)
+        for index in self._decided.lost_for:
+            used[self._exchanges[index].id].add(Freedom.LOST)
+        for index, unseen_by in self._decided.late.items():
+            is_metadata = self._exchanges[index].changes_metadata
+            freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS
+            for other in unseen_by:
+                used[self._exchanges[other].id].add(freedom)
+        return {exchange_id: frozenset(freedoms) for exchange_id, freedoms in used.items()}

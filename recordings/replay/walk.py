@@ -1,0 +1,455 @@
+"""One walk over a history, moment by moment: a request arrives, or its recorded end is over.
+
+A request is handled when it arrives, if the machine's answer is then the recorded one; otherwise it
+stays pending and is tried again after every other event, as long as `timing.py` allows. A wait that
+would end with another answer than the recorded one is held and tried again likewise. What a search
+has decided so far (`Decided`) is kept to. The walk goes back to any moment not too long ago.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from brokertwin.recordings.replay.comparison import Answer, Comparer, Verdict, decode_answer
+from brokertwin.recordings.replay.moments import moments_of, previous_on_connection
+from brokertwin.recordings.replay.picks import NOWHERE, Pick
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.schedule import Change, Events, Step
+from brokertwin.recordings.replay.timing import Times, Tolerances, has_replicas, resolution_ms
+from brokertwin.recordings.replay.walking import Kept, WalkingCell
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs, waiting
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.outputs import Output
+
+
+class Wait(NamedTuple):
+    """A wait in the walk; `since` is when a held one might have ended."""
+
+    deadline: int
+    is_held: bool
+    since: int = 0
+
+
+class _Snapshot(NamedTuple):
+    cell: Kept
+    pending: tuple[int, ...]
+    waits: dict[int, Wait]
+    unread: tuple[int, ...]
+    steps: int
+    answers: int
+
+
+class Tail(NamedTuple):
+    """What a failed attempt puts back."""
+
+    at: int
+    cell: Kept
+    pending: list[int]
+    waits: dict[int, Wait]
+    unread: list[int]
+    steps: list[tuple[Step, int]]
+    answers: list[tuple[int, bool, int]]
+    snapshots: dict[int, _Snapshot]
+
+
+class Decided:
+    """What a search has decided for good; exchanges go by their places in the history.
+
+    Attributes:
+        after: who goes after whom.
+        late: whose change of metadata is read, or whose markers are written, after whom.
+        lost: requests that never reached a log.
+        lost_for: the exchanges for whose sake.
+        forced: what is not explained, and is handled all the same.
+    """
+
+    def __init__(self) -> None:
+        self.after: dict[int, set[int]] = defaultdict(set)
+        self.late: dict[int, set[int]] = defaultdict(set)
+        self.lost: set[int] = set()
+        self.lost_for: set[int] = set()
+        self.forced: set[int] = set()
+
+    def make(self, change: Change, sake: int) -> None:
+        """Add a change for the sake of an exchange."""
+        for index in change.moved:
+            self.after[index].add(sake)
+        for index in change.late:
+            self.late[index].add(sake)
+        self.lost.update(change.lost)
+        self.lost_for.update([sake] if change.lost else [])
+
+    def unmake(self, change: Change, sake: int) -> None:
+        """Take it back."""
+        for index in change.moved:
+            self.after[index].discard(sake)
+        for index in change.late:
+            self.late[index].discard(sake)
+        self.lost.difference_update(change.lost)
+        self.lost_for.difference_update([sake] if change.lost else [])
+
+    def force(self, index: int) -> None:
+        """Give an exchange up."""
+        self.forced.add(index)
+        self.after.pop(index, None)
+
+
+class Walk:
+    """Where a search stands in a history.
+
+    Args:
+        exchanges: the history, in order.
+        events: makes its events.
+        comparer: compares answers with the recorded ones.
+        cell: decides, as it is at the beginning; it must take held requests.
+        decided: what is kept to; the search adds to it as it goes.
+        tolerances: how far times may be apart.
+        lookback_moments: how far back it can go.
+
+    Attributes:
+        at: the moment that is walked over.
+        steps: what was handled so far, each with its moment.
+        answers: who was answered, rightly or not, each with its moment.
+        answered: the same, by exchange.
+        said: what the machine said to it.
+        picks: the ids that it would have given itself.
+        snapshots: the moments to go back to.
+    """
+
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        events: Events,
+        comparer: Comparer,
+        cell: Cell,
+        decided: Decided,
+        tolerances: Tolerances,
+        lookback_moments: int,
+    ) -> None:
+        self.exchanges = exchanges
+        self.index_of = {exchange.id: index for index, exchange in enumerate(exchanges)}
+        self.previous = previous_on_connection(exchanges)
+        self.moments = moments_of(exchanges)
+        self.arrival = {m.exchange: n for n, m in enumerate(self.moments) if not m.is_end}
+        self.end = {m.exchange: n for n, m in enumerate(self.moments) if m.is_end}
+        self._events = events
+        self._comparer = comparer
+        self._decided = decided
+        self._late_ms = tolerances.late
+        self._lookback_moments = lookback_moments
+        is_replicated = has_replicas(exchanges)
+        told = tolerances.told_in(resolution_ms(exchanges))
+        self._times = [
+            Times(exchange, None if at is None else exchanges[at], told, is_replicated)
+            for exchange, at in zip(exchanges, self.previous, strict=True)
+        ]
+        self.at = 0
+        self.steps: list[tuple[Step, int]] = []
+        self.answers: list[tuple[int, bool, int]] = []
+        self.answered: dict[int, bool] = {}
+        self.said: dict[int, Answer] = {}
+        self.picks: dict[int, list[Pick]] = {}
+        self.snapshots: dict[int, _Snapshot] = {}
+        self._cell = WalkingCell(cell)
+        self._pending: list[int] = []
+        self._waits: dict[int, Wait] = {}
+        self._unread: list[int] = []
+        self._version = 0
+        self._tried: dict[int, int] = {}
+
+    def over(self, at: int) -> int | None:
+        """Walks over a moment; gives back the exchange that ends there without its answer."""
+        self.at = at
+        self.snapshots.pop(at - self._lookback_moments, None)
+        now, is_end, index = self.moments[at]
+        if is_end and self._is_done(index):
+            return None
+        self.snapshots[at] = _Snapshot(
+            self._cell.kept(),
+            tuple(self._pending),
+            dict(self._waits),
+            tuple(self._unread),
+            len(self.steps),
+            len(self.answers),
+        )
+        if not is_end:
+            self._pending.append(index)
+        if self._unread:
+            self._deliver_late(now)
+        self._settle(now)
+        if is_end and index in self._waits:
+            self._end_wait(index, now)
+            self._settle(now)
+        if not is_end or self._is_done(index):
+            return None
+        if index not in self._decided.forced:
+            return index
+        self.give_up(index, now)
+        return None
+
+    def give_up(self, index: int, now: int) -> None:
+        """An unexplained exchange that has no answer at its end: others go on without it."""
+        if index in self._pending:
+            self._pending.remove(index)
+            self._try(index, now)
+        if index not in self.answered:
+            self._record_answer(index, False)
+
+    def closes(self, index: int, moment: int) -> bool:
+        """Whether the machine, as it was then, would close the connection of a request."""
+        snapshot = self.snapshots.get(moment)
+        if snapshot is None:
+            return False
+        exchange = self.exchanges[index]
+        rows = snapshot.cell.cell().handle(
+            self._events.request(exchange.id, exchange.time), NOWHERE
+        )
+        answer = self._answers_in(rows).get(index)
+        return answer is not None and answer.closes_connection
+
+    def finish(self) -> Cell:
+        """Lets everything end that waits; the cell as it is then."""
+        self._note(self._answers_in(self._cell.handle(self._events.tick(self.final_time()))))
+        return self._cell.cell()
+
+    def final_time(self) -> int:
+        """When everything has ended that waits, in ms since 1970."""
+        deadlines = [wait.deadline for wait in self._waits.values()]
+        return max([exchange.end for exchange in self.exchanges] + deadlines)
+
+    # --- Back, and forward again --------------------------------------------------------------
+
+    def restore(self, moment: int) -> None:
+        """Stands again where it stood at a moment."""
+        snapshot = self.snapshots[moment]
+        self._cell.go_back(snapshot.cell)
+        self._pending = list(snapshot.pending)
+        self._waits = dict(snapshot.waits)
+        self._unread = list(snapshot.unread)
+        del self.steps[snapshot.steps :]
+        for index, _, _ in self.answers[snapshot.answers :]:
+            del self.answered[index]
+        del self.answers[snapshot.answers :]
+        self._version += 1
+
+    def cut(self, start: int) -> Tail:
+        """Goes back to a moment and keeps what came after it."""
+        snapshot = self.snapshots[start]
+        tail = Tail(
+            self.at,
+            self._cell.kept(),
+            self._pending,
+            self._waits,
+            self._unread,
+            self.steps[snapshot.steps :],
+            self.answers[snapshot.answers :],
+            {moment: kept for moment, kept in self.snapshots.items() if moment > start},
+        )
+        self.restore(start)
+        return tail
+
+    def put_back(self, start: int, tail: Tail) -> None:
+        """Stands again where it stood before the cut."""
+        self.restore(start)
+        self.at = tail.at
+        self._cell.go_back(tail.cell)
+        self._pending, self._waits = tail.pending, tail.waits
+        self._unread = tail.unread
+        self.steps.extend(tail.steps)
+        self.answers.extend(tail.answers)
+        self.answered.update({index: is_right for index, is_right, _ in tail.answers})
+        for moment in [moment for moment in self.snapshots if moment > start]:
+            del self.snapshots[moment]
+        self.snapshots.update(tail.snapshots)
+        self._version += 1
+
+    # --- One moment ---------------------------------------------------------------------------
+
+    def _is_done(self, index: int) -> bool:
+        """Whether an exchange has its answer: the recorded one, unless no schedule explains it."""
+        is_right = self.answered.get(index)
+        return is_right is not None and (is_right or index in self._decided.forced)
+
+    def _settle(self, now: int) -> None:
+        """Handles every pending request that may be handled and is answered as recorded."""
+        while (handled := self._handled(now)) is not None:
+            self._pending.remove(handled)
+            if self._unread:
+                self._deliver_late(now)
+            if self._waits:
+                self._complete_held(now)
+
+    def _handled(self, now: int) -> int | None:
+        """The first pending request that can be handled, and then is."""
+        for index in self._pending:
+            if self._may(index, now) and self._try(index, now):
+                return index
+        return None
+
+    def _may(self, index: int, now: int) -> bool:
+        if self._tried.get(index) == self._version or now > self._times[index].latest_start:
+            return False
+        previous = self.previous[index]
+        if previous is not None and previous not in self.answered:
+            return False
+        return all(self._is_over(other, now) for other in self._decided.after.get(index, ()))
+
+    def _is_over(self, index: int, now: int) -> bool:
+        """Whether an exchange is answered, or will be before an event at `now` is handled."""
+        wait = self._waits.get(index)
+        expires = wait is not None and not wait.is_held and wait.deadline <= now
+        return index in self.answered or expires
+
+    def _try(self, index: int, now: int) -> bool:
+        """Handles a request; takes it back unless it waits or is answered as recorded."""
+        if index in self._decided.lost:
+            self._note({index: Answer()})
+            return True
+        exchange_id = self.exchanges[index].id
+        is_late = bool(self._decided.late.get(index))
+        before, waits = self._cell.kept(), dict(self._waits)
+        request = self._events.request(exchange_id, now, is_late)
+        picks = self._cell.own_picks(self._events.event(exchange_id))
+        answers = self._handle(request, now)
+        own = answers.pop(index, None)
+        kind = self.exchanges[index].kind
+        if kind is not Kind.REQUEST:
+            own = Answer()
+        if own is not None and not self._is_right(index, own):
+            self._cell.go_back(before)
+            self._waits = waits
+            self._tried[index] = self._version
+            return False
+        self.steps.append((Step(kind, exchange_id, now), self.at))
+        self.picks[index] = picks
+        if is_late:
+            self._unread.append(index)
+        if own is not None:
+            answers[index] = own
+        self._note(answers)
+        if own is None:
+            waited = waiting.get(self._cell.tables.waiting, exchange_id)
+            if waited is not None:
+                self._waits[index] = Wait(waited.deadline, False)
+        return True
+
+    def _handle(self, document: bytes, now: int) -> dict[int, Answer]:
+        """Handles an event; waits that would end with a wrong answer are held before it."""
+        while True:
+            before = self._cell.kept()
+            answers = self._answers_in(self._cell.handle(document))
+            wrong = [
+                index
+                for index, answer in answers.items()
+                if (wait := self._waits.get(index)) is not None
+                and not wait.is_held
+                and not self._is_right(index, answer)
+            ]
+            if not wrong:
+                return answers
+            self._cell.go_back(before)
+            for index in wrong:
+                self._hold(index, now)
+
+    def _end_wait(self, index: int, now: int) -> None:
+        """The end of an exchange that waits: its deadline, or the completion of a held one."""
+        wait = self._waits[index]
+        if not wait.is_held and wait.deadline <= now:
+            self._note(self._handle(self._events.tick(now), now))
+        self._complete_held(now)
+
+    def _complete_held(self, now: int) -> None:
+        """Completes the held requests that are answered as recorded if they read now."""
+        for index in [i for i, wait in self._waits.items() if wait.is_held]:
+            may_end = self._times[index].may_hold(self._waits[index].since)
+            if not may_end or self._tried.get(index) == self._version:
+                continue
+            exchange_id = self.exchanges[index].id
+            before, waits = self._cell.kept(), dict(self._waits)
+            answers = self._handle(self._events.completion(exchange_id, now), now)
+            if index in answers and self._is_right(index, answers[index]):
+                self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+                self._note(answers)
+            else:
+                self._cell.go_back(before)
+                self._waits = waits
+                self._tried[index] = self._version
+
+    def _deliver_late(self, now: int) -> None:
+        """Lets brokers learn what is late, once everyone who must not see it is answered.
+
+        Brokers read metadata in its order, all of it together; markers are written one by one.
+        """
+        for index in list(self._unread):
+            if self._has_markers(index) and self._is_due(index, now):
+                self._complete_late(index, now)
+        unread = [index for index in self._unread if not self._has_markers(index)]
+        if unread and (self._is_due(unread[0], now) or all(map(self._is_seen, unread))):
+            if waiting.is_metadata_late(self._cell.tables.waiting):
+                self._complete_late(unread[0], now)
+            self._unread = [index for index in self._unread if index not in unread]
+
+    def _has_markers(self, index: int) -> bool:
+        return waiting.has_late_messages(self._cell.tables.waiting, self.exchanges[index].id)
+
+    def _is_due(self, index: int, now: int) -> bool:
+        """Whether what is late happens now: everyone has missed it, or it may not be later."""
+        return now > self.exchanges[index].end + self._late_ms or self._is_seen(index)
+
+    def _is_seen(self, index: int) -> bool:
+        """Whether nobody is left who must not see what is late."""
+        return all(other in self.answered for other in self._decided.late[index])
+
+    def _complete_late(self, index: int, now: int) -> None:
+        exchange_id = self.exchanges[index].id
+        answers = self._handle(self._events.completion(exchange_id, now), now)
+        self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+        self._note(answers)
+
+    def _hold(self, index: int, now: int) -> None:
+        """Makes a waiting request one that is completed by an event, as if from its start."""
+        tables = self._cell.changing().tables
+        waited = waiting.take(tables.waiting, self.exchanges[index].id)
+        assert waited is not None
+        waiting.add(tables.waiting, msgspec.structs.replace(waited, is_held=True))
+        tables.commit()
+        since = min(now, waited.deadline) if waited.deadline != waiting.NO_DEADLINE else now
+        self._waits[index] = Wait(waited.deadline, True, since)
+
+    # --- Answers ------------------------------------------------------------------------------
+
+    def _is_right(self, index: int, answer: Answer) -> bool:
+        is_open = index not in self._decided.forced and index not in self.answered
+        return not is_open or self._agrees(index, answer)
+
+    def _agrees(self, index: int, answer: Answer) -> bool:
+        """Whether an answer is the recorded one, and does not come long before it."""
+        wait, time = self._waits.get(index), answer.response_time
+        if time is not None and answer.error is None:
+            is_expired = wait is not None and not wait.is_held and 0 <= wait.deadline <= time
+            if self._times[index].is_too_early(time, is_expired):
+                return False
+        outcome = self._comparer.compare(self.exchanges[index].id, answer)
+        return outcome.verdict is not Verdict.DIFFER
+
+    def _answers_in(self, rows: Sequence[Output]) -> dict[int, Answer]:
+        return {
+            self.index_of[row.id]: decode_answer(row.value)
+            for row in rows
+            if row.topic == outputs.RESPONSES and row.value and row.id in self.index_of
+        }
+
+    def _note(self, answers: dict[int, Answer]) -> None:
+        self._version += 1
+        for index, answer in answers.items():
+            self.said[index] = answer
+            self._record_answer(index, self._agrees(index, answer))
+
+    def _record_answer(self, index: int, is_right: bool) -> None:
+        self._waits.pop(index, None)
+        if index not in self.answered:
+            self.answered[index] = is_right
+            self.answers.append((index, is_right, self.at))

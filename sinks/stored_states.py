@@ -1,0 +1,60 @@
+"""Stored states of cells, brought to the version of this program."""
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.state.cell.cell import STATE_VERSION, Meta
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core import layers
+
+Stored = dict[str, tuple[int, dict[str, bytes]]]
+"""Cell name to the version of its row, and its columns as they are stored."""
+
+DAMAGED = (
+    "Restore the newest snapshot (`brokertwin snapshot restore`), or start on an empty"
+    " --checkpoint: the request topic is read again and gives the same state."
+)
+"""What to do where a state is not what was stored."""
+
+Cells = dict[str, dict[str, bytes]]
+"""Cell name to its columns, as `Cell(settings, columns)` takes them."""
+
+
+def in_this_version(where: str, stored: Stored) -> Cells:
+    """The columns of each cell in this version's form, each as one map.
+
+    Args:
+        where: what has them, for the error.
+        stored: cell name to the version of its row, and its columns.
+
+    Raises:
+        UserError: a row is damaged, has a version that this program does not know, or cannot be
+            upgraded.
+    """
+    cells: Cells = {}
+    for name, (version, columns) in stored.items():
+        found: dict[str, bytes] | str = "has a state of another version"
+        if version <= STATE_VERSION and can_upgrade(version):
+            found = _in_one_map_each(f"{name} in {where}", version, columns)
+        if isinstance(found, str):
+            raise UserError(
+                f"Cannot upgrade the state of version {version} in {where} to {STATE_VERSION}:"
+                f" the cell {name} {found}.",
+                "Continue with the brokertwin that wrote it, or pass an empty --checkpoint: the job"
+                " then reads the request topic again, which gives the same state.",
+            )
+        cells[name] = found
+    return cells
+
+
+def _in_one_map_each(which: str, version: int, columns: dict[str, bytes]) -> dict[str, bytes] | str:
+    """One row's columns in this version's form, or why not. Raises UserError: it is damaged."""
+    try:
+        found = upgraded(version, columns)
+        if isinstance(found, str):
+            return found
+        columns = {table: layers.flat(column) for table, column in found.items()}
+        msgspec.msgpack.decode(columns["meta"], type=Meta)
+        return columns
+    except (layers.DamagedError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UserError(f"The state of the cell {which} is damaged: {error}.", DAMAGED) from None

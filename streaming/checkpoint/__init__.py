@@ -1,0 +1,1 @@
+"""A job's checkpoint: reading, snapshots, restore, resharding and garbage collection."""

@@ -1,0 +1,239 @@
+"""The files of Spark's RocksDB state store, read without a JVM.
+
+Each committed micro-batch leaves in `state/0/<shuffle partition>/` the file `<version>.changelog`,
+what it wrote, where the version is the batch's number plus 1. From time to time Spark uploads a
+whole RocksDB, `<version>.zip` with the files in `SSTs/` that it names, and in the end deletes what
+is older. Where each key has one row, the newest changelog that has the key is enough; a RocksDB is
+opened for keys that no event has reached since it was uploaded.
+
+Source (Spark 4.0): RocksDBFileManager, StateStoreChangelogWriterV1, NoPrefixKeyStateEncoder and
+UnsafeRow of org.apache.spark.sql.execution.streaming.state and .catalyst.expressions; lz4-java's
+LZ4BlockOutputStream.
+"""
+
+import json
+import shutil
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import lz4.block
+
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.streaming.checkpoint import checkpoint_log
+
+Fields = list[bytes | None]
+"""The fields of a row: BINARY as it is, of others their 8 bytes, None for NULL."""
+
+CONF_PREFIX = "spark.sql.streaming.stateStore."
+READABLE: Mapping[str, tuple[str, ...]] = {
+    "providerClass": ("org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",),
+    "encodingFormat": ("unsaferow",),
+    "compression.codec": ("lz4",),
+    "checkpointFormatVersion": ("1",),
+}
+"""What the checkpoint has to say of its store, where it says anything."""
+
+ENCODING_VERSION = b"\0"
+LZ4_MAGIC = b"LZ4Block"
+LZ4_HEADER = struct.Struct("<8sBiiI")
+LZ4_BLOCK_LEAST, LZ4_LEVEL_MASK = 1 << 10, 0x0F
+"""The greatest block of level 0; each level doubles it. A greater one is nobody's."""
+
+LZ4_METHOD_MASK, LZ4_STORED, LZ4_COMPRESSED = 0xF0, 0x10, 0x20
+SIZE = struct.Struct(">i")
+DELETED = END_OF_CHANGELOG = -1
+WORD = 8
+SNAPSHOT_METADATA = "metadata"
+
+
+class NotReadable(Exception):
+    """The files do not give this state; the text says why. Spark may be able to read it."""
+
+
+class _Store(NamedTuple):
+    """The files of one shuffle partition."""
+
+    directory: Path
+
+    def changelog(self, version: int) -> Path:
+        return self.directory / f"{version}.changelog"
+
+    def snapshot(self, version: int) -> Path:
+        return self.directory / f"{version}.zip"
+
+
+def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int, bytes]:
+    """The states of applyInPandasWithState with one INT as its grouping key.
+
+    Args:
+        checkpoint: a query's checkpoint directory.
+        batch: a committed micro-batch.
+        keys: the grouping keys that are wanted.
+
+    Returns:
+        Grouping key to its state, an UnsafeRow; a key without state is left out.
+
+    Raises:
+        NotReadable: another provider, format or codec, or a file is missing or torn.
+    """
+    configuration = checkpoint_log.configuration(checkpoint, batch)
+    check_configuration(configuration)
+    partitions = int(configuration["spark.sql.shuffle.partitions"])
+    found: dict[int, bytes] = {}
+    try:
+        for partition in range(partitions):
+            store = _Store(checkpoint / "state" / "0" / str(partition))
+            here = [key for key in keys if spark_hash(key) % partitions == partition]
+            values = _newest(store, batch + 1, {key_bytes(key) for key in here})
+            found.update(
+                (key, state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
+            )
+    except (OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+        raise NotReadable(f"{type(error).__name__}: {error}") from error
+    return found
+
+
+def check_configuration(configuration: Mapping[str, str]) -> None:
+    """Raises NotReadable where a checkpoint has another state store, format or codec."""
+    for name, known in READABLE.items():
+        value = configuration.get(CONF_PREFIX + name, known[0])
+        if value not in known:
+            raise NotReadable(f"its state store has {name} {value}")
+
+
+def _newest(store: _Store, version: int, wanted: Collection[bytes]) -> dict[bytes, bytes]:
+    """The newest value of each key, up to a version; from the newest file backwards."""
+    values: dict[bytes, bytes | None] = {}
+    while version > 0 and len(values) < len(wanted):
+        missing = [key for key in wanted if key not in values]
+        has_changelog = store.changelog(version).is_file()
+        if has_changelog:
+            written = dict(changes(store.changelog(version).read_bytes()))
+            values.update({key: written[key] for key in missing if key in written})
+            missing = [key for key in missing if key not in values]
+        if store.snapshot(version).is_file():
+            if missing:
+                values.update(_in_snapshot(store, version, missing))
+            break
+        if not has_changelog:
+            raise NotReadable(f"{store.changelog(version)}: the changelog does not exist")
+        version -= 1
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def changes(changelog: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Key and value of everything that a changelog has written; None where the key was deleted.
+
+    Raises:
+        NotReadable: it is torn, or of another kind.
+    """
+    try:
+        yield from _changes(b"".join(_blocks(changelog)))
+    except (struct.error, lz4.block.LZ4BlockError) as error:
+        raise NotReadable(f"a changelog is truncated: {error}") from error
+
+
+def _changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Raises struct.error, NotReadable."""
+    at = 0
+    while True:
+        (key_size,) = SIZE.unpack_from(data, at)
+        if key_size == END_OF_CHANGELOG:
+            return
+        key_end = at + SIZE.size + key_size
+        (value_size,) = SIZE.unpack_from(data, key_end)
+        value_end = key_end + SIZE.size + max(value_size, 0)
+        if key_size < 0 or value_end > len(data):
+            raise NotReadable("a changelog is truncated")
+        key, value = data[at + SIZE.size : key_end], data[key_end + SIZE.size : value_end]
+        yield key, None if value_size == DELETED else value
+        at = value_end
+
+
+def _blocks(stream: bytes) -> Iterator[bytes]:
+    """What is in a stream of lz4-java's blocks."""
+    at = 0
+    while True:
+        magic, token, packed_size, size, _checksum = LZ4_HEADER.unpack_from(stream, at)
+        if magic != LZ4_MAGIC:
+            raise NotReadable("a changelog is not in LZ4 blocks")
+        if size == 0:
+            return
+        if packed_size < 0 or not 0 < size <= LZ4_BLOCK_LEAST << (token & LZ4_LEVEL_MASK):
+            raise NotReadable(f"a block of {packed_size} bytes does not unpack to {size} bytes")
+        at += LZ4_HEADER.size
+        packed = stream[at : at + packed_size]
+        at += packed_size
+        method = token & LZ4_METHOD_MASK
+        if method not in (LZ4_STORED, LZ4_COMPRESSED):
+            raise NotReadable(f"a changelog has blocks with the unknown method {method}")
+        yield packed if method == LZ4_STORED else lz4.block.decompress(packed, size)
+
+
+def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[bytes, bytes | None]:
+    """Values in an uploaded RocksDB: put together in a directory of its own and opened there."""
+    try:
+        from rocksdict import AccessType, Options, Rdict
+    except ImportError:
+        raise NotReadable("rocksdict, which reads RocksDB files, is not installed") from None
+    with tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch:
+        directory = Path(scratch)
+        with zipfile.ZipFile(store.snapshot(version)) as archive:
+            archive.extractall(directory)
+        for remote, local in _tables(directory / SNAPSHOT_METADATA):
+            shutil.copyfile(store.directory / "SSTs" / remote, directory / local)
+        try:
+            with Rdict(
+                str(directory), Options(raw_mode=True), access_type=AccessType.read_only()
+            ) as db:
+                return {key: db.get(key) for key in keys}
+        except Exception as error:
+            raise NotReadable(f"{store.snapshot(version)}: {error}") from error
+
+
+def _tables(metadata: Path) -> Iterator[tuple[str, str]]:
+    """For each SST file of a snapshot its name in `SSTs/`, and in RocksDB."""
+    _format, _, document = metadata.read_text(encoding="utf-8").partition("\n")
+    for file in json.loads(document)["sstFiles"]:
+        yield file["dfsSstFileName"], file["localFileName"]
+
+
+def key_bytes(key: int) -> bytes:
+    """A row of one INT as the state store has it."""
+    return ENCODING_VERSION + struct.pack("<qiI", 0, key, 0)
+
+
+def state_of(value: bytes) -> bytes:
+    """The struct `groupState` in a value's row of that one field."""
+    (state,) = unsafe_row(value.removeprefix(ENCODING_VERSION), 1, {0})
+    if state is None:
+        raise NotReadable("a state row is NULL")
+    return state
+
+
+def unsafe_row(row: bytes, count: int, sized: Collection[int]) -> Fields:
+    """The fields of an UnsafeRow.
+
+    Args:
+        row: null bits, a word for each field, and behind them what has a size of its own.
+        count: how many fields it has.
+        sized: the numbers of those whose word is a place, offset and size, in the row.
+    """
+    nulls_size = (count + 63) // 64 * WORD
+    nulls = int.from_bytes(row[:nulls_size], "little")
+    fields: Fields = []
+    for number in range(count):
+        word = row[nulls_size + number * WORD :][:WORD]
+        if nulls >> number & 1:
+            fields.append(None)
+        elif number in sized:
+            size, offset = struct.unpack("<II", word)
+            fields.append(row[offset : offset + size])
+        else:
+            fields.append(word)
+    return fields

@@ -1,0 +1,1 @@
+"""Data checks of a running job's topics and committed offsets."""

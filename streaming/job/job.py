@@ -1,0 +1,206 @@
+"""The streaming query: requests in, one stateful pass, every output through one Kafka sink.
+
+    requests -> grouping key -> applyInPandasWithState -> responses, offsets, records, ...
+
+The JVM never looks into a document: values are bytes from the source to the sink.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import ID_HEADER
+from brokertwin.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokertwin.settings import Settings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming.job import operator
+from brokertwin.streaming.job.operator import Count
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the query is made of.
+
+    Attributes:
+        settings: the job's settings.
+        client: how to reach Kafka.
+        cells: Spark grouping key to the settings of the cell.
+    """
+
+    settings: Settings
+    client: ClientProperties
+    cells: Mapping[int, CellSettings]
+
+
+def placements(
+    settings: Settings, broker_settings: BrokerSettings | None = None
+) -> list[Placement]:
+    """The clusters of a job, as the topic `placement` has them.
+
+    Args:
+        settings: the job's.
+        broker_settings: of the modelled brokers.
+
+    Raises:
+        UserError: more cells than a cluster has brokers, or several where that is not possible.
+    """
+    return [
+        Placement(
+            cluster=cluster,
+            brokers=settings.brokers_of(cluster),
+            cells=_cells_of(settings, broker_settings, cluster),
+            requests_partitions=settings.requests_partitions,
+            responses_partitions=settings.responses_partitions,
+            event_time=settings.event_time,
+            event_time_max_skew_ms=settings.event_time_max_skew_ms,
+            broker_settings=broker_settings.given if broker_settings is not None else {},
+            interventions=settings.interventions,
+        )
+        for cluster in settings.clusters
+    ]
+
+
+def _cells_of(
+    settings: Settings, broker_settings: BrokerSettings | None, cluster: str
+) -> list[str]:
+    """The names of a cluster's cells. Raises UserError."""
+    if settings.cells > 1 and settings.event_time == "recorded":
+        raise UserError(
+            "With event_time = recorded, a cluster must have one cell, because a recording has"
+            " one order of events.",
+            "Leave out --cells.",
+        )
+    if settings.cells > 1 and broker_settings and broker_settings.brokertwin_zk_producer_id_blocks:
+        raise UserError(
+            "With brokertwin.zk.producer.id.blocks, a cluster must have one cell, because all"
+            " brokers write one document.",
+            "Leave out --cells, or the setting.",
+        )
+    if settings.cells > 1 and broker_settings and broker_settings.brokertwin_leader_and_isr:
+        raise UserError(
+            "With brokertwin.leader.and.isr, a cluster must have one cell, because the"
+            " controller's commands stay within a cell.",
+            "Leave out --cells, or the setting.",
+        )
+    return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
+
+
+def cell_settings(
+    settings: Settings,
+    broker_settings: BrokerSettings,
+    placed: Placement,
+    cell: str = "",
+    incarnation: int = 0,
+) -> CellSettings:
+    """What a cluster's cell is told; the first one where none is named."""
+    brokers = {name: placed.brokers_of(name) for name in placed.cells}
+    return CellSettings(
+        name=cell or placed.cells[0],
+        cluster=placed.cluster,
+        brokers=placed.brokers,
+        broker_settings=broker_settings,
+        event_time=settings.event_time,
+        event_time_max_skew_ms=settings.event_time_max_skew_ms,
+        requests_partitions=placed.requests_partitions,
+        responses_partitions=placed.responses_partitions,
+        may_hold=settings.event_time == "recorded",
+        may_intervene=settings.interventions,
+        may_clean=settings.event_time != "recorded",
+        writes_records=settings.writes_records,
+        cells=brokers if len(brokers) > 1 else {},
+        incarnation=incarnation,
+    )
+
+
+def start_query(
+    session: "SparkSession", job: Job, rows_max: int, count: Count | None = None
+) -> "StreamingQuery":
+    """Start the query on the job's checkpoint.
+
+    Args:
+        session: from `spark_session`.
+        job: what the query is made of.
+        rows_max: events that the first micro-batch takes at most.
+        count: is told, in the workers, what `measures` counts.
+    """
+    return (
+        _rows(_outputs(_requests(session, job, rows_max), job, count), job.settings.prefix)
+        .writeStream.queryName(f"brokertwin {job.settings.prefix}")
+        .format("kafka")
+        .options(**job.client.for_spark())
+        .option("kafka.max.request.size", ROW_BYTES_MAX)
+        .option("checkpointLocation", str(job.settings.checkpoint_dir))
+        .outputMode("append")
+        .trigger(processingTime=job.settings.trigger)
+        .start()
+    )
+
+
+def _requests(session: "SparkSession", job: Job, rows_max: int) -> "DataFrame":
+    """The topic `requests`, each row with its grouping key."""
+    from pyspark.sql import functions as f
+
+    rows = (
+        session.readStream.format("kafka")
+        .options(**job.client.for_spark())
+        .option("subscribe", full_name(job.settings.prefix, REQUESTS))
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", rows_max)
+        .option("groupIdPrefix", f"{job.settings.prefix}.run")
+        .load()
+    )
+    return rows.select(
+        _grouping_key(job.cells).alias(operator.GROUP_COLUMN),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("timestamp"),
+        "key",
+        "value",
+    )
+
+
+def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
+    """The cell's grouping key; for rows of no cell a negative one for each source partition."""
+    from pyspark.sql import functions as f
+
+    names = f.array(*(f.lit(cell.name.encode()) for cell in cells.values()))
+    keys = f.array(*(f.lit(key) for key in cells))
+    known = f.element_at(f.map_from_arrays(names, keys), f.col("key"))
+    return f.coalesce(known, -1 - f.col("partition"))
+
+
+def _outputs(requests: "DataFrame", job: Job, count: Count | None) -> "DataFrame":
+    """The stateful pass."""
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    return requests.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
+        operator.group_function(dict(job.cells), count),
+        outputStructType=operator.OUTPUT_SCHEMA,
+        stateStructType=operator.STATE_SCHEMA,
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+
+
+def _rows(outputs: "DataFrame", prefix: str) -> "DataFrame":
+    """What Spark's Kafka sink takes: topic, partition, key, value and the header `id`."""
+    from pyspark.sql import functions as f
+
+    chosen = f.when(f.col("partition") != operator.NO_PARTITION, f.col("partition"))
+    row_id = f.struct(f.lit(ID_HEADER).alias("key"), f.col("id").cast("binary").alias("value"))
+    return outputs.select(
+        f.concat(f.lit(full_name(prefix, "")), f.col("topic")).alias("topic"),
+        chosen.alias("partition"),
+        "key",
+        "value",
+        f.array(row_id).alias("headers"),
+    )

@@ -1,0 +1,152 @@
+"""What the workers count while a job runs: rows for each topic, answers, how large each cell is.
+
+The counts come to the driver through a Spark accumulator. They are for progress only: a task that
+runs again counts again.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming.job import tallies
+from brokertwin.streaming.job.tallies import Tallies
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+
+Counts = dict[str, int]
+
+STATE, SESSIONS, PARTITIONS_CACHED, EVICTIONS = "state", "sessions", "cached", "evictions"
+"""What is measured of a cell: bytes of state; its fetch sessions, their partitions, evictions."""
+
+LOAD = "load"
+"""And what its events have taken of a processor, in µs."""
+
+
+def of_cell(measure: str, cell: str) -> str:
+    """The name of what is measured of a cell; of others a slash is in no name."""
+    return f"{measure}/{cell}"
+
+
+def _is_of_cell(name: str) -> bool:
+    return "/" in name
+
+
+def _is_of_topic(name: str) -> bool:
+    return not _is_of_cell(name) and tallies.SEPARATOR not in name
+
+
+def _sum_over_cells(counts: Mapping[str, int], measure: str) -> int:
+    return sum(n for name, n in counts.items() if name.startswith(of_cell(measure, "")))
+
+
+def merge(total: Counts, update: Mapping[str, int]) -> Counts:
+    """Add an update to a total: rows and loads add up, of a cell's sizes the newest holds."""
+    for name, value in update.items():
+        is_size = _is_of_cell(name) and not name.startswith(of_cell(LOAD, ""))
+        total[name] = value if is_size else total.get(name, 0) + value
+    return total
+
+
+def loads_of(counts: Mapping[str, int]) -> Counts:
+    """The load of each cell, by its name."""
+    start = of_cell(LOAD, "")
+    return {name.removeprefix(start): n for name, n in counts.items() if name.startswith(start)}
+
+
+def accumulator(context: "SparkContext") -> "Accumulator[Counts]":
+    """A Spark accumulator of counts."""
+    from pyspark import AccumulatorParam
+
+    class Param(AccumulatorParam[Counts]):
+        def zero(self, value: Counts) -> Counts:
+            return {}
+
+        def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802
+            return merge(value1, value2)
+
+    return context.accumulator({}, Param())
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Where a job stands after a micro-batch.
+
+    Attributes:
+        batch: its number.
+        events: events in it.
+        seconds: how long it took.
+        lag: events that were in `requests` and not yet taken.
+        counts: rows for each topic since the job's start.
+        state_bytes: the size of all cells' state rows that were touched since the job's start.
+        fetch_sessions: what the fetch-session caches of these cells hold and have evicted.
+        tallies: answers and errors by API, dead letters by reason, since the job's start.
+    """
+
+    batch: int
+    events: int
+    seconds: float
+    lag: int
+    counts: Counts
+    state_bytes: int
+    fetch_sessions: CacheCounts = CacheCounts(0, 0, 0)
+    tallies: Tallies = Tallies({}, {}, {})
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs: all that is in it has a name."""
+        values = msgspec.to_builtins(self)
+        del values["tallies"]
+        return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}
+
+
+def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
+    """Put together what Spark reports (StreamingQueryProgress, as a dict) and the counts."""
+    report = msgspec.convert(reported, _Reported)
+    lag = 0
+    for source in report.sources:
+        ends, latest = source.of("end_offset"), source.of("latest_offset")
+        lag += sum(latest[partition] - ends.get(partition, 0) for partition in latest)
+    return Progress(
+        batch=report.batch_id,
+        events=report.num_input_rows,
+        seconds=report.duration_ms.get("triggerExecution", 0) / 1000,
+        lag=lag,
+        counts={name: n for name, n in counts.items() if _is_of_topic(name)},
+        tallies=tallies.of(counts),
+        state_bytes=_sum_over_cells(counts, STATE),
+        fetch_sessions=CacheCounts(
+            sessions=_sum_over_cells(counts, SESSIONS),
+            partitions_cached=_sum_over_cells(counts, PARTITIONS_CACHED),
+            evictions=_sum_over_cells(counts, EVICTIONS),
+        ),
+    )
+
+
+class _Source(msgspec.Struct, rename="camel"):
+    end_offset: str | dict[str, dict[str, int]] | None = None
+    latest_offset: str | dict[str, dict[str, int]] | None = None
+
+    def of(self, name: str) -> dict[tuple[str, str], int]:
+        """Offset by topic and partition; empty where Spark has none (a batch that runs again)."""
+        value = getattr(self, name)
+        if isinstance(value, str):
+            try:
+                value = _offsets.decode(value)
+            except msgspec.MsgspecError:
+                value = None
+        return {
+            (topic, partition): offset
+            for topic, offsets in (value or {}).items()
+            for partition, offset in offsets.items()
+        }
+
+
+_offsets = msgspec.json.Decoder(dict[str, dict[str, int]])
+
+
+class _Reported(msgspec.Struct, rename="camel"):
+    batch_id: int
+    num_input_rows: int
+    duration_ms: dict[str, int] = {}
+    sources: list[_Source] = []

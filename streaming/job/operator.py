@@ -1,0 +1,252 @@
+"""The stateful operator: one Spark group is one cell, its state one row.
+
+Spark hands over the rows of a group in chunks and in no order; they are collected and sorted by
+partition and offset. Each goes through `Cell.handle`; the outputs leave as ready-made bytes, and
+the state is written once. Rows that belong to no cell make up groups of their own, one for each
+source partition, without state: each becomes a dead letter.
+
+This module runs in Spark's Python workers.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec.structs import astuple
+
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.events import Reason, Refusal, identity_of
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.fetch.fetch_session_counts import cache_counts
+from brokertwin.streaming.job import measures, tallies
+from brokertwin.streaming.job.kept_bases import KeptBases
+from brokertwin.streaming.job.measures import Counts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
+GROUP_COLUMN = "cell"
+OUTPUT_SCHEMA = "topic STRING, partition INT, key BINARY, value BINARY, id STRING"
+STATE_SCHEMA = ", ".join(["version INT", *(f"{name} BINARY" for name in state_columns())])
+NO_PARTITION = -1
+"""In an output row: the key decides."""
+
+FRAME_BYTES = 32 * 1024 * 1024
+"""An output frame is handed over when its values have this many bytes, so memory stays bounded."""
+
+STRAY_CELL = "stray"
+REQUESTS = "requests"
+"""What the rows that come in are counted as."""
+
+TOLD = "between cells"
+"""What those are counted as that leave for the same topic."""
+
+_bases = KeptBases()
+"""What this worker has read of large columns."""
+
+
+class GroupState(Protocol):
+    """What is used of pyspark.sql.streaming.state.GroupState."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the group has a state row."""
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        """The state row."""
+
+    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
+        """Write the state row."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A row of the request topic."""
+
+    position: Position
+    value: bytes | None
+
+
+Frames = Iterable["pd.DataFrame"]
+GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Iterator["pd.DataFrame"]]
+
+
+Count = Callable[[Counts], None]
+
+
+def group_function(cells: dict[int, CellSettings], count: Count | None = None) -> GroupFunction:
+    """The function that Spark calls once for each group of a micro-batch.
+
+    Args:
+        cells: grouping key to the cell's settings; every other key is one of strays.
+        count: is told how many rows went to each topic, and what is measured of the cell.
+    """
+    encoded = {key: msgspec.msgpack.encode(settings) for key, settings in cells.items()}
+    some_cell = next(iter(encoded.values()))
+
+    def handle_group(
+        key: tuple[Any, ...], frames: Frames, state: GroupState
+    ) -> "Iterator[pd.DataFrame]":
+        begun_ns = time.process_time_ns()
+        encoded_settings = encoded.get(int(key[0]))
+        settings = _decode_settings(encoded_settings or some_cell)
+        events = collect(frames)
+        counts: Counts = {REQUESTS: len(events)}
+        if encoded_settings is None:
+            yield from frames_of(handle_strays(settings, set(encoded.values()), events), counts)
+        else:
+            yield from frames_of(handle_cell(settings, events, state, counts), counts)
+            taken_us = (time.process_time_ns() - begun_ns) // 1000
+            counts[measures.of_cell(measures.LOAD, settings.name)] = taken_us
+        if count is not None:
+            count(counts)
+
+    return handle_group
+
+
+def _decode_settings(encoded: bytes) -> CellSettings:
+    return msgspec.msgpack.decode(encoded, type=CellSettings)
+
+
+def collect(frames: Frames) -> list[Event]:
+    """All rows of a group, in the order of partition and offset."""
+    events = [
+        Event(Position(partition, offset, timestamp, key), value)
+        for frame in frames
+        for partition, offset, timestamp, key, value in zip(
+            *(frame[column].tolist() for column in INPUT_COLUMNS), strict=True
+        )
+    ]
+    events.sort(key=lambda event: (event.position.partition, event.position.offset))
+    return events
+
+
+def handle_cell(
+    settings: CellSettings, events: list[Event], state: GroupState, counts: Counts
+) -> Iterator[Output]:
+    """Hand a cell its events and write its state; what is measured of it goes into `counts`.
+
+    Raises:
+        RuntimeError: the state row is of a version that this program does not know.
+    """
+    read_base = partial(_bases.read, settings.name)
+    cell = Cell(settings, _columns_of(state), read_base=read_base)
+    home = partition_of(settings.name.encode(), settings.requests_partitions)
+    for event in events:
+        refusal = _refusal_of(event, home)
+        if refusal is not None:
+            yield from refused(settings, event.value or b"", event.position, refusal)
+        elif event.value is not None:
+            yield from cell.handle(event.value, event.position)
+    columns = cell.stored()
+    _measure(cell, sum(map(len, columns.values())), counts)
+    state.update((STATE_VERSION, *(columns[name] for name in state_columns())))
+
+
+def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
+    sessions = cache_counts(cell.tables["sessions"], cell.settings.brokers_here)
+    measured = {
+        measures.STATE: state_bytes,
+        measures.SESSIONS: sessions.sessions,
+        measures.PARTITIONS_CACHED: sessions.partitions_cached,
+        measures.EVICTIONS: sessions.evictions,
+    }
+    for measure, value in measured.items():
+        counts[measures.of_cell(measure, cell.settings.name)] = value
+
+
+def _columns_of(state: GroupState) -> dict[str, bytes] | None:
+    if not state.exists:
+        return None
+    version, *columns = state.get
+    stored = {name: bytes(column) for name, column in zip(state_columns(), columns, strict=True)}
+    if version == STATE_VERSION:
+        return stored
+    if version > STATE_VERSION or not can_upgrade(version):
+        raise RuntimeError(
+            f"the state row has version {version}, but this program needs {STATE_VERSION}"
+        )
+    found = upgraded(version, stored)
+    if isinstance(found, str):
+        raise RuntimeError(f"the cell {found}")
+    return found
+
+
+def _refusal_of(event: Event, home: int) -> Refusal | None:
+    """Why a row with a cell's key is not the cell's, if so."""
+    if event.position.partition != home:
+        return Refusal(
+            Reason.WRONG_PARTITION,
+            f"the row lies in partition {event.position.partition}, its key belongs to {home}"
+            " (murmur2, as Kafka's Java producer has it)",
+        )
+    if event.value is None:
+        return Refusal(Reason.NOT_JSON, "the row has no value")
+    return None
+
+
+def handle_strays(
+    some_cell: CellSettings, cells: set[bytes], events: list[Event]
+) -> Iterator[Output]:
+    """Refuse rows that belong to no cell: no key, or one that no cell has."""
+    clusters = {_decode_settings(encoded).cluster for encoded in cells}
+    settings = msgspec.structs.replace(some_cell, name=STRAY_CELL, cluster="")
+    for event in events:
+        document = event.value or b""
+        refusal = _stray_refusal(event, identity_of(document).cluster, clusters)
+        yield from refused(settings, document, event.position, refusal)
+
+
+def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
+    if cluster and cluster not in clusters:
+        return Refusal(
+            Reason.UNKNOWN_CLUSTER,
+            f"this job holds {', '.join(sorted(clusters))}, not {cluster!r}",
+        )
+    if event.position.key is None:
+        return Refusal(Reason.WRONG_KEY, "the row has no key; it must be the name of a cell")
+    key = event.position.key[:100].decode("utf-8", "backslashreplace")
+    return Refusal(Reason.WRONG_KEY, f"no cell of this job has the key {key!r}")
+
+
+def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFrame]":
+    """Output rows as pandas frames of OUTPUT_SCHEMA, one unless they are large.
+
+    The rows are counted in `counts`: by topic, and as `tallies` has it.
+    """
+    rows: list[Output] = []
+    size = 0
+    for output in outputs:
+        rows.append(output)
+        name = TOLD if output.topic == REQUESTS else output.topic
+        counts[name] = counts.get(name, 0) + 1
+        tallies.count(output, counts)
+        size += len(output.value or b"")
+        if size >= FRAME_BYTES:
+            yield _frame(rows)
+            rows, size = [], 0
+    if rows:
+        yield _frame(rows)
+
+
+def _frame(rows: list[Output]) -> "pd.DataFrame":
+    import pandas as pd
+
+    topics, partitions, keys, values, ids = zip(*map(astuple, rows), strict=True)
+    return pd.DataFrame(
+        {
+            "topic": topics,
+            "partition": [NO_PARTITION if number is None else number for number in partitions],
+            "key": keys,
+            "value": values,
+            "id": ids,
+        },
+        copy=False,
+    )

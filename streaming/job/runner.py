@@ -1,0 +1,414 @@
+"""Running a job: preparation, the query, the clock, and an end in order.
+
+A stop finishes the running micro-batch: Spark's `query.stop()` would cut it off. The query's loop
+is told not to begin another batch, in the way Spark itself ends a query with an `availableNow`
+trigger, and what is planned commits.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement, topics
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.kafka_io.topic_reader import consumer, end_offsets, first_and_end
+from brokertwin.settings import Settings
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core import waiting
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming.checkpoint import (
+    checkpoint_log,
+    damaged_files,
+    facts,
+    state_reader,
+    torn_logs,
+)
+from brokertwin.streaming.job import job, measures
+from brokertwin.streaming.job.clock import Clock, now_ms
+from brokertwin.streaming.job.measures import Counts, Progress, progress_of
+from brokertwin.streaming.job.read_ahead import ReadAhead, reading_ahead
+from brokertwin.streaming.job.session import spark_session, stop_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.1
+QUIET_CHECK_S = 0.5
+"""How often an `available_now` run looks whether it is done."""
+
+STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
+QUERY_PLAN = "=== Streaming Query ==="
+"""Where Spark's message begins to be about the query instead of the error."""
+
+LOADS_KEPT_S = 60.0
+"""How often the cells' loads are put into the facts while the job runs; so they are at its end."""
+
+SLEEPING_POLLS = 3
+"""So often a query must be seen between two batches before it counts as sleeping."""
+
+UNPLANNED_POLLS = 30
+"""And so often without a planned batch before it counts as one whose Kafka does not answer."""
+
+Observer = Callable[[Progress], None]
+"""Is told where the job stands after each micro-batch."""
+
+
+class QueryFailed(Exception):
+    """The query ended with an error; the text is Spark's."""
+
+
+@dataclass
+class Stop:
+    """How a run is told to end.
+
+    Attributes:
+        wanted: set to end after the running batch.
+        timeout_s: how long to wait for its commit.
+    """
+
+    timeout_s: float
+    wanted: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        planned: the newest planned batch, -1 where there is none.
+        committed: the newest committed batch.
+    """
+
+    planned: int
+    committed: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every planned batch has committed."""
+        return self.planned == self.committed
+
+
+@contextmanager
+def prepared(
+    settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
+) -> Iterator[job.Job]:
+    """Everything that comes before the query; the checkpoint is held inside.
+
+    Checks the topics that are there and the checkpoint, creates the topics that are missing, and
+    writes the placement. What is refused has created nothing in Kafka.
+
+    Args:
+        settings: the job's settings.
+        broker_settings: of the modelled brokers.
+        say: is told which topics are created.
+
+    Raises:
+        UserError: Kafka does not answer; topics or checkpoint do not fit the settings; another
+            job holds the checkpoint.
+    """
+    placed = job.placements(settings, broker_settings)
+    client = client_properties(settings)
+    checkpoint = settings.checkpoint_dir
+    with facts.locked(checkpoint):
+        names = [name for each in placed for name in each.cells]
+        facts.check(checkpoint, settings, names, topics.check(client, settings))
+        torn_logs.mend(checkpoint, say)
+        damaged_files.check_metadata(checkpoint)
+        _upgrade(checkpoint, say)
+        topic_id = topics.prepare(client, settings, say)
+        _check_events_are_there(client, settings, say)
+        fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
+        placement.write(client, settings.prefix, placed)
+        by_key = {
+            fixed.groups[name]: job.cell_settings(
+                settings, broker_settings, each, name, fixed.incarnation
+            )
+            for each in placed
+            for name in each.cells
+        }
+        yield job.Job(settings, client, by_key)
+
+
+def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Say that a state of a former version is upgraded. Raises UserError where it cannot be."""
+    former = facts.read(checkpoint)
+    if former is None or former.state_version == STATE_VERSION:
+        return
+    if checkpoint_log.committed(checkpoint) != checkpoint_log.NONE:
+        state_reader.read_cells(checkpoint)
+    say(f"upgrading the state from version {former.state_version} to {STATE_VERSION}")
+
+
+def _check_events_are_there(
+    client: ClientProperties, settings: Settings, say: Callable[[str], None]
+) -> None:
+    """Refuse to go on where `requests` has lost events that no micro-batch has taken.
+
+    Raises:
+        UserError: it has.
+    """
+    checkpoint, topic = settings.checkpoint_dir, topics.full_name(settings.prefix, topics.REQUESTS)
+    newest = checkpoint_log.committed(checkpoint)
+    taken = checkpoint_log.end_offsets(checkpoint, newest).get(topic, {})
+    with closing(consumer(client)) as reader:
+        for partition in range(settings.requests_partitions):
+            first, _ = first_and_end(reader, TopicPartition(topic, partition))
+            if first > taken.get(partition, 0) and newest != checkpoint_log.NONE:
+                raise UserError(
+                    f"{topic} has lost events that the job has not read: partition {partition}"
+                    f" starts at offset {first}, and the job is at {taken.get(partition, 0)}.",
+                    "The events were deleted or expired by the topic's retention, and cannot be"
+                    " recovered. docs/runbook.md explains how to continue.",
+                )
+            if first and newest == checkpoint_log.NONE:
+                say(
+                    f"partition {partition} of {topic} starts at offset {first}: earlier events are"
+                    " not in the state"
+                )
+
+
+def run(
+    prepared_job: job.Job,
+    stop: Stop,
+    available_now: bool = False,
+    observe: Observer = lambda _: None,
+    session: "SparkSession | None" = None,
+    looked: Callable[[], None] = lambda: None,
+) -> Ended:
+    """Run the query until it is told to stop, or is done.
+
+    Args:
+        prepared_job: from `prepared`.
+        stop: how it is told to end.
+        available_now: end when the topic's end is committed and no request waits any more.
+        observe: is told each micro-batch's progress.
+        session: a Spark session to use; without it one is started, or found.
+        looked: is called each time that the query was looked at and ran, every `POLL_S`.
+
+    Raises:
+        QueryFailed: the query ended with an error, or the clock did.
+    """
+    session = session or spark_session(prepared_job.settings)
+    counts = measures.accumulator(session.sparkContext)
+    checkpoint = prepared_job.settings.checkpoint_dir
+    if stop.wanted.is_set():
+        return ended(checkpoint)
+    ahead_of = reading_ahead(prepared_job.client, prepared_job.settings)
+    with _clock(prepared_job) as clock, ahead_of as ahead:
+        query = job.start_query(session, prepared_job, ahead.at_start(), counts.add)
+        running = _Run(
+            session, query, prepared_job, clock, ahead, lambda: dict(counts.value), observe, looked
+        )
+        try:
+            _watch(running, stop, available_now)
+        finally:
+            if not stop_query(query):
+                _log.warning("Kafka does not respond: the query ends with the process")
+            running.loads.keep(running.counts())
+    return ended(checkpoint)
+
+
+def ended(checkpoint: Path) -> Ended:
+    """How the last run on a checkpoint has ended."""
+    return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
+
+
+@contextmanager
+def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
+    """The clock while the query runs; with recorded times there is none."""
+    settings = prepared_job.settings
+    if settings.event_time == "recorded":
+        yield None
+        return
+    placed = {p.cluster: p for p in job.placements(settings)}
+    known = state_reader.outstanding(settings.checkpoint_dir)
+    skew_ms = settings.event_time_max_skew_ms
+    clock = Clock(prepared_job.client, settings.prefix, placed, skew_ms, known)
+    clock.start()
+    try:
+        yield clock
+    finally:
+        clock.stop()
+
+
+_log = structlog.get_logger("brokertwin")
+
+
+class _Loads:
+    """Puts what the cells' events have taken since the start into the facts, now and then."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._kept: Counts = {}
+        self._next = time.monotonic() + LOADS_KEPT_S
+
+    def keep_if_due(self, counts: Counts) -> None:
+        """Where `LOADS_KEPT_S` are over."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOADS_KEPT_S
+            self.keep(counts)
+
+    def keep(self, counts: Counts) -> None:
+        """What has come since the last time."""
+        loads = measures.loads_of(counts)
+        newer = {name: load - self._kept.get(name, 0) for name, load in loads.items()}
+        try:
+            facts.add_loads(self._checkpoint, newer)
+        except (OSError, UserError) as error:
+            _log.warning("processor times of cells could not be stored", reason=str(error))
+            return
+        self._kept = loads
+
+
+@dataclass
+class _Run:
+    """A query that runs, and what is watched of it."""
+
+    session: "SparkSession"
+    query: "StreamingQuery"
+    job: job.Job
+    clock: Clock | None
+    ahead: ReadAhead
+    counts: Callable[[], Counts]
+    observe: Observer
+    looked: Callable[[], None]
+    seen_at: str = ""
+    seen_batch: int = checkpoint_log.NONE
+
+    def __post_init__(self) -> None:
+        self.loads = _Loads(self.job.settings.checkpoint_dir)
+
+    def check(self) -> None:
+        """Hand on progress. Raises QueryFailed."""
+        newest = self.query._jsq.lastProgress()
+        if newest is not None and newest.timestamp() != self.seen_at:
+            reports = list(self._reports())
+            self.seen_at = newest.timestamp()
+            for progress in reversed(reports):
+                batch = int(progress["batchId"])
+                if batch > self.seen_batch and progress["numInputRows"]:
+                    self.seen_batch = batch
+                    self.observe(progress_of(progress, self.counts()))
+            self.loads.keep_if_due(self.counts())
+        failure = self.query.exception()
+        if failure is not None:
+            raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())
+        if self.clock is not None and self.clock.failure is not None:
+            raise QueryFailed(f"the clock failed: {self.clock.failure}")
+        self.ahead.look(self.session, self.query)
+        self.looked()
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        """What Spark has reported since `seen_at`, the newest first.
+
+        PySpark's own `recentProgress` takes up to a hundred reports apart each time, with hundreds
+        of calls into the JVM for each of them.
+        """
+        recent = self.query._jsq.recentProgress()
+        for at in range(len(recent) - 1, -1, -1):
+            if recent[at].timestamp() <= self.seen_at:
+                return
+            yield json.loads(recent[at].json())
+
+    def is_done(self) -> bool:
+        """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""
+        return is_at_end(self.job.client, self.job.settings) and (
+            self.clock is None or not waits(self.job.settings, lambda: self.session)
+        )
+
+
+def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
+    next_check = time.monotonic()
+    while not stop.wanted.is_set():
+        running.check()
+        if available_now and time.monotonic() >= next_check:
+            if running.is_done():
+                break
+            next_check = time.monotonic() + QUIET_CHECK_S
+        stop.wanted.wait(POLL_S)
+    finish(running.query, stop.timeout_s, running.job.settings.checkpoint_dir)
+    running.check()
+
+
+def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
+    """Let the running batch commit and begin no other.
+
+    Spark's loop looks at the query's state before each batch and ends where it is TERMINATED; with
+    an `availableNow` trigger it sets that itself (MicroBatchExecution). A query that only sleeps
+    until its next trigger may then be stopped; so may one that has planned nothing and looks for
+    news, which it does for minutes where Kafka does not answer.
+
+    Returns:
+        False if it took longer than the timeout; the query is left as it is.
+    """
+    from pyspark import SparkContext
+
+    execution = query._jsq.streamingQuery()
+    package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
+    active, terminated = (_scala_object(package, name) for name in ("ACTIVE", "TERMINATED"))
+    deadline = time.monotonic() + timeout_s
+    sleeping = unplanned = 0
+    while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
+        if time.monotonic() >= deadline:
+            return False
+        execution.state().compareAndSet(active, terminated)  # not before it has become active
+        time.sleep(POLL_S)
+        is_between = execution.state().get().equals(terminated)
+        sleeping = sleeping + 1 if is_between and not query.status["isTriggerActive"] else 0
+        unplanned = unplanned + 1 if ended(checkpoint).is_clean else 0
+        if unplanned >= UNPLANNED_POLLS:
+            break
+    return True
+
+
+def _scala_object(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def is_at_end(client: ClientProperties, settings: Settings) -> bool:
+    """Whether every row that is in `requests` now belongs to a committed batch."""
+    checkpoint = settings.checkpoint_dir
+    topic = topics.full_name(settings.prefix, topics.REQUESTS)
+    batch = checkpoint_log.committed(checkpoint)
+    done = checkpoint_log.end_offsets(checkpoint, batch).get(topic, {})
+    reader = consumer(client)
+    try:
+        ends = end_offsets(reader, topic, settings.requests_partitions)
+    finally:
+        reader.close()
+    return all(done.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def has_nothing_to_do(prepared_job: job.Job, session: "Callable[[], SparkSession]") -> bool:
+    """Whether an `available_now` run would end where it began, without a micro-batch.
+
+    Args:
+        prepared_job: from `prepared`.
+        session: as of `state_reader.read_cells`.
+    """
+    settings = prepared_job.settings
+    checkpoint = settings.checkpoint_dir
+    return (
+        checkpoint_log.planned(checkpoint) == checkpoint_log.committed(checkpoint)
+        and is_at_end(prepared_job.client, settings)
+        and (settings.event_time == "recorded" or not waits(settings, session))
+    )
+
+
+def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
+    """Whether a request waits in any cell for what time will bring."""
+    if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
+        return False
+    cells = state_reader.read_cells(settings.checkpoint_dir, session=session)
+    return any(waiting.is_anyone_waiting(Tables(columns).waiting) for columns in cells.values())

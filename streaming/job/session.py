@@ -1,0 +1,279 @@
+"""The Spark session of a job. PySpark is imported when a session is asked for, not before."""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import socket
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import class_archives, jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import SPARK_OF_THE_JOB, Settings
+from brokertwin.streaming.job import jvm, spark_submit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SHIPPED = tuple("brokertwin" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming"))
+"""The packages that Spark's Python workers import."""
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROWS_PER_ARROW_BATCH = 5_000
+WORKER_DAEMON = "brokertwin.streaming.job.worker_daemon"
+POLLING_DELAY = "50ms"
+"""How long an idle query waits before it asks Kafka for news again."""
+
+STOP_TIMEOUT = "3s"
+"""So long `query.stop()` waits for a query that is interrupted; Spark's own is for ever."""
+
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+"""How a local job writes its checkpoint: a file under another name first, then renamed, as Spark's
+own choice does. That one asks `readlink`, a process each time, 32 times in a micro-batch of two
+tasks; a rename in a directory of this machine replaces nothing half-way in either case."""
+
+COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
+"""A small micro-batch runs a little of nearly all of Spark's code: compiling it a second time, more
+thoroughly, took a third of the JVM's time, and large micro-batches gained nothing by it."""
+
+VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
+"""Hadoop starts a `chmod` for each file of the checkpoint, which so takes half as long."""
+
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+
+LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
+LOCAL_TRIES = 4
+"""As often as on a cluster (`spark.task.maxFailures`)."""
+
+LOOPBACK = "127.0.0.1"
+STANDALONE = "spark://"
+MASTER_TIMEOUT_S = 5.0
+YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+def spark_session(
+    settings: Settings,
+    say: Callable[[str], None] = lambda _: None,
+    java_options: Sequence[str] = (),
+) -> "SparkSession":
+    """Start a Spark session, or give the one that runs.
+
+    The connector's jars are local files, fetched beforehand if they are not there. `spark-submit`
+    may have been given others, which count. On a master that is not local the packages are sent to
+    the executors; those need Python 3.11, msgspec, pandas and pyarrow, in `PYSPARK_PYTHON` if it is
+    not this one.
+
+    Args:
+        settings: master, driver memory, shuffle partitions, where the jars lie.
+        say: is told what takes long.
+        java_options: further ones of the driver's JVM.
+
+    Raises:
+        UserError: as `check_start`, or the jars cannot be fetched.
+    """
+    check_start(settings)
+    is_submitted = spark_submit.is_active()
+    connector: list[Path] = []
+    if not is_submitted or not spark_submit.has_connector():
+        connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
+    is_local = settings.master.startswith("local")
+    if is_local or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+    say(f"starting Spark {importlib.metadata.version('pyspark')} on {settings.master}")
+    from pyspark.sql import SparkSession
+
+    configuration = {
+        "spark.app.name": f"brokertwin {settings.prefix}",
+        **_configuration(settings, connector, is_local),
+    }
+    if java_options:
+        configuration[DRIVER_OPTIONS] += f" {shlex.join(java_options)}"
+    if is_submitted:
+        configuration = _beside(spark_submit.configuration(), configuration)
+        spark_submit.add_to_driver(connector)
+    configuration |= {**settings.spark_configuration, "spark.master": tried(settings.master)}
+    jvm.start(configuration)
+    builder = SparkSession.builder
+    for name, value in configuration.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if not is_local:
+        session.sparkContext.addPyFile(str(packages_zip(settings.home)))
+    if session.sparkContext.uiWebUrl is not None:
+        say(f"Spark UI at {session.sparkContext.uiWebUrl}")
+    return session
+
+
+@contextmanager
+def session_when_needed(
+    settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Callable[[], "SparkSession"]]:
+    """Gives what starts a Spark session when it is first called; it is stopped at the end.
+
+    Args:
+        settings: as of `spark_session`.
+        say: is told what takes long.
+    """
+    started: list[SparkSession] = []
+
+    def session() -> "SparkSession":
+        if not started:
+            started.append(spark_session(settings, say))
+        return started[0]
+
+    try:
+        yield session
+    finally:
+        for one in started:
+            one.stop()
+
+
+def stop_query(query: "StreamingQuery") -> bool:
+    """End a query at once.
+
+    Returns:
+        False where it does not end. One that waits for a Kafka that does not answer cannot be
+        interrupted (KAFKA-1894); it ends with the process.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        query.stop()
+    except Py4JJavaError as error:
+        if "TimeoutException" not in error.java_exception.getClass().getName():
+            raise
+        return False
+    return True
+
+
+def tried(master: str) -> str:
+    """A local master that tries a task several times, unless it says itself how often.
+
+    It tries once otherwise, so that a Python worker that is killed would end the job.
+    """
+    found = LOCAL.fullmatch(master)
+    return f"local[{found[1] or 1},{LOCAL_TRIES}]" if found else master
+
+
+def check_start(settings: Settings, is_spark_certain: bool = True) -> None:
+    """Check before a JVM starts what it would end for with a trace.
+
+    Args:
+        settings: what the job is told.
+        is_spark_certain: whether Spark will be started; otherwise a missing Java is no fault yet.
+
+    Raises:
+        UserError: no Java; nobody listens at a standalone master's address; no configuration of
+            YARN.
+    """
+    _check_master(settings.master)
+    if is_spark_certain:
+        java_executable()
+
+
+def _check_master(master: str) -> None:
+    """Raises UserError."""
+    if master == "yarn" and not any(os.environ.get(name) for name in YARN_DIRECTORIES):
+        raise UserError(
+            "The Spark master yarn requires YARN's configuration.",
+            f"Set {' or '.join(YARN_DIRECTORIES)} to its directory.",
+        )
+    if not master.startswith(STANDALONE):
+        return
+    reasons = {}
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), MASTER_TIMEOUT_S):
+                return
+        except (OSError, OverflowError) as error:
+            reasons[address] = getattr(error, "strerror", None) or str(error)
+    told = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    raise UserError(
+        f"The Spark master {master} did not respond ({told}).",
+        "Check that it is running, and check --master.",
+    )
+
+
+def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """Our configuration as far as `spark-submit` was not given another; the job's own stays.
+
+    Jars go to the executors beside those that were given.
+    """
+    beside = {
+        name: value
+        for name, value in ours.items()
+        if name not in submitted or name.startswith(SPARK_OF_THE_JOB)
+    }
+    all_jars = (submitted.get(spark_submit.JARS), ours[spark_submit.JARS])
+    return {**beside, spark_submit.JARS: ",".join(filter(None, all_jars))}
+
+
+def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    values = {
+        DRIVER_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.driver.memory": settings.driver_memory,
+        spark_submit.JARS: ",".join(str(jar) for jar in connector),
+        "spark.locality.wait": "0s",
+        "spark.speculation": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.pollingDelay": POLLING_DELAY,
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        values["spark.driver.bindAddress"] = LOOPBACK
+        values["spark.driver.host"] = LOOPBACK
+        values["spark.python.daemon.module"] = WORKER_DAEMON
+        values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER
+        options = [COMPILE_ONCE, *([VFORK] if sys.platform == "linux" else [])]
+        options += class_archives.taking(driver_archive(settings.home))
+        values[DRIVER_OPTIONS] += f" {shlex.join(options)}"
+    return values
+
+
+def driver_archive(home: Path) -> Path:
+    """Where the archive of a local job's classes lies, or would. Raises UserError without Java."""
+    java, shipped = java_executable(), jars.pyspark_jars()
+    return class_archives.archive(home, class_archives.DRIVER, java, shipped)
+
+
+def packages_zip(home: Path) -> Path:
+    """Put the packages that workers import into one zip below `home`, under their own names."""
+    target = home / "packages.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in SHIPPED:
+            spec = importlib.util.find_spec(package)
+            locations = (spec.submodule_search_locations if spec else None) or []
+            for root in map(Path, locations):
+                for file in _sources(root, is_top=package == "brokertwin"):
+                    inside = Path(*package.split(".")) / file.relative_to(root)
+                    archive.write(file, inside)
+    return target
+
+
+def _sources(root: Path, is_top: bool) -> list[Path]:
+    """A package's Python files; those of `brokertwin` itself without its subpackages."""
+    found = root.glob("*.py") if is_top else root.rglob("*.py")
+    return sorted(file for file in found if "__pycache__" not in file.parts)

@@ -1,0 +1,62 @@
+"""`brokertwin simulate`: one run with its trace, many with what was drawn."""
+
+import json
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from brokertwin.cli.broker import simulate
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from brokertwin.simulation import campaign
+from brokertwin.simulation.campaign import Tally
+from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.run import Outcomes
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["simulate", *words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def outcomes(*violations: str) -> Outcomes:
+    return Outcomes(
+        list(violations), Counter(), Counter(), Counter(), 7, 100, 3, ["     1 ms  a line"]
+    )
+
+
+def test_a_run_is_told_line_by_line() -> None:
+    told = run("--seed", "2", "--trace")
+    assert "local engine, 3 brokers in 1 cell" in told
+    assert "producer-1: idempotent producer" in told
+    assert "producer-1 asks broker" in told
+    assert told.rstrip().endswith(", ok")
+
+
+def test_a_run_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(plan: Plan, *, is_traced: bool = False) -> Outcomes:
+        has_broken = any(each.fault is Fault.BREAK for each in plan.injections)
+        return outcomes("a record is lost") if has_broken else outcomes()
+
+    monkeypatch.setattr(campaign, "outcome_of", fails)
+    document = json.loads(run("--seed", "2", "--json", code=1))
+    assert [each["fault"] for each in document["plan"]["injections"]] == [Fault.BREAK]
+    assert document["violations"] == ["a record is lost"]
+
+
+def test_what_was_drawn_is_shown_and_a_missing_kind_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tally = Tally(seeds=campaign.MINIMUM_SEEDS, failed={17: ["a record is lost"]})
+    monkeypatch.setattr(simulate, "_tally", lambda *_: tally)
+    told = run(code=1)
+    assert "missing: FETCH was never drawn" in told
+    assert "missing: broker is killed was never drawn" in told
+    assert "brokertwin simulate --seed 17 --trace" in told
+
+
+def test_a_trace_is_of_one_run() -> None:
+    done = CliRunner().invoke(app, ["simulate", "--trace"])
+    assert isinstance(done.exception, UserError)

@@ -1,0 +1,85 @@
+"""`brokertwin top` shows what is served, at 80 columns, and says where there is nothing."""
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from brokertwin.cli.main import app
+from brokertwin.cli.watching import top
+from brokertwin.cli.watching.server import served
+from brokertwin.cli.watching.status import Status
+from brokertwin.errors import UserError
+from tests.support.watched import GATEWAY, JOB, Shown
+
+
+def text_of(status: Status, before: Status | None = None) -> str:
+    out = io.StringIO()
+    Console(file=out, width=80, no_color=True).print(top.screen(status, before))
+    return out.getvalue()
+
+
+def test_a_job_is_shown_whole_in_eighty_columns() -> None:
+    text = text_of(JOB)
+    for part in (
+        "job shop  running", "1,234.5/s", "0.75 s", "1,700", "20.4 MB", "FETCH", "5,000",
+        "FETCH_SESSION_ID_NOT_FOUND", "INVALID_PRODUCER_EPOCH", "not JSON", "2 Empty, 5 Stable",
+        "30 partitions, 2 under-replicated, 1 offline", "orders-0", "1,2,3", "none",
+    ):  # fmt: skip
+        assert part in text, part
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+
+
+def test_a_gateway_is_shown_with_its_brokers_and_logins() -> None:
+    text = text_of(GATEWAY)
+    for part in ("gateway local  running", "engine local", "failed logins", "METADATA"):
+        assert part in text, part
+    assert "error" not in text
+
+
+def test_what_has_grown_since_the_last_look_is_shown() -> None:
+    later = msgspec.structs.replace(JOB, answers={"FETCH": 5250, "PRODUCE": 70, "METADATA": 1})
+    text = text_of(later, JOB)
+    assert "+250" in text
+    assert "+0" in text
+    restarted = msgspec.structs.replace(later, started_ms=later.started_ms + 1)
+    assert "+250" not in text_of(restarted, JOB), "another process counts from zero"
+
+
+def test_long_lists_end_with_how_many_more_there_are() -> None:
+    many = msgspec.structs.replace(JOB, answers={f"API_{n}": n for n in range(40)})
+    text = text_of(many)
+    assert f"… {40 - top.ROWS_MAX} more" in text
+    assert "API_39" in text
+    assert "API_3 " not in text
+
+
+def test_once_ends_and_json_is_the_document() -> None:
+    with served(Shown(JOB), "", "127.0.0.1", 0) as url:
+        at = url.removeprefix("http://").rstrip("/")
+        shown = CliRunner().invoke(app, ["top", at, "--once", "--json"])
+        assert msgspec.json.decode(shown.stdout, type=Status) == JOB
+        plain = CliRunner().invoke(app, ["top", url, "--once"])
+    assert (shown.exit_code, plain.exit_code) == (0, 0)
+    assert "job shop" in plain.stdout
+
+
+def test_where_nobody_serves_it_says_what_to_start() -> None:
+    with pytest.raises(UserError, match="Cannot reach localhost:1: ") as raised:
+        top.command("localhost:1", once=True)
+    assert "--http-listen" in (raised.value.hint or "")
+
+
+def test_another_programs_answer_is_said_to_be_one() -> None:
+    class Other(Shown):
+        def status(self) -> Status:
+            return "hello"  # type: ignore[return-value]
+
+    with (
+        served(Other(JOB), "", "127.0.0.1", 0) as url,
+        pytest.raises(UserError, match="does not serve"),
+    ):
+        top.command(url, once=True)

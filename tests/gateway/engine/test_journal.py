@@ -1,0 +1,442 @@
+"""What outlives a gateway: the journal of events, and the files of batches."""
+
+import errno
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.engine import journal_snapshot
+from brokertwin.gateway.engine.disk import Disk, sync_all
+from brokertwin.gateway.engine.journal import Compaction, Journal
+from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileStore
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.settings import BrokerSettings
+from tests.support.batches import batch
+from tests.support.crashing_disks import CrashError, CrashingDisk, FullDisk, Lost
+from tests.support.examples import examples
+from tests.support.gateways import CLUSTER, Client, Running, running_gateway, serving
+from tests.support.patience import wait_until
+
+
+def written(path: Path, documents: list[bytes]) -> bytes:
+    journal = Journal(path)
+    for document in documents:
+        journal.write(document)
+    journal.close()
+    return path.read_bytes()
+
+
+def read(path: Path) -> tuple[list[bytes], int]:
+    """The documents, and how many bytes of a torn tail were dropped."""
+    journal = Journal(path)
+    try:
+        return list(journal.replay()), journal.dropped_bytes
+    finally:
+        journal.close()
+
+
+@given(data=st.data())
+@settings(max_examples=examples(20))
+def test_a_torn_tail_is_dropped_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    texts = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
+    documents = [text.encode() for text in data.draw(st.lists(texts, min_size=1, max_size=5))]
+    whole = written(path, documents)
+    end = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:end])
+    kept = whole[:end].count(b"\n")
+    found, dropped = read(path)
+    assert found == documents[:kept]
+    assert path.stat().st_size == end - dropped
+    written(path, [b"later"])
+    assert read(path) == ([*documents[:kept], b"later"], 0)
+
+
+def test_a_damaged_line_with_others_behind_it_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    whole = bytearray(written(path, [b"one", b"two", b"three"]))
+    whole[whole.index(b"two")] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(UserError, match="damaged at line 2"):
+        read(path)
+
+
+def test_a_journal_has_one_holder(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "journal")
+    with pytest.raises(UserError, match="Another gateway uses the journal"):
+        Journal(tmp_path / "journal")
+    first.close()
+    Journal(tmp_path / "journal").close()
+
+
+def test_a_journal_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Cannot open the journal"):
+        Journal(tmp_path)
+
+
+class FileStores(RuleBasedStateMachine):
+    """Batches in files: what is kept is there, also after a restart; empty files go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="batches-"))
+        self.store = FileStore(self.directory, file_bytes=40)
+        self.kept: dict[str, bytes] = {}
+
+    @rule(data=st.binary(min_size=1, max_size=30), is_kept=st.booleans())
+    def put(self, data: bytes, is_kept: bool) -> None:
+        locator = self.store.put(data)
+        assert self.store.get(locator) == data
+        if is_kept:
+            self.store.keep(locator)
+            self.kept[locator] = data
+        else:
+            self.store.drop(locator, False)
+
+    @rule(place=st.integers(0, 100))
+    def drop(self, place: int) -> None:
+        if self.kept:
+            locator = sorted(self.kept)[place % len(self.kept)]
+            del self.kept[locator]
+            self.store.drop(locator, True)
+
+    @rule()
+    def collect(self) -> None:
+        self.store.collect(lambda: self.kept)
+        assert not self.store.is_garbage_due()
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.store = FileStore(self.directory, file_bytes=40)
+        for locator in self.kept:
+            self.store.keep(locator)
+
+    @invariant()
+    def everything_kept_is_there(self) -> None:
+        for locator, data in self.kept.items():
+            assert self.store.get(locator) == data
+
+    def teardown(self) -> None:
+        for locator in list(self.kept):
+            self.store.drop(locator, True)
+        self.store.close()
+        for file in self.directory.iterdir():
+            file.unlink()
+        self.directory.rmdir()
+
+
+TestFileStores = FileStores.TestCase
+TestFileStores.settings = settings(max_examples=examples(10), stateful_step_count=25)
+
+
+def test_a_file_is_left_alone_while_a_request_with_its_bytes_is_on_its_way(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, file_bytes=10)
+    on_its_way = store.put(b"0123456789")
+    gone = store.put(b"0123456789")
+    store.put(b"0123456789")
+    store.drop(gone, False)
+    store.collect(list)
+    assert store.get(on_its_way) == b"0123456789"
+    assert store.get(gone) is None
+    store.close()
+
+
+SIZE = 2 * BLOCK_BYTES
+IN_A_FILE = 6
+
+
+def thinned(path: Path, disk: Disk) -> dict[str, bytes]:
+    """Two full files: of one two batches are left, which it gives back; of the other nothing."""
+    store = FileStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
+    put = {}
+    for number in range(2 * IN_A_FILE):
+        data = bytes([number]) * SIZE
+        put[store.put(data)] = data
+    store.put(b"in the next file")
+    kept = dict(list(put.items())[3:5])
+    for locator in put:
+        store.keep(locator)
+    sync_all(disk, store.unsynced())
+    for locator in put.keys() - kept.keys():
+        store.drop(locator, True)
+    freed = store.collect(lambda: kept)
+    assert freed == (len(put) - len(kept)) * SIZE
+    for locator, data in kept.items():
+        assert store.get(locator) == data
+    store.close()
+    return kept
+
+
+def test_a_file_of_which_little_is_left_takes_little_room(tmp_path: Path) -> None:
+    kept = thinned(tmp_path, Disk())
+    blocks = sum(file.stat().st_blocks for file in tmp_path.iterdir())
+    assert blocks * 512 == len(kept) * SIZE + BLOCK_BYTES
+
+
+@pytest.mark.parametrize("lost", Lost)
+def test_a_file_that_is_thinned_out_keeps_what_is_left_wherever_it_ends(
+    tmp_path: Path, lost: Lost
+) -> None:
+    whole = CrashingDisk()
+    kept = thinned(tmp_path / "whole", whole)
+    synced = [at for at, step in enumerate(whole.steps, 1) if step == "sync"][2]
+    for at in range(synced + 1, whole.done + 2):  # the last time it ends behind its last step
+        path, disk = tmp_path / str(at), CrashingDisk(at)
+        with suppress(CrashError):
+            thinned(path, disk)
+        disk.end(lost)
+        again = FileStore(path)
+        assert {locator: again.get(locator) for locator in kept} == kept
+        again.close()
+        assert not list(path.glob("*.thinning"))
+
+
+def compacting(path: Path, disk: Disk) -> None:
+    """A compaction with an event while the snapshot is written, and one behind it."""
+    journal = Journal(path, disk)
+    list(journal.replay())
+    for document in (b"1", b"2"):
+        journal.write(document)
+        sync_all(disk, journal.unsynced())
+    compaction: Compaction = journal.compaction()
+    journal.write(b"3")
+    compaction.write([b"1 and 2", b"settings"])
+    sync_all(disk, journal.unsynced())
+    compaction.finish()
+    with pytest.raises(UserError, match="Another gateway"):
+        Journal(path)
+    journal.write(b"4")
+    sync_all(disk, journal.unsynced())
+    journal.close()
+
+
+@pytest.mark.parametrize("lost", Lost)
+def test_a_compaction_loses_no_event_that_comes_meanwhile(tmp_path: Path, lost: Lost) -> None:
+    whole = CrashingDisk()
+    compacting(tmp_path / "whole", whole)
+    assert read(tmp_path / "whole") == ([b"1 and 2", b"settings", b"3", b"4"], 0)
+    written = [at for at, step in enumerate(whole.steps, 1) if step == "sync"]
+    for at in range(1, whole.done + 2):
+        path, disk = tmp_path / str(at) / "journal", CrashingDisk(at)
+        with suppress(CrashError):
+            compacting(path, disk)
+        disk.end(lost)
+        synced = sum(each < at for each in written)
+        documents, _ = read(path)
+        if documents[:1] == [b"1 and 2"]:
+            documents[:2] = [b"1", b"2"]
+        told = [b"1", b"2", b"2", b"3", b"3", b"4"][:synced]
+        assert documents[: len({*told})] == sorted({*told})
+
+
+def test_a_journal_that_was_replaced_meanwhile_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the opening and the lock another gateway puts a new file there, and ends."""
+    path, locks = tmp_path / "journal", 0
+    whole = fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        nonlocal locks
+        locks += 1
+        if locks == 1:
+            path.with_name("new").write_bytes(b"")
+            path.with_name("new").replace(path)
+        whole(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    journal = Journal(path)
+    journal.write(b"here")
+    assert locks == 2
+    assert path.read_bytes().endswith(b"here\n")
+    journal.close()
+
+
+def test_bytes_that_are_lost_are_none(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    locator = store.put(b"12345")
+    store.close()
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(b"123")
+    again = FileStore(tmp_path)
+    assert again.get(locator) is None
+    assert again.get("77:0:5") is None
+    again.close()
+
+
+def test_a_restarted_gateway_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Topics, records, producers' sequences and committed offsets are there again."""
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        topic_id = client.topic("kept", 2)
+        producer = client.producer_id()
+        for sequence in range(3):
+            data = batch(b"%d" % sequence, producer=(producer, 0, sequence))
+            assert client.produce("kept", data, 1)["baseOffset"] == sequence
+        before = client.fetch("kept", 0, 1)["records"]
+    with running_gateway(journal=journal) as running, running.client() as client:
+        (topic,) = client.call("METADATA", 12, {"topics": [{"name": "kept"}]})["topics"]
+        assert topic["topicId"] == topic_id
+        assert client.fetch("kept", 0, 1)["records"] == before
+        repeated = batch(b"2", producer=(producer, 0, 2))
+        assert client.produce("kept", repeated, 1)["baseOffset"] == 2
+        following = batch(b"3", producer=(producer, 0, 3))
+        assert client.produce("kept", following, 1)["baseOffset"] == 3
+        other = client.producer_id()
+        assert other != producer
+
+
+def test_a_file_of_which_the_first_batches_went_keeps_the_others(tmp_path: Path) -> None:
+    """Read again, the journal drops the only batch of a file before it comes to the next one."""
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        client.topic("t")
+        client.produce("t", batch(b"gone"))
+        wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
+        client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+        client.produce("t", batch(b"kept"))
+        before = client.fetch("t", 1)["records"]
+    with running_gateway(journal=journal) as running, running.client() as client:
+        assert client.fetch("t", 1)["records"] == before
+
+
+@contextmanager
+def on_disk(path: Path, disk: Disk, fsync_ms: int | None = None) -> Iterator[Running]:
+    """A gateway with a journal on a disk; small journals are compacted, too."""
+    options = JournalOptions(path, fsync_ms, 2_000, disk)
+    with serving(LocalEngine(CLUSTER, [1], BrokerSettings(), options)) as running:
+        yield running
+
+
+def commit(client: Client, offset: int) -> int:
+    """Commit an offset; gives back the error."""
+    partitions = [{"partitionIndex": 0, "committedOffset": offset}]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+
+def test_on_a_full_disk_clients_are_told_to_try_again_and_nothing_told_is_lost(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    with on_disk(tmp_path / "journal", disk) as running, running.client() as client:
+        client.topic("t")
+        assert client.produce("t", batch(b"0"))["errorCode"] == 0
+        client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+        assert commit(client, 1) == 0
+        for offset in range(1, 10):
+            disk.is_full = True
+            assert client.produce("t", batch(b"lost"))["errorCode"] == Error.KAFKA_STORAGE_ERROR
+            assert commit(client, 100) == Error.NOT_COORDINATOR
+            assert client.fetch("t", 0)["errorCode"] == 0
+            disk.is_full = False
+            assert client.produce("t", batch(b"%d" % offset))["baseOffset"] == offset
+        assert commit(client, 10) == 0
+        before = client.fetch("t", 0)["records"]
+    with on_disk(tmp_path / "journal", Disk()) as running, running.client() as client:
+        assert client.fetch("t", 0)["records"] == before
+        asked = [{"name": "t", "partitionIndexes": [0]}]
+        answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
+        assert answer["topics"][0]["partitions"][0]["committedOffset"] == 10
+
+
+class Unsyncable(Disk):
+    """Cannot sync once it `is_worn`."""
+
+    is_worn = False
+    syncs = 0
+
+    def sync(self, handle: int) -> None:
+        self.syncs += 1
+        if self.is_worn:
+            raise OSError(errno.EIO, "worn")
+        super().sync(handle)
+
+
+@pytest.mark.parametrize("fsync_ms", [AT_ONCE, 1])
+def test_after_a_sync_that_failed_nothing_more_is_promised(tmp_path: Path, fsync_ms: int) -> None:
+    disk = Unsyncable()
+    with on_disk(tmp_path / "journal", disk, fsync_ms) as running, running.client() as client:
+        client.topic("t")
+        assert client.produce("t", batch(b"0"))["errorCode"] == 0
+        wait_until(lambda: disk.syncs > 0)
+        disk.is_worn = True
+        error = Error.KAFKA_STORAGE_ERROR
+        wait_until(lambda: client.produce("t", batch(b"1"))["errorCode"] == error)
+        disk.is_worn = False
+        assert client.produce("t", batch(b"2"))["errorCode"] == error
+        assert client.fetch("t", 0)["errorCode"] == 0
+    with on_disk(tmp_path / "journal", disk, fsync_ms) as running, running.client() as client:
+        assert client.fetch("t", 0)["errorCode"] == 0
+        assert client.produce("t", batch(b"3"))["errorCode"] == 0
+
+
+def test_a_torn_journal_is_taken_up_before_the_tear(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        client.topic("whole")
+        client.topic("torn")
+    journal.write_bytes(journal.read_bytes()[:-9])
+    with running_gateway(journal=journal) as running, running.client() as client:
+        topics = client.call("METADATA", 9, {"topics": None})["topics"]
+        assert [topic["name"] for topic in topics] == ["whole"]
+
+
+def test_events_are_decided_again_under_the_settings_of_their_time(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    for partitions in (2, 5):
+        settings_given = {"num.partitions": str(partitions)}
+        with (
+            running_gateway(settings_given, journal=journal) as running,
+            running.client() as client,
+        ):
+            name = {"name": f"of-{partitions}", "numPartitions": -1, "replicationFactor": -1}
+            client.call("CREATE_TOPICS", 7, {"topics": [name], "timeoutMs": 30000})
+    with running_gateway(journal=journal) as running, running.client() as client:
+        topics = client.call("METADATA", 9, {"topics": None})["topics"]
+        assert {t["name"]: len(t["partitions"]) for t in topics} == {"of-2": 2, "of-5": 5}
+
+
+def test_the_journal_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    with running_gateway(journal=tmp_path / "journal"):
+        pass
+    with (
+        pytest.raises(UserError, match="with brokers"),
+        running_gateway(brokers=2, journal=tmp_path / "journal"),
+    ):
+        pass
+
+
+def test_reading_leaves_no_trace_in_the_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        client.topic("read")
+        size = journal.stat().st_size
+        client.fetch("read", 0)
+        client.list_offset("read", -1)
+        assert journal.stat().st_size == size
+
+
+@pytest.mark.parametrize("column", ["not base64", "bm8gemxpYg==", "eJw7CAAAwgDC"])
+def test_a_damaged_column_of_a_snapshot_is_told_with_what_to_do(column: str) -> None:
+    """It is none of base64, of zlib, a map of items."""
+    head = journal_snapshot.HEAD + b': {"version": 5, "events": 0, "lines": 1}}'
+    table = msgspec.json.encode({"table": ["logs", column]})
+    with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as told:
+        journal_snapshot.read(head, lambda: table)
+    assert "Restore the journal" in told.value.hint

@@ -1,0 +1,169 @@
+"""Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.records import compression, recompression, records
+from brokertwin.gateway.records.records import HEADER_BYTES
+from brokertwin.state.configs.codecs import Codec
+from tests.support.batches import CODECS, batch
+from tests.support.configs import BROKER, SET
+from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import KEEPING, WRITTEN_MS, Track
+from tests.support.patience import wait_until
+
+GOLDEN = "logs/recompression"
+ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
+VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
+TOO_EARLY = {3, 6}
+"""A real broker does not yet lead what was created just now."""
+OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
+"""What a header says of the place and of the very bytes."""
+
+
+def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
+    """The partition's answer, once it is led."""
+    answers: list[dict[str, Any]] = []
+
+    def is_answered() -> bool:
+        answers.append(client.produce(topic, data))
+        return answers[-1]["errorCode"] not in TOO_EARLY
+
+    wait_until(is_answered, "the topic has a leader")
+    return answers[-1]
+
+
+def made(codec: str) -> bytes:
+    """A batch in a codec; its bytes may differ each time."""
+    return batch(*VALUES, codec=codec, timestamps=[WRITTEN_MS] * len(VALUES))
+
+
+def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes]:
+    """What was kept of a batch: its header and its records."""
+    answer = produced(client, topic, data)
+    assert answer["errorCode"] == 0, answer
+    data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
+    found = records.parse(data)
+    assert (found.error, found.size_in_bytes) == (0, len(data))
+    header = {key: value for key, value in found.batches[0].items() if key not in OF_BYTES}
+    return header, compression.decompress(header["compressionType"], data[HEADER_BYTES:])
+
+
+def alter(client: Client, kind: int, name: str, **configs: str) -> None:
+    """Gives a topic, or all brokers, settings."""
+    changes = [
+        {"name": key.replace("_", "."), "configOperation": SET, "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resourceType": kind, "resourceName": name, "configs": changes}
+    answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    assert answer["responses"][0]["errorCode"] == 0, answer
+
+
+@pytest.mark.parametrize("asked", [*ASKED, "producer"])
+def test_batches_are_stored_in_the_topics_codec_like_kafkas(
+    real_kafka: Address, track: Track, asked: str
+) -> None:
+    data = [track.drawn(codec, partial(made, codec)) for codec in CODECS]
+    with running_gateway(KEEPING) as gateway:
+        found = []
+        for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
+            with client:
+                topic = f"kept-{asked}"
+                client.topic(topic, compression_type=asked)
+                found.append([kept(client, topic, each) for each in data])
+        assert found[1] == found[0]
+        expected = [ASKED.get(asked, codec) for codec in CODECS]
+        assert [header["compressionType"] for header, _ in found[1]] == expected
+
+
+def test_received_and_stored_sizes_are_limited_like_kafkas(
+    real_kafka: Address, track: Track
+) -> None:
+    smaller = [
+        track.drawn(codec, partial(batch, b"a" * 1000, codec=codec, timestamps=[WRITTEN_MS]))
+        for codec in ("none", "gzip")
+    ]
+    with running_gateway(KEEPING) as gateway:
+        found = []
+        for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
+            with client:
+                for asked in ("gzip", "uncompressed"):
+                    configs = {"compression_type": asked, "max_message_bytes": "500"}
+                    topic = f"bounded-{asked}"
+                    client.topic(topic, **configs)
+                    for data in smaller:
+                        answer = produced(client, topic, data)
+                        found.append((asked, answer["errorCode"]))
+    assert found[4:] == found[:4]
+    assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
+
+
+def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
+    with running_gateway({"compression.type": "gzip"}) as gateway, gateway.client() as client:
+        client.topic("plain")
+        client.topic("own", compression_type="lz4")
+        assert kept(client, "plain", made("none"))[0]["compressionType"] == "gzip"
+        assert kept(client, "own", made("none"))[0]["compressionType"] == "lz4"
+        alter(client, BROKER, "", compression_type="zstd")
+        assert kept(client, "plain", made("none"))[0]["compressionType"] == "zstd"
+
+
+def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
+    with running_gateway() as gateway, gateway.client() as client:
+        client.topic("once", compression_type="gzip")
+        data = batch(b"a" * 500, producer=(client.producer_id(), 0, 0))
+        first, second = (client.produce("once", data) for _ in range(2))
+        assert (first["errorCode"], second["errorCode"]) == (0, 0)
+        assert first["baseOffset"] == second["baseOffset"] == 0
+        assert client.list_offset("once", -1)["offset"] == 1
+
+
+def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as gateway, gateway.client() as client:
+        client.topic("logged", compression_type="snappy")
+        before = kept(client, "logged", made("none"))
+    with running_gateway(journal=journal) as gateway, gateway.client() as client:
+        data = bytes(client.fetch("logged", 0)["records"])
+    found = records.parse(data).batches[0]
+    assert (found["compressionType"], found["recordCount"]) == ("snappy", len(VALUES))
+    assert compression.decompress("snappy", data[HEADER_BYTES:]) == before[1]
+
+
+@given(
+    values=st.lists(st.binary(max_size=200), min_size=1, max_size=5),
+    came=st.sampled_from(sorted(CODECS)),
+    asked=st.sampled_from(sorted(CODECS)),
+)
+def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> None:
+    found = records.parse(batch(*values, codec=came))
+    told = recompression.in_codec(found, Codec(asked), 9)
+    assert told.data is not None
+    assert found.data is not None
+    again = records.parse(told.data)
+    assert (again.error, again.batches) == (0, told.batches)
+    assert records.records_of(told.data) == records.records_of(found.data)
+    plain = [
+        compression.decompress(header["compressionType"], data[HEADER_BYTES:])
+        for header, data in ((found.batches[0], found.data), (again.batches[0], told.data))
+    ]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
+def test_a_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
+    found = records.parse(batch(*VALUES, codec=came))
+    assert recompression.in_codec(found, Codec(asked), 6) is found
+
+
+def test_what_is_refused_anyway_stays_as_it_came() -> None:
+    found = records.parse(batch(*VALUES))
+    refused = found._replace(error=2)
+    assert recompression.in_codec(refused, Codec("gzip"), 9) is refused

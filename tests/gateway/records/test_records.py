@@ -1,0 +1,234 @@
+"""Record sets: what the machine is told of the bytes, and what readers get back."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.memory_records import MemoryRecords
+from kafka.record.util import calc_crc32c
+
+from brokertwin.gateway.records import compression, records
+from brokertwin.gateway.records.compression import DecompressionError
+from brokertwin.state.core.errors import Error
+from tests.support.batches import CODECS, START, batch
+
+CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, COUNT = 17, 21, 23, 35, 57
+
+
+def with_crc(data: bytearray) -> bytes:
+    struct.pack_into(">I", data, CRC, calc_crc32c(bytes(data[ATTRIBUTES:])))
+    return bytes(data)
+
+
+def changed(data: bytes, position: int, form: str, value: int) -> bytes:
+    """The batch with another value in its header, and the CRC for it."""
+    patched = bytearray(data)
+    struct.pack_into(form, patched, position, value)
+    return with_crc(patched)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_of_a_producer_is_read_as_its_header_says(codec: str) -> None:
+    values = [word * 100 for word in (b"one", b"two", b"three")]
+    data = batch(*values, codec=codec, producer=(7, 2, 11))
+    found = records.parse(data)
+    (header,) = found.batches
+    assert (found.error, found.data, found.size_in_bytes) == (Error.NONE, data, len(data))
+    assert header == {
+        "baseOffset": 0,
+        "lastOffsetDelta": 2,
+        "producerId": 7,
+        "producerEpoch": 2,
+        "baseSequence": 11,
+        "partitionLeaderEpoch": header["partitionLeaderEpoch"],
+        "baseTimestamp": START,
+        "maxTimestamp": START + 2,
+        "sizeInBytes": len(data),
+        "recordCount": 3,
+        "magic": 2,
+        "compressionType": codec,
+        "isTransactional": False,
+        "isControl": False,
+        "crc": struct.unpack_from(">I", data, CRC)[0],
+        "greatestDelta": 2,
+    }
+
+
+@pytest.mark.parametrize("data", [None, b"", b"\0" * 11])
+def test_no_batch_is_no_error_of_the_edge(data: bytes | None) -> None:
+    assert records.parse(data) == records.RecordSet(len(data or b""), [], Error.NONE, None)
+
+
+@given(st.integers(0, 8 * len(batch(b"one", b"two")) - 1))
+@settings(deadline=None)
+def test_no_flipped_bit_goes_unseen(bit: int) -> None:
+    """Outside base offset and leader epoch, which the CRC leaves out and the log sets."""
+    data = bytearray(batch(b"one", b"two"))
+    data[bit // 8] ^= 1 << bit % 8
+    found = records.parse(bytes(data))
+    if bit // 8 < 8:
+        assert found.batches[0]["baseOffset"] != 0
+    elif not 12 <= bit // 8 < 16:
+        assert found.error or len(found.batches) != 1 or found.batches[0]["magic"] != 2
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_without_an_exception(data: bytes) -> None:
+    assert records.parse(data).size_in_bytes == len(data)
+
+
+@given(st.binary(max_size=60), st.sampled_from(sorted(CODECS)))
+@settings(deadline=None)
+def test_any_records_behind_a_sound_header_are_read_without_an_exception(
+    tail: bytes, codec: str
+) -> None:
+    header = bytearray(batch(b"one", codec="none")[: records.HEADER_BYTES]) + tail
+    struct.pack_into(">i", header, 8, len(header) - records.LOG_OVERHEAD)
+    struct.pack_into(">h", header, ATTRIBUTES, CODECS[codec])
+    assert records.parse(with_crc(header)).error in {
+        Error.NONE,
+        Error.INVALID_RECORD,
+        Error.UNKNOWN_SERVER_ERROR,
+    }
+
+
+@pytest.mark.parametrize(("byte", "magic"), [(3, 3), (255, -1)])
+def test_an_unknown_magic_is_corrupt_and_shown_of_the_first_batch(byte: int, magic: int) -> None:
+    data = bytearray(batch(b"one"))
+    data[16] = byte
+    told = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
+    found = records.parse(bytes(data))
+    assert found == records.RecordSet(len(data), [told], Error.CORRUPT_MESSAGE, None)
+    assert records.parse(batch(b"two") + bytes(data)).batches == []
+
+
+@pytest.mark.parametrize("size", [-1, 0, 13])
+def test_a_size_that_no_batch_has_is_corrupt(size: int) -> None:
+    data = bytearray(batch(b"one"))
+    struct.pack_into(">i", data, 8, size)
+    assert records.parse(bytes(data)).error == Error.CORRUPT_MESSAGE
+
+
+def test_a_batch_that_ends_before_its_header_does_is_corrupt() -> None:
+    data = bytearray(batch(b"one")[:40])
+    struct.pack_into(">i", data, 8, 40 - records.LOG_OVERHEAD)
+    assert records.parse(bytes(data)).error == Error.CORRUPT_MESSAGE
+
+
+def test_a_part_of_a_batch_at_the_end_is_passed_over() -> None:
+    data = batch(b"one")
+    assert len(records.parse(data + data[:30]).batches) == 1
+    assert records.parse(data[:-1]).batches == []
+
+
+def test_two_batches_are_shown_as_two() -> None:
+    assert len(records.parse(batch(b"one") * 2).batches) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: changed(changed(data, COUNT, ">i", 3), LAST_DELTA, ">i", 2),
+        lambda data: changed(changed(data, COUNT, ">i", 1), LAST_DELTA, ">i", 0),
+        lambda data: changed(data, records.HEADER_BYTES, ">B", 0x7E),
+        lambda data: changed(data, records.HEADER_BYTES, ">B", 0x01),
+    ],
+    ids=["more records than there are", "fewer", "a record too long", "of negative size"],
+)
+def test_records_that_do_not_decode_are_invalid(change: Callable[[bytes], bytes]) -> None:
+    found = records.parse(change(batch(b"one", b"two")))
+    assert found.error == Error.INVALID_RECORD
+
+
+def test_a_count_that_the_header_itself_contradicts_is_left_to_the_machine() -> None:
+    found = records.parse(changed(batch(b"one", b"two"), COUNT, ">i", 5))
+    assert (found.error, found.batches[0]["recordCount"]) == (Error.NONE, 5)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_kafka_has_not_is_an_unknown_error(codec: int) -> None:
+    found = records.parse(changed(batch(b"one"), ATTRIBUTES, ">h", codec))
+    assert found.error == Error.UNKNOWN_SERVER_ERROR
+    assert found.batches[0]["compressionType"] == "unknown"
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
+def test_records_that_are_not_compressed_as_said_are_an_unknown_error(codec: str) -> None:
+    plain = changed(batch(b"one" * 9), ATTRIBUTES, ">h", CODECS[codec])
+    assert records.parse(plain).error == Error.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_greatest_timestamp_is_corrected(codec: str) -> None:
+    times = [START, START + 50, START + 20]
+    data = batch(b"one" * 100, b"two", b"three", codec=codec, timestamps=times)
+    found = records.parse(changed(data, MAX_TIMESTAMP, ">q", START + 999))
+    assert found.error == Error.NONE
+    assert found.batches[0]["maxTimestamp"] == START + 50
+    assert found.data == data
+
+
+@given(
+    base_offset=st.integers(0, 2**62),
+    epoch=st.integers(0, 2**31 - 1),
+    codec=st.sampled_from(sorted(CODECS)),
+)
+@settings(deadline=None)
+def test_a_reader_gets_the_bytes_with_the_offset_of_the_log(
+    base_offset: int, epoch: int, codec: str
+) -> None:
+    data = batch(b"one", b"two", codec=codec)
+    place = {"baseOffset": base_offset, "partitionLeaderEpoch": epoch, "maxTimestamp": START + 1}
+    stored = records.as_stored(data, place)
+    assert stored[16:] == data[16:]
+    assert stored[8:12] == data[8:12]
+    read = MemoryRecords(bytes(stored)).next_batch()
+    assert read.validate_crc()
+    assert [record.offset for record in read] == [base_offset, base_offset + 1]
+
+
+def test_log_append_time_is_set_with_a_crc_for_it() -> None:
+    place = {"baseOffset": 5, "partitionLeaderEpoch": 0, "maxTimestamp": START + 12_345}
+    stored = records.as_stored(batch(b"one", b"two"), place)
+    read = MemoryRecords(bytes(stored)).next_batch()
+    assert read.validate_crc()
+    found = [(record.timestamp, record.timestamp_type) for record in read]
+    assert found == [(START + 12_345, 1)] * 2
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_timestamps_in_a_batch(codec: str) -> None:
+    times = [START, START + 9, START + 4]
+    data = batch(b"one" * 100, b"two", b"three", codec=codec, timestamps=times)
+    assert records.timestamps_of(data, 100) == [(100, START), (101, START + 9), (102, START + 4)]
+
+
+@pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
+def test_nothing_is_decompressed_beyond_the_limit(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = batch(b"\0" * 100_000, codec=codec)
+    monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 1000)
+    with pytest.raises(DecompressionError):
+        records.records_of(data)
+    assert records.parse(data).error == Error.UNKNOWN_SERVER_ERROR
+
+
+def test_what_is_cut_off_anywhere_cannot_be_decompressed() -> None:
+    text = bytes(range(256)) * 1_000
+    for name in compression.NAMES[1:]:
+        data = compression.compress(name, text)
+        assert compression.decompress(name, data) == text
+        for size in (len(data) - 1, len(data) // 2):
+            with pytest.raises(DecompressionError):
+                compression.decompress(name, data[:size])
+    frames = compression.compress("zstd", text) + compression.compress("zstd", text)
+    assert compression.decompress("zstd", frames) == 2 * text
+    nothing = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    assert compression.decompress("zstd", nothing + frames) == 2 * text
+    with pytest.raises(DecompressionError):
+        compression.decompress("zstd", frames + nothing[:-1])
+    empty = compression.compress("zstd", b"") * 20_000
+    assert compression.decompress("zstd", empty) == b"", "each frame is looked at once"

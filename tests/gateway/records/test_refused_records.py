@@ -1,0 +1,97 @@
+"""What the edge sees in records, and what it says of those that were refused.
+
+The texts are those of Apache Kafka 4.3.1.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from brokertwin.gateway.records import records, refused_records
+from tests.conformance import wire
+
+NOW = 1_795_382_530_413
+NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
+
+
+@pytest.mark.parametrize(
+    ("batch", "seen"),
+    [
+        ({"keys": [b"a", b"", b"c"]}, None),
+        ({}, {"hasKeyless": True}),
+        ({"keys": [None, b"b", b"c"]}, {"hasKeyless": True, "keyedTimestamps": [NOW, NOW]}),
+        (
+            {"keys": [b"a", None, b"c"], "ts_step": -5},
+            {"leastTimestamp": NOW - 10, "hasKeyless": True, "keyedTimestamps": [NOW - 10, NOW]},
+        ),
+        ({"keys": [b"a"] * 3, "ts": -1, "ts_step": 6}, {"leastTimestamp": 5}),
+        ({"keys": [b"a"] * 3, "ts": -1}, None),
+        ({"keys": [b"a"] * 3, "attrs": 8}, {"hasAppendTime": True}),
+    ],
+)
+def test_the_machine_is_told_what_the_header_does_not_say(
+    batch: dict[str, Any], seen: dict[str, Any] | None
+) -> None:
+    found = records.parse(wire.batch(3, **{"ts": NOW, **batch}))
+    assert (found.error, found.seen) == (0, seen)
+
+
+def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str | None]:
+    """What is said of single records by their place, and of the batch."""
+    told = {
+        "topic": "t",
+        "isCompacted": False,
+        "takesAppendTime": False,
+        "now": NOW,
+        "beforeMaxMs": 2**63 - 1,
+        "afterMaxMs": 3_600_000,
+    }
+    answer: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
+    answer["errorMessage"] = None
+    refused_records.tell(answer, told | why, batch)
+    json.dumps(answer)
+    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in answer["recordErrors"]}
+    return said, answer["errorMessage"]
+
+
+def test_each_record_without_key_is_named_and_the_first_three_in_the_text() -> None:
+    said, text = refused(wire.batch(5), 87, isCompacted=True)
+    assert said == dict.fromkeys(range(5), NO_KEY)
+    shown = ", ".join(f"RecordError(batchIndex={each}, message='{NO_KEY}')" for each in range(3))
+    assert text == (
+        "One or more records have been rejected due to 5 record errors in total,"
+        f" and only showing the first three errors at most: [{shown}]"
+    )
+
+
+def test_a_time_out_of_range_is_named_with_the_range_as_java_counts() -> None:
+    mixed = wire.batch(2, keys=[b"k", None], ts=NOW + 7_200_000, ts_step=-7_200_000)
+    assert refused(mixed, 32, isCompacted=True)[0] == {
+        0: f"Timestamp {NOW + 7_200_000} of message with offset 0 is out of range."
+        f" The timestamp should be within [-9223370241472245394, {NOW + 3_600_000}]",
+        1: NO_KEY,
+    }
+    early = wire.batch(2, ts=NOW - 5000, ts_step=5000)
+    assert refused(early, 32, beforeMaxMs=1000, afterMaxMs=2**63 - 1)[0] == {
+        0: f"Timestamp {NOW - 5000} of message with offset 0 is out of range."
+        f" The timestamp should be within [{NOW - 1000}, -9223370241472245396]",
+    }
+
+
+def test_a_client_may_not_say_that_it_is_append_time() -> None:
+    batch = wire.batch(1, keys=[b"k"], ts=NOW, attrs=8)
+    assert refused(batch, 32, takesAppendTime=True) == (
+        {
+            0: f"Invalid timestamp type in message DefaultRecord(offset=0, timestamp={NOW},"
+            " key=1 bytes, value=2 bytes). Producer should not set timestamp type to LogAppendTime."
+        },
+        None,
+    )
+
+
+def test_an_answer_without_room_for_it_stays_as_it_is() -> None:
+    answer = {"index": 0, "errorCode": 87}
+    why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
+    refused_records.tell(answer, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
+    assert answer == {"index": 0, "errorCode": 87}

@@ -1,0 +1,139 @@
+"""The credentials file: hashed entries, found by user, made up where there is none."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.security import plain, secret_files
+from brokertwin.gateway.security.credentials import Credentials, make, mode_warning, read, write
+from brokertwin.gateway.security.scram import MECHANISMS, AuthenticationError, Credential, matches
+
+SHA_256, SHA_512 = MECHANISMS.values()
+PASSWORD = "a pass,word=ü"
+
+
+def entry(user: str = "alice", password: str = PASSWORD, **changes: object) -> Credential:
+    return msgspec.structs.replace(make(user, SHA_256, password, 4096), **changes)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "users.jsonl"
+    write(path, [entry(), make("alice", SHA_512, PASSWORD, 8192), entry("bob", "other")])
+    return path
+
+
+def test_what_is_written_is_read(file: Path) -> None:
+    entries = read(file)
+    write(file, entries)
+    assert read(file) == entries
+    assert [each.user for each in entries] == ["alice", "alice", "bob"]
+
+
+def test_the_password_is_in_no_form_in_the_file(file: Path) -> None:
+    text = file.read_bytes()
+    assert b"pass" not in text
+    assert len({line.split(b'"salt"')[1] for line in text.splitlines()}) == 3
+
+
+def test_a_file_is_for_its_owner_only(file: Path) -> None:
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert mode_warning(file) is None
+    file.chmod(0o640)
+    assert mode_warning(file) == f"{file} is open to others (mode 640); do: chmod 600 {file}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"alice:secret",
+        b'{"user":"alice"}',
+        b'{"user":1}',
+        b"\xff",
+        msgspec.json.encode(entry(mechanism="SCRAM-SHA-1")),
+        msgspec.json.encode(entry(iterations=1)),
+        msgspec.json.encode(entry(stored_key=b"short")),
+        msgspec.json.encode(entry(server_key=b"")),
+        msgspec.json.encode(entry(salt=b"")),
+    ],
+)
+def test_a_line_that_is_no_entry_is_named_and_not_shown(file: Path, line: bytes) -> None:
+    file.write_bytes(file.read_bytes() + b"\n" + line + b"\n")
+    with pytest.raises(UserError) as error:
+        read(file)
+    assert error.value.message == f"{file}:5 is not an entry of a credentials file."
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "iterations"), [("", "x", 4096), ("a", "", 4096), ("a", "x", 4095)]
+)
+def test_what_cannot_be_an_entry_is_refused(user: str, password: str, iterations: int) -> None:
+    with pytest.raises(UserError):
+        make(user, SHA_256, password, iterations)
+
+
+def test_files_that_are_no_use(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        Credentials(tmp_path / "none")
+    (tmp_path / "empty").touch()
+    with pytest.raises(UserError, match="no client could authenticate"):
+        Credentials(tmp_path / "empty")
+    with pytest.raises(UserError, match="Cannot read"):
+        Credentials(tmp_path)
+    with pytest.raises(UserError, match="Cannot write to"):
+        write(tmp_path / "none" / "users", [])
+
+
+def test_plain_is_verified_with_any_entry(file: Path) -> None:
+    known = Credentials(file)
+    write(file, [make("carol", SHA_512, "c", 4096), *read(file)])
+    assert plain.authenticate(known, f"\0alice\0{PASSWORD}".encode()) == "alice"
+    assert plain.authenticate(known, b"\0carol\0c") == "carol"
+    for user, password in [("alice", "other"), ("bob", PASSWORD), ("nobody", "x")]:
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            plain.authenticate(known, f"\0{user}\0{password}".encode())
+
+
+def test_an_unknown_user_looks_like_a_known_one(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(file.read_bytes())
+    known, elsewhere = Credentials(file), Credentials(copy)
+    for mechanism, iterations in (("SCRAM-SHA-256", 4096), ("SCRAM-SHA-512", 8192)):
+        made_up, real = known.find("nobody", mechanism), known.find("alice", mechanism)
+        assert made_up == known.find("nobody", mechanism) == elsewhere.find("nobody", mechanism)
+        assert made_up.iterations == iterations
+        assert len(made_up.salt) == len(real.salt)
+        assert len(made_up.stored_key) == len(real.stored_key)
+        assert made_up.salt != known.find("somebody", mechanism).salt
+        assert not matches(made_up, b"")
+
+
+def test_a_changed_file_is_read_again(file: Path) -> None:
+    known = Credentials(file)
+    write(file, [entry("dave", "d")])
+    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    with pytest.raises(AuthenticationError):
+        plain.authenticate(known, f"\0alice\0{PASSWORD}".encode())
+    file.write_text("broken")
+    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    file.unlink()
+    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    write(file, [entry("erin", "e")])
+    assert plain.authenticate(known, b"\0erin\0e") == "erin"
+
+
+def test_a_file_that_cannot_be_put_in_place_leaves_the_former(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = file.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(secret_files.os, "fsync", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        write(file, [])
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file], "nothing is left behind"

@@ -1,0 +1,82 @@
+"""What the log says of what was denied: who asked for what, once a minute for the same."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.security import denials
+from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, Denials, denied
+from brokertwin.state.core.errors import Error
+
+TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
+IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def asked(principal: str = "User:bob", body: dict[str, Any] | None = None) -> EdgeRequest:
+    return EdgeRequest(1, "c1", principal, "10.0.0.7", {"requestApiKeyName": "FETCH"}, body or {})
+
+
+def refused(*topics: str) -> dict[str, Any]:
+    """A Fetch answer that denies topics."""
+    partitions = [{"partitionIndex": 0, "errorCode": 29}, {"partitionIndex": 1, "errorCode": 29}]
+    return {
+        "errorCode": 0,
+        "responses": [{"topic": each, "partitions": partitions} for each in topics],
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_body", "answer", "found"),
+    [
+        ({}, refused("a", "b"), [(TOPIC, "a"), (TOPIC, "a"), (TOPIC, "b"), (TOPIC, "b")]),
+        ({"groupId": "g"}, {"errorCode": 30}, [(GROUP, "g")]),
+        ({"transactionalId": "t", "groupId": None}, {"errorCode": 53}, [(IDS, "t")]),
+        ({}, {"errorCode": 31, "name": "x"}, [(Error.CLUSTER_AUTHORIZATION_FAILED, CLUSTER)]),
+        ({}, {"results": [{"resourceName": "t", "errorCode": 29}]}, [(TOPIC, "t")]),
+        ({"key": "g"}, {"errorCode": 30}, [(GROUP, "g")]),
+        ({"groupId": "g"}, {"errorCode": 16, "topics": [{"name": "t", "errorCode": 3}]}, []),
+    ],
+)
+def test_a_denial_names_what_it_is_about(
+    request_body: dict[str, Any], answer: dict[str, Any], found: list[tuple[Error, str]]
+) -> None:
+    assert list(denied(request_body, answer)) == found
+
+
+def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
+    now = 0.0
+    known = Denials(lambda: now)
+    with capture_logs() as logs:
+        for _ in range(5):
+            known.look(asked(), refused("b", "a"))
+        known.look(asked("User:eve"), refused("a", "b"))
+        now += AGAIN_AFTER_S
+        known.look(asked(), refused("a", "b"))
+        known.look(asked(), refused("a"))
+    told = [(each["principal"], each["resource"], each.get("times")) for each in logs]
+    assert told == [
+        ("User:bob", "Topic:a,b", None),
+        ("User:eve", "Topic:a,b", None),
+        ("User:bob", "Topic:a,b", 5),
+        ("User:bob", "Topic:a", None),
+    ]
+    assert logs[0] == {
+        "event": "denied",
+        "log_level": "info",
+        "principal": "User:bob",
+        "host": "10.0.0.7",
+        "api": "FETCH",
+        "error": "TOPIC_AUTHORIZATION_FAILED",
+        "resource": "Topic:a,b",
+    }
+
+
+def test_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(denials, "KEPT", 2)
+    known = Denials(lambda: 0.0)
+    with capture_logs() as logs:
+        for topic in ("a", "b", "b", "c", "a"):
+            known.look(asked(), refused(topic))
+    assert [each["resource"][-1] for each in logs] == ["a", "b", "c", "a"]

@@ -1,0 +1,122 @@
+"""Findings about committed offsets, and about lag."""
+
+import pytest
+
+from brokertwin.recordings.audit import commits, lag, plots
+from brokertwin.recordings.audit.finding import Severity
+from brokertwin.recordings.audit.history import History
+from brokertwin.state.core.errors import Error
+from tests.support.audits import whole
+from tests.support.exchanges_told import GROUP, TOPIC, Told
+
+
+def test_who_let_an_offset_go_back() -> None:
+    told = Told()
+    told.commit(10)
+    told.commit(10, "b")
+    told.commit(4, "c")
+    (found,) = told.found(commits.back)
+    assert (found.subject, found.by, found.total) == (f"group {GROUP}", ["c"], 1)
+    assert found.evidence[0].said.startswith("orders-0 from 10 (client b's OFFSET_COMMIT at")
+
+
+def test_two_commits_at_once_have_no_order() -> None:
+    told = Told()
+    told.commit(10, at=0, end=20)
+    told.commit(4, at=15, end=30)
+    assert told.found(commits.back) == []
+
+
+@pytest.mark.parametrize(("committed", "kinds"), [(True, ["offset-back"]), (False, [])])
+def test_offsets_of_a_transaction_count_when_it_is_committed(
+    committed: bool, kinds: list[str]
+) -> None:
+    told = Told()
+    told.commit(10, api="TXN_OFFSET_COMMIT")
+    told.commit(5)
+    assert told.found(commits.back) == []
+    told.end_txn("a", 0, committed=committed)
+    told.commit(7)
+    assert [each.kind for each in told.found(commits.back)] == kinds
+
+
+def test_an_offset_that_was_deleted_does_not_go_back() -> None:
+    told = Told()
+    told.commit(10)
+    done = [{"partitionIndex": 0, "errorCode": 0}]
+    answer = {"errorCode": 0, "topics": [{"name": TOPIC, "partitions": done}]}
+    told.add("admin", "OFFSET_DELETE", {"groupId": GROUP, "topics": []}, answer)
+    told.commit(4)
+    assert told.found(commits.back) == []
+
+
+def test_commits_that_are_refused_are_counted_by_error() -> None:
+    found = commits.stale(whole("raw_group_errors").history)
+    assert {each.code: (each.total, each.severity) for each in found} == {
+        Error.UNKNOWN_MEMBER_ID: (4, Severity.WARNING),
+        Error.REBALANCE_IN_PROGRESS: (2, Severity.WARNING),
+        Error.ILLEGAL_GENERATION: (1, Severity.WARNING),
+    }
+
+
+def test_a_lag_has_grown_by_what_is_sure() -> None:
+    told = Told()
+    told.commit(0)
+    told.high_watermark(100)
+    told.high_watermark(1_099)
+    told.commit(0)
+    assert told.found(lag.grown) == [], "at the first commit it may have been 100 already"
+    told.high_watermark(1_100)
+    told.commit(0)
+    (found,) = told.found(lag.grown)
+    assert found.what == "The lag grew by 1000 records, from 100 to 1100."
+    assert [each.place for each in found.evidence] == ["h:5000"]
+
+
+def test_a_group_that_keeps_up_has_no_lag() -> None:
+    told = Told()
+    for end in (100, 5_000, 90_000):
+        told.high_watermark(end)
+        told.commit(end)
+    assert told.found(lag.grown) == []
+
+
+def test_a_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it() -> None:
+    told = Told()
+    told.commit(150)  # no high watermark before it is recorded
+    told.high_watermark(100)
+    told.commit(120)
+    told.high_watermark(120)
+    told.commit(127)
+    assert told.found(lag.beyond_end) == []
+    told.high_watermark(121)
+    (found,) = told.found(lag.beyond_end)
+    assert found.what == "Committed beyond the log end; the lag was -6."
+    assert [each.said for each in found.evidence] == ["committed 127, 6 beyond the log end"]
+    assert [row["lag"] for row in plots.lags(History(told.exchanges))] == [-20, -7]
+
+
+def test_after_a_high_watermark_that_went_back_a_lag_begins_anew() -> None:
+    told = Told()
+    told.high_watermark(5_000)
+    told.commit(5_000)
+    told.high_watermark(10)
+    told.high_watermark(3_000)
+    told.commit(10)
+    assert told.found(lag.grown) == []
+
+
+def test_the_end_that_a_reader_of_committed_records_is_told_is_no_high_watermark() -> None:
+    def grown(isolation: int, timestamp: int) -> int:
+        told = Told()
+        told.high_watermark(100)
+        told.commit(100)
+        told.high_watermark(100)
+        place = [{"partitionIndex": 0, "timestamp": timestamp}]
+        asked = {"isolationLevel": isolation, "topics": [{"name": TOPIC, "partitions": place}]}
+        end = [{"partitionIndex": 0, "errorCode": 0, "offset": 9_000}]
+        told.add("a", "LIST_OFFSETS", asked, {"topics": [{"name": TOPIC, "partitions": end}]})
+        told.commit(100)
+        return len(told.found(lag.grown))
+
+    assert [grown(0, -1), grown(1, -1), grown(0, -2)] == [1, 0, 0]

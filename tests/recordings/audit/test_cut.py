@@ -1,0 +1,144 @@
+"""A recording that is cut accuses nobody whom the whole one does not accuse.
+
+Each file is cut at lines of its own, at its beginning, its end, or both. The limits are low here,
+so that there is more to find.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.audit import groups, lag, sessions
+from brokertwin.recordings.observed import watching
+from tests.support import audits
+from tests.support.examples import examples
+
+FILES = max(map(len, audits.RECORDINGS.values()))
+SHARES = st.tuples(st.integers(0, 100), st.integers(0, 100))
+SIDES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "beginning": lambda first, _: (first, 100),
+    "end": lambda _, last: (0, last),
+    "both": lambda first, last: (first, last),
+}
+LEAST_DRAWN = {
+    "rebalances": 10,
+    "producer-fenced": 3,
+    "sequence-gap": 2,
+    "batch-repeated": 3,
+    "commit-refused": 3,
+    "member-refused": 3,
+    "offset-back": 1,
+    "instance-fenced": 1,
+    "session-churn": 5,
+    "lag-growing": 3,
+    "isr-shrunk": 5,
+    "leader-changed": 5,
+    "under-min-isr": 3,
+    "records-redelivered": 3,
+    "refused": 50,
+}
+"""Of each kind so many findings of cut recordings are held against whole ones, at least."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _low_limits() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lag, "GROWTH", 3)
+        patch.setattr(sessions, "MANY", 2)
+        patch.setattr(groups, "STORM", 2)
+        audits.whole.cache_clear()
+        yield
+    audits.whole.cache_clear()
+
+
+def accusations(
+    name: str, side: str, shares: list[tuple[int, int]]
+) -> tuple[list[str], Counter[str]]:
+    """What a cut recording says beyond the whole one, and how many findings of each kind it has."""
+    of_file = dict(zip(audits.RECORDINGS[name], shares, strict=False))
+
+    def where(path: Path) -> tuple[float, float]:
+        first, last = SIDES[side](*sorted(of_file[path]))
+        return first / 100, last / 100
+
+    with TemporaryDirectory() as directory:
+        try:
+            found = audits.cut(name, where, Path(directory)).findings
+        except UserError:
+            return [], Counter()  # nothing is left
+    said = [audits.stronger(each, audits.whole(name)) for each in found]
+    return [each for each in said if each], Counter(each.kind for each in found)
+
+
+def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
+    drawn: Counter[str] = Counter()
+
+    @settings(max_examples=examples(4), deadline=None)
+    @given(
+        st.sampled_from(sorted(SIDES)),
+        st.lists(SHARES, min_size=FILES, max_size=FILES),
+    )
+    def hold(name: str, side: str, shares: list[tuple[int, int]]) -> None:
+        false, kinds = accusations(name, side, shares)
+        drawn.update(kinds)
+        assert false == []
+
+    for name in audits.RECORDINGS:
+        hold(name)
+    too_few = {kind: drawn[kind] for kind, least in LEAST_DRAWN.items() if drawn[kind] < least}
+    assert too_few == {}
+
+
+def what_nobody_closed_was_evicted(patch: pytest.MonkeyPatch) -> None:
+    def lost(exchange: Any, session: int, used: Any, closed: Any, opened: Any) -> sessions.Event:
+        found = LOST(exchange, session, used, closed, opened)
+        return found if closed else found._replace(evicted=True, by=("somebody",))
+
+    patch.setattr(sessions, "_lost", lost)
+
+
+def who_is_seen_first_is_new(patch: pytest.MonkeyPatch) -> None:
+    def take(self: groups.Membership, exchange: Any, body: Any) -> None:
+        if body.get("memberId") not in self.clients:
+            self.told.add(body.get("memberId"))
+        TAKE(self, exchange, body)
+
+    patch.setattr(groups.Membership, "take", take)
+
+
+def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(watching, "common", lambda _: (0.0, math.inf))
+
+
+LOST, TAKE = sessions._lost, groups.Membership.take
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        (what_nobody_closed_was_evicted, "raw_fetch_errors"),
+        (who_is_seen_first_is_new, "classic_rebalance_range"),
+        (all_logs_are_whole, "follower_stop"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_is_taken_for_known_and_is_not_is_noticed(
+    broken: Callable[[pytest.MonkeyPatch], None], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    audits.whole.cache_clear()
+    cuts = [
+        (side, [shares, (0, 100), (0, 100), (0, 100)])
+        for percent in range(1, 100, 3)
+        for side, shares in (("beginning", (percent, 100)), ("end", (0, percent)))
+    ]
+    assert any(accusations(name, side, shares)[0] for side, shares in cuts)
+    audits.whole.cache_clear()

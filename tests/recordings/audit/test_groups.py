@@ -1,0 +1,110 @@
+"""Findings about consumer groups."""
+
+from brokertwin.recordings.audit import groups
+from brokertwin.recordings.audit.finding import Severity
+from brokertwin.recordings.audit.history import History
+from brokertwin.state.core.errors import Error
+from tests.support.audits import whole
+from tests.support.exchanges_told import GROUP, Told
+
+
+def begun(told: Told) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Each generation with who began it."""
+    found = groups.rebalances(History(told.exchanges))
+    return [(each.number, [(t.what, t.client) for t in each.triggers]) for each in found]
+
+
+def test_who_began_the_rebalances_of_a_recorded_group() -> None:
+    (found,) = groups.storms(whole("classic_rebalance_range").history)
+    assert (found.total, found.severity) == (7, Severity.WARNING)
+    said = list(dict.fromkeys(each.said for each in found.evidence))
+    assert said == [
+        "generation 1: member-0 joined",
+        "generation 2: member-1 joined",
+        "generation 3: member-2 joined",
+        "generation 4: member-1 left",
+        "generation 5: member-0 left",
+        "generation 6: member-0 joined",
+        "generation 7: member-2 left",
+    ]
+
+
+def test_one_is_new_that_had_just_been_told_its_id() -> None:
+    told = Told()
+    asked = {"groupId": GROUP, "memberId": ""}
+    answer = {"errorCode": Error.MEMBER_ID_REQUIRED, "memberId": "a", "generationId": -1}
+    told.add("a", "JOIN_GROUP", asked, answer)
+    told.join("a", 1)
+    told.join("b", 2)  # where it comes from is not recorded
+    told.join("a", 2)
+    assert begun(told) == [(1, [("joined", "a")]), (2, [])]
+
+
+def test_who_is_not_in_the_next_generation_and_has_not_left_was_dropped() -> None:
+    told = Told()
+    told.join("b", 1, is_new=True)
+    told.join("a", 1, ["a", "b"])
+    told.join("a", 2, ["a"])
+    assert begun(told)[1] == (2, [("dropped", "b")])
+    (found,) = told.found(groups.dropped)
+    assert (found.clients, found.severity) == (["b"], Severity.WARNING)
+
+
+def test_who_has_left_was_not_dropped_and_without_the_generation_before_nobody_was() -> None:
+    told = Told()
+    told.join("b", 1, is_new=True)
+    told.join("a", 1, ["a", "b"])
+    told.leave("b")
+    told.join("a", 2, ["a"])
+    assert begun(told)[1] == (2, [("left", "b")])
+    told = Told()
+    told.join("b", 1, is_new=True)
+    told.join("a", 1, ["a", "b"])
+    told.join("a", 3, ["a"])
+    assert begun(told)[1] == (3, [])
+
+
+def test_of_members_that_stay_the_first_that_joins_again_began_it() -> None:
+    told = Told()
+    told.join("a", 1, ["a", "b"], at=0)
+    told.join("b", 1, at=0)
+    told.join("a", 2, ["a", "b"], at=1000, end=1100)
+    told.join("b", 2, at=900, end=1101)
+    assert begun(told)[1] == (2, [("joined again", "b")])
+
+
+def test_a_storm_is_five_generations_within_a_minute() -> None:
+    def severity(every_ms: int) -> Severity:
+        told = Told()
+        for number in range(5):
+            told.join("a", number, at=number * every_ms)
+        (found,) = told.found(groups.storms)
+        assert found.total == 5
+        return found.severity
+
+    assert severity(15_000) == Severity.WARNING
+    assert severity(15_001) == Severity.INFO
+
+
+def test_who_took_over_an_instance() -> None:
+    found = [e for e in whole("static_members_classic").findings if e.kind == "instance-fenced"]
+    assert [(each.severity, each.by) for each in found] == [(Severity.ERROR, ["static-1"])]
+    assert "instance-1 is held by client static-1's JOIN_GROUP" in found[0].evidence[0].said
+
+
+def test_members_of_the_new_protocol_come_and_go() -> None:
+    (found,) = groups.storms(whole("consumer_protocol").history)
+    assert found.what == (
+        "4 generations, up to 4 within a minute; because of them: member-0 joined once,"
+        " member-1 joined once, member-1 left once."
+    )
+
+
+def test_members_that_are_refused_are_counted_by_error() -> None:
+    found = [e for e in whole("raw_group_errors").findings if e.kind == "member-refused"]
+    assert {each.code: each.total for each in found} == {
+        Error.UNKNOWN_MEMBER_ID: 11,
+        Error.INVALID_SESSION_TIMEOUT: 2,
+        Error.INCONSISTENT_GROUP_PROTOCOL: 6,
+        Error.ILLEGAL_GENERATION: 4,
+    }

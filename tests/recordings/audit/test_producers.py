@@ -1,0 +1,116 @@
+"""Findings about producers."""
+
+import pytest
+
+from brokertwin.recordings.audit import producers
+from brokertwin.recordings.audit.finding import Severity
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import SEQUENCE_MAX
+from tests.support.audits import whole
+from tests.support.exchanges_told import Told
+
+ID = "sBMy5xo8RPizf-WO-2kZgA"
+
+
+def test_who_fenced_whom() -> None:
+    told = Told()
+    told.init("first", 1)
+    told.init("second", 2)
+    told.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    told.init("third", 3)
+    (found,) = told.found(producers.fenced)
+    assert (found.subject, found.clients, found.by) == ("producer tx", ["first"], ["second"])
+    assert found.severity == Severity.WARNING
+    assert found.evidence[0].said == (
+        "has epoch 1; 2 since client second's INIT_PRODUCER_ID at 12:00:01.000 (h:1000)"
+    )
+
+
+def test_where_nobody_got_a_newer_epoch_nobody_is_accused() -> None:
+    told = Told()
+    told.init("first", 1)
+    told.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    (found,) = told.found(producers.fenced)
+    assert found.by == []
+    assert found.what == (
+        "Client first was fenced once in 1 epoch; the recording does not show the newer epoch. The"
+        " transaction may have timed out (transaction.timeout.ms), or another producer may have got"
+        " the epoch in a part that is not recorded."
+    )
+
+
+def test_a_producer_that_is_fenced_in_three_epochs_has_an_owner_too_many() -> None:
+    (*_, first, second) = [e for e in whole("txn_fencing_ck").findings if e.code == 47]
+    assert (first.severity, first.total, first.by) == (Severity.ERROR, 4, ["second"])
+    assert second.subject == "producer txn_fencing_ck.14.txn-1"
+
+
+def test_a_gap_says_what_is_missing() -> None:
+    told = Told()
+    told.produce(0, 0, count=3)
+    told.produce(5, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    told.produce(1, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    (found,) = told.found(producers.sequences)
+    assert (found.kind, found.severity) == ("sequence-gap", Severity.ERROR)
+    assert found.subject == "producer 7 in orders-0"
+    assert [each.said for each in found.evidence] == [
+        "begins at 5 of epoch 0, 2 records after 2",
+        "begins at 1 of epoch 0, and 2 is written",
+    ]
+
+
+def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice() -> None:
+    told = Told()
+    told.produce(0, 10)
+    told.produce(0, 10)
+    (found,) = told.found(producers.written)
+    assert (found.kind, found.severity, found.total) == ("batch-repeated", Severity.INFO, 1)
+    told.produce(0, 11)
+    repeated, twice = told.found(producers.written)
+    assert (repeated.total, twice.total) == (1, 3)
+    assert (twice.kind, twice.severity) == ("written-twice", Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("first", "offset", "is_found"),
+    [(3, 3, False), (4, 3, True), (4, 4, False)],
+    ids=["it follows", "it does not", "another batch is in between"],
+)
+def test_a_sequence_is_skipped_where_both_batches_stand_side_by_side(
+    first: int, offset: int, is_found: bool
+) -> None:
+    told = Told()
+    told.produce(0, 0, count=3)
+    told.produce(first, offset)
+    assert [e.kind for e in told.found(producers.skipped)] == ["sequence-skipped"] * is_found
+
+
+def test_after_the_greatest_sequence_comes_0() -> None:
+    told = Told()
+    told.produce(SEQUENCE_MAX, 0)
+    told.produce(0, 1)
+    assert told.found(producers.skipped) == []
+
+
+def test_an_offset_belongs_to_one_batch_of_a_topic_of_that_id() -> None:
+    told = Told()
+    told.produce(0, 10, topic_id=ID)
+    told.produce(0, 10, topic_id=ID)
+    assert told.found(producers.reused) == []
+    told.produce(1, 10, topic_id=ID)
+    (found,) = told.found(producers.reused)
+    assert found.kind == "offset-reused"
+    named = Told()  # such a topic may be another of that name
+    named.produce(0, 10)
+    named.produce(1, 10)
+    assert named.found(producers.reused) == []
+
+
+def test_an_epoch_does_not_go_back_and_answers_at_once_have_no_order() -> None:
+    told = Told()
+    told.init("a", 5, at=0)
+    told.init("b", 4, at=2)
+    assert told.found(producers.went_back) == []
+    told.init("c", 4, at=10)
+    (found,) = told.found(producers.went_back)
+    assert [each.client for each in found.evidence] == ["c"]

@@ -1,0 +1,121 @@
+"""Findings about replicas, and errors that no other finder tells of."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from brokertwin.recordings.audit import refusals, replication
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.finding import Severity
+from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.explain import bodies
+from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.state.core.errors import Error
+from brokertwin.state.observed.replicas import Replicas
+from tests.support.audits import CAPTURES, whole
+from tests.support.exchanges_told import Told
+from tests.support.requestlogs import logs_of
+
+
+def test_followers_that_were_stopped_in_turn() -> None:
+    found = {each.subject: each for each in whole("follower_stop").findings if not each.code}
+    shrunk = found["partition isr-0"]
+    assert (shrunk.kind, shrunk.severity) == ("isr-shrunk", Severity.WARNING)
+    assert shrunk.what == "The in-sync set shrank: broker 2 left once, broker 3 left twice."
+
+
+def test_a_leader_that_was_killed() -> None:
+    led = replication.led(whole("leader_kill").history)
+    found = {each.subject: each for each in led}["partition lk-0"]
+    assert (found.severity, found.total) == (Severity.INFO, 2)
+    assert found.evidence[-1].said == "broker 1 leads in epoch 2"
+
+
+def test_writes_below_min_insync_replicas() -> None:
+    found = list(refusals.too_few(whole("follower_stop").history))
+    assert [(each.subject, each.total, each.clients) for each in found] == [
+        ("partition isr-0", 33, ["producer"]),
+        ("partition isr-1", 11, ["producer"]),
+    ]
+
+
+@pytest.mark.parametrize("run", ["steady", "follower_stop", "leader_kill"])
+def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
+    kinds = {each.kind for each in whole(run).findings}
+    assert kinds.isdisjoint({"hw-differs", "isr-against-rule"})
+
+
+def test_a_high_watermark_that_no_rule_gives_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always_enough(known: Replicas, min_isr: int) -> bool:
+        return RAISE(known, 0)
+
+    monkeypatch.setattr(Replicas, "raise_high_watermark", always_enough)
+    history = read(logs_of("follower_stop"), Reading()).history
+    (found, *_) = replication.told(history)
+    assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
+
+
+RAISE = Replicas.raise_high_watermark
+
+
+def test_captures_of_other_times_are_observed_all() -> None:
+    """Only logs are brokers of one cluster, of which each has a part."""
+    names = ("idempotent_retry_ck", "admin_kp")
+    paths = [path for path in CAPTURES if path.name.startswith(names)]
+    samples = read(paths, Reading()).history.observer.samples
+    assert {sample.place.partition(".")[0] for sample in samples} == {*names}
+
+
+def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
+    """What the brokers say before is half of a talk."""
+    paths = []
+    for path in logs_of("steady"):
+        lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+        paths.append(tmp_path / path.name.removesuffix(".gz"))
+        cut = len(lines) // 2 if "controller" in path.name else 0
+        paths[-1].write_bytes(b"".join(lines[cut:]))
+    whole_run, late = whole("steady").history.observer, read(paths, Reading()).history.observer
+    assert whole_run.samples[0].time < late.samples[0].time
+    assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
+
+
+def test_what_is_said_after_a_log_has_ended_is_no_verdict() -> None:
+    history = whole("steady").history
+    last = history.observer.time
+    assert history.is_covered(last - 30_000)
+    assert not history.is_covered(last)
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        (Error.KAFKA_STORAGE_ERROR, Severity.ERROR),
+        (Error.MESSAGE_TOO_LARGE, Severity.WARNING),
+        (Error.NOT_LEADER_OR_FOLLOWER, Severity.INFO),
+    ],
+)
+def test_every_other_error_is_told(error: Error, severity: Severity) -> None:
+    told = Told()
+    told.produce(0, -1, error=error)
+    (found,) = told.found(refusals.others)
+    assert (found.subject, found.severity) == (f"PRODUCE {error.name}", severity)
+
+
+@pytest.mark.parametrize("name", ["raw_group_errors", "raw_produce_errors", "raw_fetch_errors"])
+def test_each_answer_with_an_error_is_in_a_finding(name: str) -> None:
+    audited = whole(name)
+    told = {line.place for each in audited.findings for line in each.evidence if each.code}
+    told |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
+    missing = [
+        (each.exchange.id, code)
+        for each in audited.history.asked
+        for code in bodies.errors(each.exchange.response)
+        if each.exchange.id not in told and code not in refusals.NONE_AT_ALL
+    ]
+    assert missing == []
+
+
+def test_the_worst_comes_first() -> None:
+    found = findings(whole("raw_produce_errors").history)
+    assert [each.severity for each in found] == sorted((e.severity for e in found), reverse=True)

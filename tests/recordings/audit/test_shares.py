@@ -1,0 +1,89 @@
+"""Findings about share groups (KIP-932)."""
+
+import pytest
+
+from brokertwin.recordings.audit import shares
+from brokertwin.recordings.audit.finding import Finding, Severity
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
+from tests.support import audits
+from tests.support.exchanges_told import GROUP
+from tests.support.share_exchanges import Shares
+
+
+def of(kind: str, subject: str) -> Finding:
+    """A finding about the capture of share fetches."""
+    found = audits.whole("share_fetch").findings
+    return next(each for each in found if (each.kind, each.subject) == (kind, subject))
+
+
+def test_records_whose_lock_was_over_are_a_warning_and_those_given_back_none() -> None:
+    late, back = of("records-redelivered", "group sf-locks"), of("records-redelivered", "group sf")
+    assert (late.severity, late.total) == (Severity.WARNING, 29)
+    assert late.what == (
+        "29 redeliveries, of one record up to 4; 21 because client tester gave records back;"
+        " 8 because client tester kept them too long."
+    )
+    assert (back.severity, back.total) == (Severity.INFO, 4)
+
+
+def test_who_had_them_is_named() -> None:
+    told = Shares()
+    told.give("slow", (0, 9, 1))
+    told.give("quick", (0, 9, 2))
+    (found,) = told.found(shares.redelivered)
+    assert (found.severity, found.clients, found.by) == (Severity.WARNING, ["quick"], ["slow"])
+    said = "orders-0 0 to 9 to quick; before, slow got them at h:0, not acknowledged"
+    assert found.evidence[0].said == said
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_a_delivery_that_the_recording_lacks_accuses_nobody(count: int) -> None:
+    told = Shares()
+    told.give("a", (0, 9, 1))
+    told.give("b", (0, 9, count))
+    (found,) = told.found(shares.redelivered)
+    assert (found.severity, found.by) == (Severity.INFO, [])
+
+
+def test_rejected_records_are_counted_by_client() -> None:
+    told = Shares()
+    told.acknowledge("a", 0, 9, REJECT)
+    told.acknowledge("a", 10, 12, ACCEPT, REJECT, RELEASE)
+    told.acknowledge("a", 20, 29, REJECT, error=Error.INVALID_RECORD_STATE)
+    (found,) = told.found(shares.rejected)
+    assert (found.subject, found.total) == (f"group {GROUP}, client a", 11)
+
+
+def test_who_got_the_records_that_somebody_acknowledges_too_late() -> None:
+    told = Shares()
+    told.give("slow", (0, 9, 1))
+    told.give("quick", (0, 9, 2))
+    told.acknowledge("slow", 0, 9, ACCEPT, error=Error.INVALID_RECORD_STATE)
+    (found,) = told.found(shares.not_held)
+    assert (found.kind, found.clients, found.by) == ("acknowledge-refused", ["slow"], ["quick"])
+
+
+def test_what_is_acknowledged_twice_was_given_to_nobody_else() -> None:
+    told = Shares()
+    told.give("a", (0, 9, 1))
+    told.acknowledge("a", 0, 9, ACCEPT)
+    told.acknowledge("a", 0, 9, ACCEPT, error=Error.INVALID_RECORD_STATE)
+    (found,) = told.found(shares.not_held)
+    assert found.by == []
+
+
+def test_sessions_that_are_lost_come_again_and_those_without_room_are_a_warning() -> None:
+    told = Shares()
+    for code in (Error.SHARE_SESSION_NOT_FOUND, Error.SHARE_SESSION_LIMIT_REACHED):
+        told.add("a", "SHARE_FETCH", {"groupId": GROUP, "memberId": "a"}, {"errorCode": code})
+    assert [(each.kind, each.severity) for each in told.found(shares.sessions)] == [
+        ("share-session-lost", Severity.INFO),
+        ("share-session-denied", Severity.WARNING),
+    ]
+
+
+def test_members_of_share_groups_join_and_leave_as_others_do() -> None:
+    found = audits.whole("share_groups").findings
+    said = {each.what for each in found if each.kind == "rebalances"}
+    assert any("tester joined 6 times, tester left 3 times" in each for each in said)

@@ -1,0 +1,64 @@
+"""The story of a client, of what recorded brokers answered."""
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.clients import Clients
+from brokertwin.state.core.errors import Error
+from tests.support import audits
+from tests.support.exchanges_told import Told
+
+
+def client(capture: str, key: str) -> Clients:
+    """A client of a capture."""
+    return Clients([each.exchange for each in audits.whole(capture).history.asked], key)
+
+
+def test_its_producers_are_told_with_who_fenced_them() -> None:
+    found = client("txn_fencing_ck", "first")
+    story = found.story()
+    assert {entry.client for entry in story} == {"first"}
+    fenced = [each for entry in story for each in entry.refused if each.code != 51]
+    assert {each.code for each in fenced} == {Error.INVALID_PRODUCER_EPOCH}
+    assert all(each.because.startswith("client second's INIT_PRODUCER_ID") for each in fenced)
+    assert found.producers == ["txn_fencing_ck.14.txn-0", "txn_fencing_ck.14.txn-1"]
+    assert "refused: INVALID_PRODUCER_EPOCH 8" in found.ending()
+
+
+def test_what_no_story_tells_is_told_where_it_was_refused() -> None:
+    """Of 54 requests of an admin client: its commits go back, a topic has a name that none has."""
+    found = client("admin_kp", "kp-admin")
+    story = found.story()
+    assert any("goes back from 23" in note for entry in story for note in entry.notes)
+    by_api = {entry.api for entry in story if entry.refused}
+    assert {"CREATE_TOPICS", "DELETE_RECORDS", "OFFSET_COMMIT"} <= by_api
+    assert len({entry.id for entry in story}) == len(story) < 30
+
+
+def test_a_request_of_two_stories_is_told_once() -> None:
+    """A commit within a transaction is of a producer and of a group."""
+    told = Told()
+    told.init("a", 0)
+    told.commit(7, api="TXN_OFFSET_COMMIT")
+    told.commit(5, api="TXN_OFFSET_COMMIT")
+    entries = Clients(told.exchanges, "a").story()
+    assert [entry.api for entry in entries] == ["INIT_PRODUCER_ID", *["TXN_OFFSET_COMMIT"] * 2]
+    assert "producer 7 epoch 0" in entries[2].said
+    assert "orders-0 at 5" in entries[2].said
+    assert entries[2].notes[0].startswith("orders-0 goes back from 7")
+
+
+def test_a_lost_fetch_session_says_who_used_it_last() -> None:
+    told = Told()
+    told.fetch("a", 0, 0, 10)
+    told.fetch("b", 0, 0, 11)
+    told.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
+    *_, last = Clients(told.exchanges, "a").story()
+    assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
+
+
+def test_clients_that_are_there_are_named() -> None:
+    told = Told()
+    told.init("a", 0)
+    with pytest.raises(UserError, match="has no client b"):
+        Clients(told.exchanges, "b")

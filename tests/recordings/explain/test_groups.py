@@ -1,0 +1,200 @@
+"""The story of a group, of what recorded brokers answered."""
+
+from typing import Any
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.groups import APIS, Groups
+from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.replay.recording import Exchange, read
+from brokertwin.state.core.errors import Error
+from tests.support.exchanges_told import GROUP, exchange
+from tests.support.sources import ROOT
+
+CAPTURES = ROOT / "tests" / "captures"
+
+
+def explained(name: str) -> Groups:
+    """The group of a capture."""
+    exchanges = read([CAPTURES / f"{name}.jsonl.gz"]).exchanges
+    group = next(each.body()["groupId"] for each in exchanges if each.api in APIS)
+    return Groups(exchanges, group)
+
+
+def notes(story: list[Entry]) -> list[str]:
+    return [note for entry in story for note in entry.notes]
+
+
+def reasons(story: list[Entry], code: int) -> list[str]:
+    return [each.because for entry in story for each in entry.refused if each.code == code]
+
+
+def test_each_rebalance_has_somebody_who_began_it() -> None:
+    said = notes(explained("classic_rebalance_range").story())
+    begun = [each.partition(" (")[0] for each in said if "begins" in each]
+    assert begun == [
+        "generation 1 begins, by this request",
+        "generation 2 begins, by this request",
+        "generation 3 begins, by client member-2's JOIN_GROUP at 00:46:46.883",
+        "generation 4 begins, by client member-1's LEAVE_GROUP at 00:46:49.847",
+        "generation 5 begins, by client member-0's LEAVE_GROUP at 00:46:52.866",
+        "generation 6 begins, by this request",
+        "generation 7 begins, by client member-2's LEAVE_GROUP at 00:46:58.917",
+    ]
+
+
+def test_a_member_that_is_told_of_a_rebalance_is_told_whose() -> None:
+    told = reasons(explained("classic_rebalance_range").story(), Error.REBALANCE_IN_PROGRESS)
+    assert len(told) == 8
+    assert all(each.startswith("A rebalance is under way: client member-") for each in told)
+
+
+def test_who_took_over_an_instance() -> None:
+    (told,) = reasons(explained("static_members_classic").story(), Error.FENCED_INSTANCE_ID)
+    assert told.startswith("instance-1 is held by client static-1's JOIN_GROUP at 00:47:14.363")
+
+
+def test_who_let_offsets_go_back() -> None:
+    """By hand, here: an admin client sets them while nobody is there."""
+    found = explained("admin_kp")
+    story = found.story()
+    back = [each for each in notes(story) if "goes back" in each]
+    assert len(back) == 3
+    assert "goes back from 23 (client kp-consumer's OFFSET_COMMIT at 00:48:49.959" in back[0]
+    (told,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
+    assert told.startswith("Without a member id offsets are taken only while the group has no")
+    assert sorted(committed.offset for committed in found.offsets.values()) == [5, 5]
+    assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
+
+
+def test_a_request_of_an_old_generation_is_told_which_there_is() -> None:
+    told = reasons(explained("raw_group_errors").story(), Error.ILLEGAL_GENERATION)
+    assert len(told) == 5
+    assert all("is there since client raw" in each for each in told)
+
+
+def test_members_of_the_new_protocol_have_epochs() -> None:
+    said = notes(explained("consumer_protocol").story())
+    assert any("joins in epoch 2" in each for each in said)
+    assert any("comes from epoch 2 to 3" in each for each in said)
+    assert sum("has left" in each for each in said) == 2
+
+
+class History:
+    """A group's requests made up: each takes 5 ms, unless it says when it was answered."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def add(
+        self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any
+    ) -> None:
+        asked = {"groupId": GROUP, **request}
+        self.exchanges.append(exchange(at, client, api, asked, answer, end))
+
+    def join(self, at: int, member: str, generation: int, end: int = 0, **request: Any) -> None:
+        answer = {"errorCode": 0, "memberId": member, "generationId": generation}
+        self.add(at, member, "JOIN_GROUP", answer, end, memberId=member, **request)
+
+    def leave(self, at: int, member: str) -> None:
+        self.add(at, member, "LEAVE_GROUP", {"errorCode": 0}, memberId=member)
+
+    def beat(self, at: int, member: str, error: int, **request: Any) -> None:
+        self.add(at, member, "HEARTBEAT", {"errorCode": error}, memberId=member, **request)
+
+    def story(self) -> list[Entry]:
+        return Groups(self.exchanges, GROUP).story()
+
+
+def test_members_of_streams_groups_are_told_what_is_wrong_once() -> None:
+    exchanges = read([CAPTURES / "streams_groups.jsonl.gz"]).exchanges
+    told = notes(Groups(exchanges, "sg-count").story())
+    assert told[:5] == [
+        "member a joins in epoch 2",
+        "status MISSING_SOURCE_TOPICS: Source topics sg-late are missing.",
+        "member a comes from epoch 2 to 3",
+        "status MISSING_INTERNAL_TOPICS: Internal topics are missing: sg-count-r, sg-count-c",
+        "member a comes from epoch 3 to 4",
+    ]
+    assert "member b has left" in told
+
+
+def test_of_several_reasons_the_first_began_it() -> None:
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.join(1, "b", 1, 21)
+    history.leave(100, "b")
+    history.join(200, "c", 2, 300)
+    history.join(210, "a", 2, 301)
+    assert "generation 2 begins, by client b's LEAVE_GROUP at 12:00:00.100 (h:100)" in notes(
+        history.story()
+    )
+
+
+def test_a_group_that_all_have_left_begins_anew_with_who_comes() -> None:
+    assert notes(explained("group_kp").story()).count("generation 3 begins, by this request") == 1
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.join(1, "b", 1, 21)
+    history.leave(100, "a")
+    history.leave(110, "b")
+    history.join(200, "c", 4)
+    assert notes(history.story())[-1] == "generation 4 begins, by this request"
+
+
+def test_a_join_that_is_answered_is_no_rebalance_any_more() -> None:
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.beat(100, "a", Error.REBALANCE_IN_PROGRESS)
+    history.beat(200, "a", Error.REBALANCE_IN_PROGRESS)
+    history.join(150, "b", 2, 300)
+    history.join(210, "a", 2, 301)
+    assert reasons(history.story(), Error.REBALANCE_IN_PROGRESS) == [
+        "",
+        "A rebalance is under way: client b's JOIN_GROUP at 12:00:00.150 (h:150).",
+    ]
+
+
+def test_who_takes_an_instance_over_later_holds_it_only_then() -> None:
+    history = History()
+    history.join(0, "a", 1, groupInstanceId="i")
+    history.beat(100, "old", Error.FENCED_INSTANCE_ID, groupInstanceId="i")
+    history.join(200, "b", 1, groupInstanceId="i")
+    (told,) = reasons(history.story(), Error.FENCED_INSTANCE_ID)
+    assert told == "i is held by client a's JOIN_GROUP at 12:00:00.000 (h:0)."
+
+
+def test_who_has_come_back_has_not_left() -> None:
+    history = History()
+    history.join(0, "a", 1)
+    history.leave(100, "a")
+    history.join(200, "a", 2)
+    history.beat(300, "a", Error.UNKNOWN_MEMBER_ID)
+    (told,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
+    assert told.startswith("The member joined by client a's JOIN_GROUP at 12:00:00.200")
+
+
+def test_the_same_offset_again_does_not_go_back() -> None:
+    history = History()
+    for at in (0, 100):
+        told = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]}
+        asked = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
+        history.add(at, "a", "OFFSET_COMMIT", told, topics=asked)
+    assert notes(history.story()) == []
+
+
+@pytest.mark.parametrize("name", ["group_kp", "raw_group_errors", "consumer_protocol"])
+def test_heartbeats_that_say_nothing_are_left_out(name: str) -> None:
+    for entry in explained(name).story():
+        assert entry.api != "HEARTBEAT" or entry.refused
+        assert entry.api != "CONSUMER_GROUP_HEARTBEAT" or entry.refused or entry.notes
+
+
+def test_a_group_that_is_not_there_is_told_which_are() -> None:
+    exchanges: list[Any] = read([CAPTURES / "group_kp.jsonl.gz"]).exchanges
+    with pytest.raises(UserError, match="The recording has no group billing") as told:
+        Groups(exchanges, "billing")
+    assert "It has group_kp.5.group." in str(told.value)
+    with pytest.raises(UserError, match="It has no "):
+        Groups([], "billing")

@@ -1,0 +1,232 @@
+"""The story of a partition: of three brokers that were stopped and killed, and of one alone."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
+from brokertwin.recordings.explain.partitions import Partitions
+from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.observed.watching import Watched, watch
+from brokertwin.state.core.errors import Error
+from tests.support.audits import RECORDINGS
+from tests.support.exchanges_told import KEYS, START
+from tests.support.machine import header
+
+
+@cache
+def watched(name: str) -> Watched:
+    return watch(lambda summary: read_files(RECORDINGS[name], Reading(), summary))
+
+
+def notes(story: list[Entry], words: str) -> list[str]:
+    return [note for entry in story for note in entry.notes if words in note]
+
+
+def reasons(story: list[Entry], error: Error) -> list[str]:
+    return [each.because for entry in story for each in entry.refused if each.code == error]
+
+
+def test_a_leader_that_was_killed_and_came_back() -> None:
+    story = Partitions(watched("leader_kill"), "lk-0").story()
+    assert notes(story, "leads in epoch") == [
+        "broker 1 leads in epoch 0",
+        "broker 2 leads in epoch 1, before it broker 1",
+        "broker 1 leads in epoch 2, before it broker 2",
+    ]
+    assert notes(story, "in sync are") == [
+        "in sync are 1, 2, 3",
+        "in sync are 2, 3: broker 1 left",
+        "in sync are 1, 2, 3: broker 1 came",
+    ]
+    assert notes(story, "cut its log")[0] == "broker 1 has to cut its log: epoch 0 ends at 28"
+    fenced = reasons(story, Error.FENCED_LEADER_EPOCH)
+    assert fenced[0] == (
+        "Broker 2 was asked for epoch 1; broker 1 leads in epoch 2, as"
+        " broker-2.kafka-request.log:480 shows first (01:22:43.049)."
+    )
+    assert all(each.endswith("not heard of it yet.") for each in reasons(story, Error(75)))
+
+
+def test_a_write_that_was_refused_is_told_who_was_in_sync() -> None:
+    story = Partitions(watched("follower_stop"), "isr-0").story()
+    told = set(reasons(story, Error.NOT_ENOUGH_REPLICAS))
+    assert told == {"In sync were 1 since 01:21:59.878 (controller-100.kafka-request.log:262)."}
+    wanted = notes(story, "wants broker")
+    assert wanted[:2] == ["leader 1 wants broker 3 out", "leader 1 wants broker 3 in"]
+
+
+def test_who_wrote_and_whose_batch_was_refused() -> None:
+    found = Partitions(watched("txn_fencing_ck"), "txn_fencing_ck.14.events-0")
+    story = found.story()
+    assert notes(story, "first batch") == [
+        "producer 13 writes its first batch here",
+        "producer 14 writes its first batch here",
+    ]
+    (first, _) = reasons(story, Error.INVALID_PRODUCER_EPOCH)
+    assert first.startswith("client second's INIT_PRODUCER_ID at 00:48:41.227")
+    assert found.ending()[2] == (
+        "producer 13 epoch 9 wrote last sequences 0 to 0 at offset 12, by client first at"
+        " 00:48:44.210"
+    )
+
+
+@pytest.mark.parametrize("name", ["leader_kill", "follower_stop", "raw_fetch_errors"])
+def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
+    observer = watched(name).observer
+    for (topic, number), known in observer.partitions.items():
+        found = Partitions(watched(name), f"{observer.names.get(topic, topic)}-{number}")
+        found.story()
+        shown = f"in epoch {known.leader_epoch}" if known.leader_epoch >= 0 else "does not show"
+        assert shown in found.ending()[0]
+        told = known.high_watermark if known.high_watermark >= 0 else "not recorded"
+        assert f"high watermark {told}" in found.ending()[1]
+
+
+def test_a_partition_that_is_not_there_is_told_which_are() -> None:
+    with pytest.raises(UserError, match="has no partition orders-0") as told:
+        Partitions(watched("leader_kill"), "orders-0")
+    assert "lk-0" in str(told.value)
+
+
+def test_what_is_of_another_partition_is_left_out() -> None:
+    body = {
+        "errorCode": 1,
+        "responses": [
+            {"topic": "a", "partitions": [{"partitionIndex": 0, "errorCode": 3}]},
+            {"topicId": "id", "partitions": [{"partitionIndex": 0, "errorCode": 5}]},
+            {"topic": "a", "errorCode": 7, "partitions": [{"partitionIndex": 1, "errorCode": 6}]},
+        ],
+    }
+    assert list(errors_of(body, {"a"}, 0)) == [7, 3]
+    assert list(errors_of(body, {"a", "id"}, 1)) == [7, 6]
+    assert [part["errorCode"] for part in parts_of(body, {"id"}, 0)] == [5]
+
+
+TOPIC_ID = "HJvoj4vGSsymIy-x2Fpz5A"
+
+
+def lines(tmp_path: Path, *exchanges: tuple[str, dict[str, Any], dict[str, Any]]) -> Partitions:
+    """The story of `orders-0`, of exchanges a second apart."""
+    documents = [
+        {
+            "time": START + 1000 * number,
+            "requestHeader": {
+                "requestApiKey": KEYS[api],
+                "requestApiVersion": 12,
+                "correlationId": number,
+                "clientId": "a",
+            },
+            "request": asked,
+            "response": answer,
+        }
+        for number, (api, asked, answer) in enumerate(exchanges)
+    ]
+    path = tmp_path / "told.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+    return Partitions(watch(lambda summary: read_files([path], Reading(), summary)), "orders-0")
+
+
+def metadata(leader: int, epoch: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A Metadata response with the only replica at broker 1."""
+    shown = {"partitionIndex": 0, "leaderId": leader, "leaderEpoch": epoch}
+    shown |= {"replicaNodes": [1], "isrNodes": [1], "errorCode": 0}
+    topic = {"errorCode": 0, "name": "orders", "topicId": TOPIC_ID, "partitions": [shown]}
+    return "METADATA", {"topics": []}, {"topics": [topic]}
+
+
+def fetch(
+    asked_epoch: int, high_watermark: int, error: int = 0
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A consumer's Fetch."""
+    asked = {"partition": 0, "currentLeaderEpoch": asked_epoch, "fetchOffset": 0}
+    read = {"partitionIndex": 0, "errorCode": error, "highWatermark": high_watermark}
+    body = {"replicaId": -1, "sessionId": 0, "sessionEpoch": -1}
+    return (
+        "FETCH",
+        {**body, "topics": [{"topicId": TOPIC_ID, "partitions": [asked]}]},
+        {"errorCode": 0, "responses": [{"topicId": TOPIC_ID, "partitions": [read]}]},
+    )
+
+
+def produce(offset: int, count: int = 0) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A Produce; without batch headers if `count` is 0."""
+    sent = {"index": 0} | ({"batches": [header(count, 7, 0, 0)]} if count else {})
+    became = {"index": 0, "errorCode": 0, "baseOffset": offset}
+    return (
+        "PRODUCE",
+        {"acks": -1, "topicData": [{"name": "orders", "partitionData": [sent]}]},
+        {"responses": [{"name": "orders", "partitionResponses": [became]}]},
+    )
+
+
+def test_log_without_batch_headers_ends_at_the_high_watermark_or_later(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), produce(0), fetch(0, 10))
+    assert [entry.said for entry in found.story()][1:] == [
+        "the log ends at 1 or later, high watermark 1 or later",
+        "the log ends at 10 or later, high watermark 10",
+    ]
+    assert found.ending()[1].startswith("log ends: broker 1 10 or later; high watermark 10")
+
+
+def test_high_watermark_of_a_response_is_exact(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), fetch(0, 0))
+    assert found.story()[1].said == "the log ends at 0 or later, high watermark 0"
+    assert found.ending()[1].startswith("log ends: broker 1 0 or later; high watermark 0")
+    assert "high watermark 0 or later" not in found.ending()[1]
+
+
+def test_log_with_batch_headers_ends_where_the_last_batch_ends(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), produce(0, count=10), fetch(0, 10))
+    assert found.ending()[1] == "log ends: broker 1 10; high watermark 10"
+
+
+def test_log_end_without_any_evidence_is_not_recorded(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0))
+    assert found.ending()[1] == "log ends: not recorded; high watermark not recorded"
+
+
+def test_only_replica_that_shuts_down_leaves_no_leader(tmp_path: Path) -> None:
+    found = lines(
+        tmp_path, metadata(1, 0), produce(0, count=10), metadata(-1, 1), fetch(0, -1, error=74)
+    )
+    story = found.story()
+    assert notes(story, "leads") == [
+        "broker 1 leads in epoch 0",
+        "no broker leads in epoch 1, before it broker 1",
+    ]
+    (reason,) = reasons(story, Error.FENCED_LEADER_EPOCH)
+    assert reason == (
+        "Broker 1 was asked for epoch 0; no broker leads in epoch 1, as told.jsonl:3 shows first"
+        " (12:00:02.000)."
+    )
+    assert found.ending()[:2] == [
+        "orders-0 has no leader in epoch 1; broker 1 led it last; in sync are 1",
+        "log ends: broker 1 10; high watermark 10",
+    ]
+
+
+def test_leader_that_comes_back_has_its_log(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), produce(0, count=10), metadata(-1, 1), metadata(1, 2))
+    assert notes(found.story(), "leads")[-1] == "broker 1 leads in epoch 2, before it no broker"
+    assert found.ending()[1] == "log ends: broker 1 10; high watermark 10"
+
+
+def test_newer_epoch_that_is_not_recorded_is_not_contradicted(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), fetch(0, -1, error=74), fetch(5, -1, error=75))
+    story = found.story()
+    (fenced,) = reasons(story, Error.FENCED_LEADER_EPOCH)
+    assert fenced == (
+        "Broker 1 was asked for epoch 0, and is in a newer epoch that the recording does not show."
+        " The epoch rises when a leader is elected, and when the only replica in sync shuts down."
+    )
+    (unknown,) = reasons(story, Error.UNKNOWN_LEADER_EPOCH)
+    assert unknown == (
+        "Broker 1 was asked for epoch 5, and had not heard of it yet; the recording does not show"
+        " who leads it."
+    )

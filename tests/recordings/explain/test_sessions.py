@@ -1,0 +1,103 @@
+"""The story of a fetch session, of what a recorded broker answered, and of one that made room."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.sessions import Sessions
+from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.replay.recording import Exchange, read
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import EPOCH_MAX
+from tests.support.exchanges_told import exchange
+from tests.support.sources import ROOT
+
+RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
+
+
+def of_session(story: list[Entry]) -> list[tuple[str, ...]]:
+    """Notes of each entry, or the names of its errors."""
+    return [tuple(entry.notes or [each.name for each in entry.refused]) for entry in story]
+
+
+def reasons(story: list[Entry], error: Error) -> list[str]:
+    return [each.because for entry in story for each in entry.refused if each.code == error]
+
+
+def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
+    story = Sessions(RECORDED, "1996149028").story()
+    told = of_session(story)
+    assert told[:3] == [
+        ("opens the session",),
+        ("forgets 6 partitions",),
+        ("forgets 1 partitions",),
+    ]
+    assert told[-2:] == [("closes the session",), ("FETCH_SESSION_ID_NOT_FOUND",)]
+    (closed,) = reasons(story, Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert closed.startswith("The session was closed: client raw's FETCH at 00:49:07.381")
+
+
+def test_an_epoch_out_of_turn_is_told_which_it_had_to_be() -> None:
+    told = reasons(Sessions(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    assert [each.partition(";")[0] for each in told] == [
+        "The request has epoch 20",
+        "The request has epoch 18",
+    ]
+    assert all(each.endswith("it has to be 19.") for each in told)
+
+
+def test_one_session_closes_another() -> None:
+    notes = of_session(Sessions(RECORDED, "477182202").story())
+    assert ("closes the session, and opens 800155083",) in notes
+
+
+def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Exchange:
+    asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
+    made = exchange(1000 * number, client, "FETCH", asked, answer)
+    return msgspec.structs.replace(made, id=f"h:{number}")
+
+
+def test_who_may_have_pushed_it_out() -> None:
+    """KAFKA-12797: which clients evict the sessions of others."""
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
+        fetch(3, "storm", 0, 0, {"errorCode": 0, "sessionId": 8}),
+        fetch(4, "storm", 0, 0, {"errorCode": 0, "sessionId": 9}),
+        fetch(5, "other", 0, 0, {"errorCode": 0, "sessionId": 10}),
+        fetch(6, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
+    assert told.endswith("opened in between: client storm (2), client other (1).")
+
+
+def test_only_who_came_after_its_last_use_may_have_pushed_it_out() -> None:
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "early", 0, 0, {"errorCode": 0, "sessionId": 8}),
+        fetch(3, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
+        fetch(4, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert told.endswith("or its broker was started again.")
+
+
+def test_epochs_go_round() -> None:
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
+        fetch(3, "quiet", 7, 5, {"errorCode": Error.INVALID_FETCH_SESSION_EPOCH, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    assert told.endswith("it has to be 1.")
+
+
+def test_a_session_that_is_not_there_is_told_which_are() -> None:
+    with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
+        Sessions(RECORDED, "1")
+    assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
+    with pytest.raises(UserError, match="It has no "):
+        Sessions([], "seven")

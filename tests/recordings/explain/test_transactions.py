@@ -1,0 +1,119 @@
+"""The story of a transactional id: of what a recorded broker answered, and of requests made up."""
+
+from pathlib import Path
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.transactions import Transactions
+from brokertwin.recordings.replay.recording import read
+from brokertwin.state.core.errors import Error
+from tests.support.exchanges_told import PRODUCER, Told
+from tests.support.sources import ROOT
+
+PARTITION = {"partitionIndex": 0, "partitionErrorCode": 0}
+
+
+def add(told: Told, error: int = 0, epoch: int = 0) -> None:
+    """An AddPartitionsToTxn as of version 3."""
+    asked = {
+        "v3AndBelowTransactionalId": "tx",
+        "v3AndBelowProducerId": PRODUCER,
+        "v3AndBelowProducerEpoch": epoch,
+        "v3AndBelowTopics": [{"name": "orders", "partitions": [0]}],
+    }
+    results = [
+        {"name": "orders", "resultsByPartition": [PARTITION | {"partitionErrorCode": error}]}
+    ]
+    told.add("a", "ADD_PARTITIONS_TO_TXN", asked, {"resultsByTopicV3AndBelow": results})
+
+
+def story(told: Told) -> tuple[list[list[str]], Transactions]:
+    """The notes of each entry, and the transactions."""
+    found = Transactions(told.exchanges, "tx")
+    return [entry.notes for entry in found.story()], found
+
+
+def test_a_transaction_begins_with_what_is_taken_and_ends_with_its_commit() -> None:
+    told = Told()
+    told.init("a", 0)
+    add(told, Error.CONCURRENT_TRANSACTIONS)
+    add(told)
+    told.end_txn("a", 0)
+    notes, found = story(told)
+    assert notes == [
+        [],
+        [],
+        ["transaction 1 begins", "takes in orders-0"],
+        ["transaction 1 is committed after 1005 ms"],
+    ]
+    assert found.ending()[0] == (
+        "transaction 1, producer 7 epoch 0: committed after 1005 ms by client a's END_TXN at"
+        " 12:00:03.000 (h:3000); orders-0"
+    )
+
+
+def test_whoever_comes_next_aborts_what_was_left_open() -> None:
+    told = Told()
+    told.init("a", 0)
+    add(told)
+    told.init("b", -1, Error.CONCURRENT_TRANSACTIONS)
+    told.init("b", 2)
+    told.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
+    notes, found = story(told)
+    assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
+    assert notes[3][0] == "transaction 1 is aborted after 2005 ms, by whoever came next"
+    assert notes[4] == [], "what is refused ends nothing"
+    assert found.told[0].became == "aborted"
+
+
+def test_one_that_does_not_end_is_open() -> None:
+    told = Told()
+    told.init("a", 0)
+    add(told)
+    assert (
+        story(told)[1]
+        .ending()[0]
+        .endswith("open since client a's ADD_PARTITIONS_TO_TXN at 12:00:01.000 (h:1000); orders-0")
+    )
+
+
+def test_an_end_without_a_transaction_is_said_to_be_one() -> None:
+    told = Told()
+    told.init("a", 0)
+    told.end_txn("a", 0, committed=False)
+    assert story(told)[0][1] == ["no transaction is open in the recording: aborted again, or empty"]
+
+
+def test_what_another_broker_only_verifies_is_not_taken_in() -> None:
+    """KIP-890: a leader asks the coordinator of an older client's transaction."""
+    told = Told()
+    told.init("a", 0)
+    one = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+    results = [{"name": "orders", "resultsByPartition": [PARTITION]}]
+    answer = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": results}]}
+    for verifies in (True, False):
+        asked = {"transactions": [one | {"verifyOnly": verifies, "topics": []}]}
+        told.add("broker", "ADD_PARTITIONS_TO_TXN", asked, answer)
+    notes, _ = story(told)
+    assert notes[1:] == [[], ["transaction 1 begins", "takes in orders-0"]]
+
+
+def test_each_transaction_of_a_recording_ended_as_its_client_wanted() -> None:
+    """The client reads, writes, and ends each transaction."""
+    exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
+    found = Transactions(exchanges, "txn_loop_ck.12.txn")
+    found.story()
+    ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]
+    wanted = ["committed" if each.body()["committed"] else "aborted" for each in ends]
+    assert [each.became for each in found.told] == wanted
+    assert set(wanted) == {"committed", "aborted"}
+    assert all(list(each.groups) == ["txn_loop_ck.12.group"] for each in found.told)
+    assert all(set(each.partitions.values()) == {1} for each in found.told)
+
+
+def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
+    told = Told()
+    told.produce(0, 0)
+    with pytest.raises(UserError, match="has no transactional id"):
+        Transactions(told.exchanges, str(PRODUCER))

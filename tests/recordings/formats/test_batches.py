@@ -1,0 +1,153 @@
+"""Batch headers for Produce requests: from dumps, by the offset that was answered and the size."""
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.formats import dumps
+from brokertwin.recordings.formats.batches import (
+    Completion,
+    Headers,
+    Missing,
+    Needs,
+    TopicPartition,
+)
+from brokertwin.state.core.records import Batch
+from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
+
+PRODUCE = 0
+REFUSED = {"steady": 0, "follower_stop": 49, "leader_kill": 1}
+"""Error answers to Produce that counts.txt of the recording names."""
+
+
+def completed(files: list[Path], headers: Headers | None) -> tuple[Completion, list[Batch]]:
+    documents, _ = read(*files)
+    needs = Needs()
+    for document in documents:
+        needs.add(document)
+    needs.close()
+    completion = Completion(headers, needs.names)
+    batches = []
+    for document in documents:
+        if document.header.request_api_key == PRODUCE:
+            body = completion.complete(document.request, document.response, document.time)
+            for topic in msgspec.json.decode(body)["topicData"]:
+                for partition in topic["partitionData"]:
+                    batches += msgspec.convert(partition.get("batches", []), list[Batch])
+    return completion, batches
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_accepted_batch_is_found_in_what_the_replicas_held(run: str) -> None:
+    completion, batches = completed(logs_of(run), dumps.read(dumps_of(run)))
+    lost = completion.missing.pop(Missing.NOT_THERE, 0)
+    assert completion.missing == Counter({Missing.REFUSED: REFUSED[run]} if REFUSED[run] else {})
+    assert completion.completed == len(batches) > 0
+    assert lost <= LOST[run]
+
+
+LOST = {"steady": 0, "follower_stop": 0, "leader_kill": 0}
+
+
+def test_a_header_is_as_the_producer_sent_it() -> None:
+    _, batches = completed(logs_of("steady"), dumps.read(dumps_of("steady")))
+    assert {batch.base_offset for batch in batches} == {0}
+    by_producer: dict[int, int] = {}
+    in_order = sorted(batches, key=lambda batch: (batch.crc, batch.base_sequence))
+    assert len({batch.crc for batch in in_order}) == len(batches)
+    for batch in batches:
+        by_producer[batch.producer_id] = by_producer.get(batch.producer_id, 0) + batch.record_count
+    assert all(records > 0 for records in by_producer.values())
+
+
+def test_where_nobody_looked_that_is_said() -> None:
+    completion, batches = completed(logs_of("steady"), None)
+    assert not batches
+    assert completion.missing == Counter({Missing.NOT_ASKED: 592})
+
+
+def test_a_partition_without_dump_is_said() -> None:
+    only = [file for file in dumps_of("steady") if "steady-0" in file.name]
+    completion, _ = completed(logs_of("steady"), dumps.read(only))
+    assert completion.missing.keys() == {Missing.NOT_READ}
+
+
+def test_after_a_truncation_the_size_tells_which_batch_it_was() -> None:
+    """Broker 1 acknowledged batches that it lost; others were written at their offsets."""
+    place = TopicPartition("lk", 0)
+    found = dumps.read(dumps_of("leader_kill"))[place]
+    at_28 = {batch.crc for batch in found if batch.base_offset == 28}
+    assert len(at_28) == 2
+    _, batches = completed(logs_of("leader_kill"), {place: found})
+    assert at_28 <= {batch.crc for batch in batches}
+
+
+def one_batch(**fields: int) -> Headers:
+    batch = Batch(base_offset=5, last_offset_delta=0, size_in_bytes=70, max_timestamp=1000)
+    changed = msgspec.structs.replace(batch, **fields)
+    return {TopicPartition("t", 0): [batch, changed]}
+
+
+@pytest.mark.parametrize(
+    ("size", "answer", "missing"),
+    [
+        (70, {"index": 0, "errorCode": 0, "baseOffset": 5}, None),
+        (71, {"index": 0, "errorCode": 0, "baseOffset": 5}, Missing.OTHER_SIZE),
+        (70, {"index": 0, "errorCode": 0, "baseOffset": 6}, Missing.NOT_THERE),
+        (70, {"index": 0, "errorCode": 19, "baseOffset": -1}, Missing.REFUSED),
+        (70, {"index": 1, "errorCode": 0, "baseOffset": 5}, Missing.NOT_ANSWERED),
+    ],
+)
+def test_why_a_header_is_missing(
+    size: int, answer: dict[str, int], missing: Missing | None
+) -> None:
+    request = {"topicData": [{"name": "t", "partitionData": [{"index": 0}]}]}
+    request["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] = size  # type: ignore[index]
+    response = {"responses": [{"name": "t", "partitionResponses": [answer]}]}
+    completion = Completion(one_batch(), {})
+    body = completion.complete(
+        msgspec.Raw(msgspec.json.encode(request)), msgspec.Raw(msgspec.json.encode(response)), 0
+    )
+    assert completion.missing == Counter([missing] if missing else [])
+    assert (b"batches" in bytes(body)) is (missing is None)
+
+
+def test_what_kafkas_own_tool_prints_is_read() -> None:
+    printed = dumps.read([REQUEST_LOGS / "single" / "orders.dump.gz"])
+    deep = dumps.read([DUMP])
+    assert {place: len(batches) for place, batches in printed.items()} == {
+        TopicPartition("orders", 0): 85,
+        TopicPartition("orders", 1): 87,
+    }
+    first = deep[TopicPartition("orders", 0)][12]
+    assert first.base_timestamp <= first.max_timestamp
+    for place, batches in printed.items():
+        for batch, same in zip(batches, deep[place], strict=True):
+            assert msgspec.structs.replace(same, base_timestamp=same.max_timestamp) == batch
+    assert {batch.compression_type for batch in deep[place]} == {"none", "gzip"}
+
+
+def test_all_of_a_real_log_is_completed_by_what_the_tool_prints() -> None:
+    completion, _ = completed([SINGLE], dumps.read([DUMP]))
+    assert (completion.completed, completion.missing) == (172, Counter())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.tsv", "baseOffset\tlastOffset\n", "does not name its partition"),
+        ("orders-0.tsv", "baseOffset\tlastOffset\n1\tx\n", "as a batch"),
+        ("orders-0.tsv", "baseOffset\tlastOffset\n1\n", "as a batch"),
+        ("any.txt", "hello\n", "has no batch"),
+    ],
+)
+def test_a_file_that_is_no_dump_is_the_users_error(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        dumps.read([file])

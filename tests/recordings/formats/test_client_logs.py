@@ -1,0 +1,141 @@
+"""Debug logs of librdkafka, the Java client and KafkaJS as recordings of a client."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from brokertwin.cli.recordings.explain import Where, _clients, _groups
+from brokertwin.errors import UserError
+from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.replay.recording import read as read_history
+from tests.support.console import brokertwin
+
+RDKAFKA = """\
+%7|1651858329.428|SEND|reader-a#consumer-1| [thrd:GroupCoordinator]: GroupCoordinator/1001: \
+Sent HeartbeatRequest (v3, 92 bytes @ 0, CorrId 14)
+%7|1651858329.430|RECV|reader-a#consumer-1| [thrd:GroupCoordinator]: GroupCoordinator/1001: \
+Received HeartbeatResponse (v3, 6 bytes, CorrId 14, rtt 2.25ms)
+%7|1651858329.430|REQERR|reader-a#consumer-1| [thrd:main]: GroupCoordinator/1001: \
+HeartbeatRequest failed: Broker: Group rebalance in progress: explicit actions Ignore
+%7|1651858329.431|SEND|reader-a#consumer-1| [thrd:kafka:9092/2]: kafka:9092/2: \
+Sent OffsetRequest (v1, 92 bytes @ 0, CorrId 14)
+"""
+HEADER = (
+    "RequestHeader(apiKey=JOIN_GROUP, apiVersion=9, clientId=reader-a, correlationId=5,"
+    " headerVersion=2)"
+)
+PREFIX = "DEBUG [Consumer clientId=reader-a, groupId=parcels]"
+JAVA = f"""\
+[2026-11-27 02:32:26,989] {PREFIX} Sending JOIN_GROUP request with header {HEADER} and timeout \
+305000 to node 2147483646: JoinGroupRequestData(groupId='parcels', sessionTimeoutMs=45000, \
+memberId='', groupInstanceId=null, protocolType='consumer', \
+protocols=[JoinGroupRequestProtocol(name='range', metadata=[0, 3, 0])], reason='it's, (new)') \
+(org.apache.kafka.clients.NetworkClient)
+[2026-11-27 02:32:27,056] {PREFIX} Received JOIN_GROUP response from node 2147483646 for request \
+with header {HEADER}: JoinGroupResponseData(throttleTimeMs=0, errorCode=79, generationId=-1, \
+protocolName=null, leader='', memberId='reader-a-1795746719847', members=[]) \
+(org.apache.kafka.clients.NetworkClient)
+"""
+
+
+def _kafkajs(at: str, what: str, **fields: object) -> str:
+    start = {"level": "DEBUG", "timestamp": f"2026-05-24T11:45:51.{at}Z", "logger": "kafkajs"}
+    message = f"[Connection] {what} JoinGroup(key: 11, version: 5)"
+    own = {"broker": "kafka:9092", "clientId": "reader-a", "correlationId": 13}
+    return json.dumps(start | {"message": message} | own | fields, separators=(",", ":"))
+
+
+NO_MEMBER = "The group member needs to have a valid member id before actually entering a consumer"
+KAFKAJS = "\n".join(
+    (
+        _kafkajs("201", "Request", expectResponse=True, size=209),
+        _kafkajs("204", "Response", error=NO_MEMBER, size=9),
+        _kafkajs("204", "Response", error=NO_MEMBER, payload={"type": "Buffer"}),
+    )
+)
+LOGS = {"librdkafka": RDKAFKA, "Java client": JAVA, "KafkaJS": KAFKAJS}
+
+
+def _story(tmp_path: Path, text: str) -> tuple[list[Entry], list[str]]:
+    file = tmp_path / "client.log"
+    file.write_text(text)
+    client = _clients(Where(files=[file]), "reader-a")
+    return client.story(), client.ending()
+
+
+def test_librdkafka_tells_latency_and_errors(tmp_path: Path) -> None:
+    story, ending = _story(tmp_path, RDKAFKA)
+    beat, offsets = story
+    assert (beat.api, beat.version, beat.id) == ("HEARTBEAT", 3, "client.log:1")
+    assert beat.time == 1651858329428
+    assert beat.said == "response of broker 1001 after 2.25 ms; Broker: Group rebalance in progress"
+    assert [each.code for each in beat.refused] == [27]
+    assert offsets.api == "LIST_OFFSETS"
+    assert offsets.said == "no response of broker 2 in the log"
+    assert ending == [
+        (
+            "client reader-a: 2 requests over 2 connections,"
+            " 2022-05-06 17:32:09.428 to 2022-05-06 17:32:09.432"
+        ),
+        "refused: REBALANCE_IN_PROGRESS 1",
+        "HEARTBEAT: 1 request, median 2.25 ms, longest 2.25 ms",
+        "LIST_OFFSETS: 1 request, 1 without a response in the log",
+    ]
+
+
+def test_the_java_client_tells_bodies(tmp_path: Path) -> None:
+    (join,), ending = _story(tmp_path, JAVA)
+    assert join.said == "reason: it's, (new); response of broker 1 after 67 ms"
+    assert [each.code for each in join.refused] == [79]
+    assert "explain group parcels tells its whole story" in ending
+    group = _groups(Where(files=[tmp_path / "client.log"]), "parcels")
+    assert [each.api for each in group.story()] == ["JOIN_GROUP"]
+
+
+def test_kafkajs_tells_errors_by_their_text(tmp_path: Path) -> None:
+    (join,), ending = _story(tmp_path, KAFKAJS)
+    assert join.said == f"response of a broker after 3 ms; {NO_MEMBER}"
+    assert [each.code for each in join.refused] == [79]
+    assert ending[-1] == "JOIN_GROUP: 1 request, median 3 ms, longest 3 ms"
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_it_is_read_in_the_json_of_a_container_runtime(tmp_path: Path, kind: str) -> None:
+    wrapped = "\n".join(
+        json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2026-11-27T02:32:27.1Z"})
+        for line in LOGS[kind].splitlines()
+    )
+    plain, _ = _story(tmp_path, LOGS[kind])
+    story, _ = _story(tmp_path, wrapped)
+    assert [each.said for each in story] == [each.said for each in plain]
+    assert [each.time for each in story] == [each.time for each in plain]
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_a_cut_line_is_no_damage(tmp_path: Path, kind: str) -> None:
+    cut = "\n".join(line[: len(line) * 3 // 4] for line in LOGS[kind].splitlines())
+    file = tmp_path / "client.log"
+    file.write_text(f"{cut}\n{LOGS[kind]}")
+    assert _clients(Where(files=[file]), "reader-a").story()
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_other_commands_refuse_it_and_name_explain(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(LOGS[kind])
+    with pytest.raises(UserError, match="brokertwin explain client") as raised:
+        read_history([file])
+    assert kind in raised.value.message
+
+
+def test_the_command_prints_the_requests(tmp_path: Path, empty_directory: Path) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(RDKAFKA)
+    done = brokertwin("explain", "client", "reader-a", file, "--errors", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert "17:32:09.428  client reader-a  HEARTBEAT v3  client.log:1" in done.stdout
+    assert "refused: 27 REBALANCE_IN_PROGRESS" in done.stdout
+    done = brokertwin("explain", "client", "nobody", file, cwd=empty_directory)
+    assert done.returncode == 2
+    assert "It has reader-a." in done.stderr

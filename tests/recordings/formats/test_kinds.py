@@ -1,0 +1,72 @@
+"""Files that are no recordings are refused by what they are."""
+
+from pathlib import Path
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.recordings.replay.recording import read as read_history
+from tests.support.console import brokertwin
+
+HEADER = "RequestHeader(apiKey=FETCH, apiVersion=11, clientId=a, correlationId=2)"
+FILES = {
+    "text request log": f"[2022-03-09 15:15:38,428] DEBUG Completed request:{HEADER} -- {{x=1}}",
+    "TRACE log of KafkaApis": f"[2022-03-09 15:15:38] TRACE [KafkaApi-1] Handling request:{HEADER}",
+    "KafkaJS": '{"level":"DEBUG","logger":"kafkajs","message":"[Connection] Request Fetch(key: 1,'
+    ' version: 4)","correlationId":13}',
+    "librdkafka": "%7|1651858329.428|SEND|rdkafka#consumer-1| [thrd:main]: Sent FetchRequest",
+    "Java client": "2026-06-03 11:49:05 DEBUG NetworkClient - [Consumer clientId=a, groupId=g]"
+    " Sending FETCH request with header RequestHeader(apiKey=FETCH)",
+    "server.log": "[2026-06-03 11:49:05,758] INFO [GroupCoordinator id=0] Stabilized group g"
+    " (kafka.coordinator.group.GroupCoordinator)",
+    "formatter": "[g,scans,0]::OffsetAndMetadata(offset=6, leaderEpoch=Optional[2])",
+    "rows of __consumer_offsets": '{"key":{"type":1,"data":{"group":"g","topic":"scans"}}}',
+    "kafka-consumer-groups.sh": "GROUP    TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG",
+    "kcat": '{"topic":"scans","partition":1,"offset":5,"tstype":"create","ts":1,"payload":"x"}',
+    "kafka-dump-log.sh": "Dumping /var/lib/kafka/scans-1/00000000000000000000.log",
+}
+
+
+ENTRY = (
+    '{"header": {"type": "REQUEST", "apiKey": "METADATA", "apiVersion": 9, "correlationId": 1}}\n'
+)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "given.log"
+    file.write_text(FILES[kind] + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=kind.replace(".", r"\.")) as raised:
+        read_history([file])
+    assert raised.value.message.startswith("No exchange was read: 1 of 1 lines")
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("command", ["ingest", "audit", "replay", "report"])
+def test_commands_refuse_it_with_an_exit_code(
+    tmp_path: Path, empty_directory: Path, command: str
+) -> None:
+    file = tmp_path / "given.log"
+    file.write_text(FILES["server.log"] + "\n", encoding="utf-8")
+    words = ["--out", "x.jsonl"] if command == "ingest" else []
+    done = brokertwin(command, file, *words, cwd=empty_directory)
+    assert done.returncode == 2
+    assert "Kafka's server.log" in done.stderr
+    assert "kafka.request.logger to DEBUG" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /x 200\n",
+        "{}\n",
+        "\x00\x01\n",
+        ENTRY,
+    ],
+)
+def test_nothing_read_is_never_success(tmp_path: Path, empty_directory: Path, text: str) -> None:
+    file = tmp_path / "given.log"
+    file.write_text(text, encoding="utf-8")
+    done = brokertwin("ingest", file, "--out", "x.jsonl", cwd=empty_directory)
+    assert done.returncode != 0
+    assert not (empty_directory / "x.jsonl").exists()

@@ -1,0 +1,105 @@
+"""Answers about everything: what the history has made counts, what was there before does not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.recordings.replay.comparison import Outcome, Verdict
+from brokertwin.recordings.replay.freedoms import Freedom
+from brokertwin.recordings.replay.recording import Recording
+from brokertwin.state.apis import list_groups
+from brokertwin.state.cluster.machines import Machine
+from tests.support.races import TOPIC, Asked, create, recorded, replayed
+
+GROUP = "ours"
+OLDER = "older"
+COMMITTED = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": None}
+ASKED = [
+    Asked("find", "FIND_COORDINATOR", 3, {"key": GROUP, "keyType": 0}, 0, 1, "admin"),
+    create(at=10),
+    Asked(
+        "commit",
+        "OFFSET_COMMIT",
+        7,
+        {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [COMMITTED]}]},
+        20,
+    ),
+    Asked("topics", "METADATA", 9, {"topics": None}, 30, 1, "admin"),
+    Asked("groups", "LIST_GROUPS", 4, {}, 40, 1, "admin"),
+]
+LISTS = {"topics": "topics", "groups": "groups"}
+"""Request to the list in its answer."""
+
+
+def history() -> Recording:
+    recording = recorded(ASKED, [(one.name, one.at) for one in ASKED])
+    listed = recording.exchanges[-1].response["groups"]
+    assert [group["groupId"] for group in listed] == [GROUP]
+    return recording
+
+
+def with_older(recording: Recording) -> Recording:
+    """The recording of a broker that had a topic and a group before."""
+    topics, groups = (msgspec.json.decode(msgspec.json.encode(e)) for e in entries(recording))
+    topics.append({**topics[0], "name": OLDER, "topicId": "AAAAAAAAAAAAAAAAAAAAAw"})
+    groups.append({**groups[0], "groupId": OLDER})
+    changed = {"topics": topics, "groups": groups}
+    return Recording(
+        [
+            msgspec.structs.replace(one, response={**one.response, LISTS[one.id]: changed[one.id]})
+            if one.id in LISTS
+            else one
+            for one in recording.exchanges
+        ],
+        [],
+    )
+
+
+def entries(recording: Recording) -> list[Any]:
+    return [one.response[LISTS[one.id]] for one in recording.exchanges if one.id in LISTS]
+
+
+def outcomes_of(recording: Recording) -> dict[str, Outcome]:
+    return replayed(recording)[1]
+
+
+def test_what_was_there_before_is_left_out_and_counted() -> None:
+    assert Freedom.BEFORE not in outcomes_of(history())["topics"].used
+    outcomes = outcomes_of(with_older(history()))
+    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.AGREE}
+    used = {name for name, outcome in outcomes.items() if Freedom.BEFORE in outcome.used}
+    assert used == {"topics", "groups"}
+
+
+def test_a_dropped_topic_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = with_older(history())
+    all_topics = Machine.all_topics
+    monkeypatch.setattr(
+        Machine, "all_topics", lambda self: [t for t in all_topics(self) if t.name != TOPIC]
+    )
+    outcomes = outcomes_of(recording)
+    assert outcomes["topics"].verdict is Verdict.DIFFER
+    assert [one.got for one in outcomes["topics"].differences] == ["(absent)"]
+
+
+def test_a_dropped_group_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = with_older(history())
+    monkeypatch.setattr(list_groups.groups, "all_groups", lambda *_: [])
+    assert outcomes_of(recording)["groups"].verdict is Verdict.DIFFER
+
+
+@pytest.mark.parametrize("name", ["topics", "groups"])
+def test_one_more_than_recorded_differs(name: str) -> None:
+    recording = history()
+    for one in recording.exchanges:
+        if one.id == name:
+            one.response[LISTS[name]] = []
+    assert outcomes_of(recording)[name].verdict is Verdict.DIFFER
+
+
+def test_an_entry_that_both_have_is_compared() -> None:
+    recording = with_older(history())
+    listed = next(one for one in recording.exchanges if one.id == "groups")
+    listed.response["groups"][0]["protocolType"] = "other"
+    assert outcomes_of(recording)["groups"].verdict is Verdict.DIFFER

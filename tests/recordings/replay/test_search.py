@@ -1,0 +1,372 @@
+"""The search for a schedule: races that a real broker has, and what it must not do."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.kafka_io import properties
+from brokertwin.recordings.replay.comparison import Difference, Outcome, Verdict
+from brokertwin.recordings.replay.plan import plan
+from brokertwin.recordings.replay.recording import NOTICED_MS, Recording, read
+from brokertwin.recordings.replay.report import agreeing, compare_all
+from brokertwin.recordings.replay.schedule import Schedule
+from brokertwin.recordings.replay.search import Limits
+from brokertwin.recordings.replay.timing import Tolerances
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.events import Kind
+from tests.support.races import (
+    START,
+    Asked,
+    create,
+    fetch,
+    list_offsets,
+    metadata,
+    order_of,
+    produce,
+    recorded,
+    replayed,
+)
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+
+
+def verdicts(outcomes: dict[str, Outcome]) -> set[Verdict]:
+    return {outcome.verdict for outcome in outcomes.values()}
+
+
+def untimely(expected: str, got: str) -> Outcome:
+    return Outcome(Verdict.DIFFER, [Difference("responseTime", expected, got)])
+
+
+def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recording:
+    """The recording with another request, and what was answered all the same."""
+    request = msgspec.Raw(msgspec.json.encode(body))
+    return Recording(
+        [
+            msgspec.structs.replace(one, request=request) if one.id == name else one
+            for one in recording.exchanges
+        ],
+        [],
+    )
+
+
+def searched(asked: list[Asked], handled: list[tuple[str, int]]) -> tuple[Schedule, set[Verdict]]:
+    planned, outcomes = replayed(recorded(asked, handled))
+    return planned.schedule, verdicts(outcomes)
+
+
+def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
+    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("a", 10), ("b", 20)])
+    assert found == {Verdict.AGREE}
+    assert order_of(schedule) == ["create", "a", "b"]
+    assert not (schedule.moved | schedule.held | schedule.late | schedule.lost | schedule.queued)
+
+
+def test_requests_that_overlap_may_have_been_handled_in_the_other_order() -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a"}
+    assert order_of(schedule) == ["create", "b", "a"]
+
+
+def test_requests_that_do_not_overlap_are_never_reordered() -> None:
+    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("b", 5), ("a", 6)])
+    assert Verdict.DIFFER in found
+    assert schedule.unexplained == {"a", "b"}
+    assert order_of(schedule) == ["create", "a", "b"]
+
+
+def test_a_connection_is_never_reordered() -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 9, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    assert Verdict.DIFFER in found
+    assert order_of(schedule) == ["create", "a", "b"]
+
+
+def test_several_requests_may_have_been_handled_behind_one() -> None:
+    asked = [
+        create(),
+        produce("a", 10, 20, "p1"),
+        produce("b", 11, 20, "p2"),
+        produce("c", 12, 20, "p3"),
+        list_offsets("end", 13, 2, "reader"),
+    ]
+    handled = [("create", 0), ("end", 13), ("a", 14), ("b", 15), ("c", 16)]
+    schedule, found = searched(asked, handled)
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a", "b", "c"}
+
+
+def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> None:
+    asked = [
+        create(),
+        fetch("poll", 10, 30, "reader", max_wait=500),
+        produce("a", 20, 3, "p1"),
+        produce("b", 22, 3, "p2"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
+    assert found == {Verdict.AGREE}
+    assert schedule.held == {"poll"}
+    completion = next(step for step in schedule.steps if step.kind is Kind.COMPLETE)
+    assert START + 22 <= completion.time <= START + 40
+
+
+def test_a_long_poll_may_end_a_little_after_its_deadline() -> None:
+    asked = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("a", 10), ("poll", 62)])
+    assert found == {Verdict.AGREE}
+    assert schedule.held == {"poll"}
+
+
+def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_is_over() -> None:
+    asked = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
+    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 30)])
+    planned, outcomes = replayed(recording)
+    assert outcomes["poll"] == untimely("after 5 ms", "after 20 ms")
+    assert planned.schedule.unexplained == {"poll"}
+
+
+def test_an_append_may_have_come_just_after_the_deadline() -> None:
+    asked = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61)])
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a"}
+
+
+def test_a_request_behind_a_long_poll_waits_for_its_answer() -> None:
+    asked = [
+        create(),
+        fetch("poll", 10, 52, "reader", max_wait=50),
+        list_offsets("end", 20, 44, "reader"),
+        produce("a", 61, 1, "p1"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61), ("end", 63)])
+    assert found == {Verdict.AGREE}
+    assert schedule.queued == {"end"}
+
+
+def test_a_change_of_metadata_may_be_read_late() -> None:
+    asked = [create(), metadata("first", 10), metadata("second", 20), metadata("third", 40)]
+    handled = [("first", -2), ("second", -1), ("create", 0), ("third", 40)]
+    schedule, found = searched(asked, handled)
+    assert found == {Verdict.AGREE}
+    assert schedule.late == {"create"}
+    assert not schedule.held
+
+
+def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
+    asked = [create(), metadata("first", 10), metadata("second", 1000)]
+    recording = recorded(asked, [("first", -2), ("second", -1), ("create", 0)])
+    planned, outcomes = replayed(recording, Limits(Tolerances(late=500)))
+    assert outcomes["first"].verdict is Verdict.AGREE
+    assert planned.schedule.unexplained == {"second"}
+
+
+def test_markers_may_be_written_late() -> None:
+    """An EndTxn that is repeated meets 51, a late Produce is appended before the marker."""
+    recording = read([CAPTURES / "raw_produce_errors.jsonl.gz"])
+    planned, outcomes = replayed(recording)
+    assert verdicts(outcomes) == {Verdict.AGREE, Verdict.AGREE_INSIDE}
+    late = {exchange.id: exchange for exchange in recording.exchanges}
+    assert {late[each].api for each in planned.schedule.late} == {"END_TXN"}
+    assert len(planned.schedule.late) == 3
+
+
+def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None:
+    """The broker is made to have waited for 500 ms; the machine is asked to wait for less."""
+    asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
+    recording = recorded(asked, [("create", 0), ("poll", 10)])
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    for max_wait, verdict in ((460, Verdict.AGREE), (440, Verdict.DIFFER), (0, Verdict.DIFFER)):
+        body = fetch("poll", 10, 500, "reader", max_wait).body
+        _, outcomes = replayed(with_body(recording, "poll", body))
+        assert outcomes["poll"].verdict is verdict, max_wait
+    assert outcomes["poll"] == untimely("after 500 ms", "after 0 ms")
+
+
+def test_what_only_took_the_broker_long_is_no_wait() -> None:
+    """A ListOffsets never waits: the broker was slow."""
+    slow = [create(), list_offsets("end", 10, 400, "reader")]
+    assert searched(slow, [("create", 0), ("end", 10)])[1] == {Verdict.AGREE}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "acks", "takes", "verdict"),
+    [
+        ((1, 2), -1, 90, "agree"),
+        ((1, 2), -1, 110, "differ"),
+        ((1, 2), 1, 400, "agree"),
+        ((1,), -1, 400, "agree"),
+    ],
+)
+def test_a_produce_waits_for_replicas_where_there_may_be_some(
+    brokers: tuple[int, ...], acks: int, takes: int, verdict: str
+) -> None:
+    """With acks -1; a partition's only replica has nobody to wait for."""
+    asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
+    _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)], brokers))
+    assert outcomes["a"].verdict == verdict
+
+
+def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
+    """Its answer shows an append that came 40, or 60, ms after it."""
+    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+        at = 10 + later
+        asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", at), ("end", at + 3)]))
+        assert outcomes["end"].verdict is verdict
+
+
+def test_a_poll_that_does_not_wait_is_not_asked_again_in_its_place() -> None:
+    asked = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
+    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 40)])
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    at_once = fetch("poll", 10, 33, "reader", max_wait=0).body
+    _, outcomes = replayed(with_body(recording, "poll", at_once))
+    assert outcomes["poll"].verdict is Verdict.DIFFER
+
+
+def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
+    """Its deadline is over 40, or 60, ms before the append that its answer shows."""
+    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+        at = 60 + later
+        poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)
+        asked = [create(), poll, produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10), ("poll", at)]))
+        assert outcomes["poll"].verdict is verdict
+
+
+def test_a_log_of_whole_seconds_is_allowed_one_more() -> None:
+    """A wait of half a second that is told as one or as three."""
+    for told, verdict in ((1000, "agree"), (3000, "differ")):
+        asked = [create(takes=1000), fetch("poll", 1000, told, "reader", max_wait=500)]
+        recording = recorded(asked, [("create", 0), ("poll", 1000)])
+        assert replayed(recording)[1]["poll"].verdict == verdict, told
+
+
+def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
+    asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
+    recording = recorded(asked, [("create", 0), ("a", 10)], (1, 2))
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE, Verdict.DIFFER}
+    slower = Limits(Tolerances().scaled(2))
+    assert verdicts(replayed(recording, slower)[1]) == {Verdict.AGREE}
+
+
+def test_the_unanswered_end_of_a_connection_may_be_lost_from_what_is_refused_on() -> None:
+    asked = [
+        create(),
+        produce("a", 210, 1, "p1", acks=0),
+        produce("refused", 211, 1, "p1", acks=0, topic="none such"),
+        produce("b", 212, 1, "p1", acks=0),
+        produce("c", 220, 1, "p2"),
+    ]
+    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    assert planned.schedule.lost == {"refused", "b"}
+    assert order_of(planned.schedule) == ["create", "a", "c"]
+    assert {name: str(outcome.verdict) for name, outcome in outcomes.items()} == {
+        "create": "agree",
+        "a": "says nothing",
+        "refused": "lost",
+        "b": "lost",
+        "c": "agree",
+    }
+
+
+def test_what_the_machine_takes_is_not_lost() -> None:
+    asked = [
+        create(),
+        produce("a", 210, 1, "p1", acks=0),
+        produce("b", 211, 1, "p1", acks=0),
+        produce("c", 220, 1, "p2"),
+    ]
+    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    assert outcomes["c"].verdict is Verdict.DIFFER
+    assert not planned.schedule.lost
+
+
+def test_a_broker_that_has_just_heard_of_a_topic_may_not_have_opened_its_logs() -> None:
+    for at, is_lost in ((100, True), (200, False)):
+        asked = [
+            create(),
+            metadata("shown", 10),
+            produce("a", at, 1, "p1", acks=0),
+            produce("b", at + 20, 1, "p2"),
+        ]
+        handled = [("create", 0), ("shown", 10), ("b", at + 20)]
+        planned, _ = replayed(recorded(asked, handled))
+        assert planned.schedule.lost == ({"a"} if is_lost else frozenset())
+
+
+def test_a_connection_that_the_machine_closes_and_the_broker_kept_is_a_difference() -> None:
+    asked = [
+        create(),
+        produce("refused", 10, 1, "p1", acks=0, topic="none such"),
+        metadata("after", 20, connection="p1"),
+    ]
+    _, outcomes = replayed(recorded(asked, [("create", 0), ("refused", 10), ("after", 20)]))
+    closed = Difference("connection", "stays open", "is closed")
+    assert outcomes["refused"] == Outcome(Verdict.DIFFER, [closed])
+
+
+def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
+    asked = [
+        create(),
+        produce("a", 10, 1, "p1", acks=0),
+        produce("b", 11, 1, "p1"),
+        produce("c", 20, 1, "p2"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("c", 20)])
+    assert Verdict.DIFFER in found
+    assert not schedule.lost
+
+
+@pytest.mark.parametrize("limits", [Limits(moments_per_exchange=0), Limits(moved_together=0)])
+def test_the_search_is_bounded(limits: Limits) -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), list_offsets("end", 11, 3, "p2")]
+    recording = recorded(asked, [("create", 0), ("end", 11), ("a", 12)])
+    planned, outcomes = replayed(recording, limits)
+    assert outcomes["end"].verdict is Verdict.DIFFER
+    assert planned.schedule.unexplained == {"end"}
+    assert planned.schedule.is_exhausted is (limits.moments_per_exchange == 0)
+
+
+def test_moments_too_far_back_are_not_walked_again() -> None:
+    asked = [create(), produce("a", 10, 30, "p1"), list_offsets("end", 38, 3, "p2")]
+    asked += [metadata(f"m{at}", at) for at in range(11, 37)]
+    handled = [("create", 0), *((f"m{at}", at) for at in range(11, 37)), ("end", 38), ("a", 39)]
+    recording = recorded(asked, handled)
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    near = Limits(lookback_moments=10)
+    assert replayed(recording, near)[0].schedule.unexplained == {"end"}
+
+
+def sessions_of(history: Recording) -> tuple[Schedule, int]:
+    settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
+    planned = plan(history, "recorded", settings, is_compared=True)
+    answers = planned.schedule.answers or {}
+    compared = compare_all(history.exchanges, planned.schedule, answers, frozenset())
+    return planned.schedule, agreeing(compared)
+
+
+def test_what_a_member_has_is_given_back_when_its_connection_ends() -> None:
+    history = read([CAPTURES / "share_sessions.jsonl.gz"])
+    assert len(history.ends) == 7
+    assert sessions_of(history)[1] == len(history.exchanges)
+    assert sessions_of(history._replace(ends=[]))[1] == len(history.exchanges) - 4
+
+
+def test_a_broker_may_notice_late_that_a_connection_has_ended() -> None:
+    history = read([CAPTURES / "share_sessions.jsonl.gz"])
+    first = history.ends[0]
+    empty = next(each for each in reversed(history.exchanges) if each.end <= first.time + 1)
+    early = msgspec.structs.replace(first, time=empty.time, end=empty.time + NOTICED_MS)
+    schedule, agree = sessions_of(history._replace(ends=[early, *history.ends[1:]]))
+    assert agree == len(history.exchanges)
+    steps = [step.exchange_id for step in schedule.steps]
+    assert steps.index(empty.id) < steps.index(first.id), "the other got nothing yet"
+    assert first.id not in schedule.moved, "no request was moved"

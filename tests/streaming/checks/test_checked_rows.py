@@ -1,0 +1,111 @@
+"""What the data checks see of a job's rows: repeats go, gaps and ways back are worked out."""
+
+from typing import Any
+
+import msgspec
+
+from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.sinks import suites
+from brokertwin.state.core import outputs
+from brokertwin.streaming.checks import checked_rows
+from brokertwin.streaming.checks.checked_rows import OVERDUE_MS
+from tests.support.machine import START, Bench, header
+from tests.support.state_items import something_of_every_kind
+
+
+def rows_of(bench: Bench, topic: str) -> list[Row]:
+    """What a bench's cell has given out to a topic, as it lies there."""
+    given = [row for row in bench.rows if row.topic == topic]
+    return [Row(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
+
+
+def record(number: int, **fields: Any) -> Row:
+    entry = {"machine": 1, "time": START, "eventId": "r", "record": fields}
+    return Row(0, number, START, b"a", msgspec.json.encode(entry), f"a/0/{number}/0")
+
+
+def batch(number: int, base_offset: int, sequence: int = -1, count: int = 2) -> Row:
+    told = {"baseOffset": base_offset, "lastOffsetDelta": count - 1, "baseSequence": sequence}
+    told |= {"producerId": 7, "producerEpoch": 0}
+    return record(number, type="BatchAppended", topicId="T", partition=0, batch=told)
+
+
+def commit(number: int, offset: int) -> Row:
+    place = {"groupId": "g", "topic": "t", "partition": 0}
+    return record(number, type="OffsetCommitted", offset=offset, **place)
+
+
+def group(number: int, generation: int, members: int = 1) -> Row:
+    known = {"generation": generation, "members": [{}] * members}
+    return record(number, type="GroupMetadataWritten", groupId="g", metadata=known)
+
+
+def found(name: str, *rows: Row) -> list[Any]:
+    return [row[name] for row in checked_rows.records(rows)]
+
+
+def test_what_a_cell_writes_has_no_gap_and_the_columns_that_the_suites_name() -> None:
+    bench = something_of_every_kind()
+    for number in range(3):
+        bench.append("orders", header(2, 9, 0, 2 * number), partition=0)
+    flat = checked_rows.records(rows_of(bench, outputs.RECORDS))
+    assert {(row["offsetGap"], row["sequenceGap"], row["committedBack"]) for row in flat} == {
+        (0, 0, 0)
+    }
+    assert tuple(flat[0]) == suites.COLUMNS["records"]
+    committed = checked_rows.offsets(rows_of(bench, outputs.offsets_topic("bench")), "bench")
+    assert [tuple(row) for row in committed] == [suites.COLUMNS["offsets"]]
+    assert (committed[0]["groupId"], committed[0]["committedOffset"]) == ("g", 3)
+    answers = checked_rows.responses(rows_of(bench, outputs.RESPONSES), [])
+    assert tuple(answers[0]) == suites.COLUMNS["responses"]
+    assert {row["requests"] for row in answers} == {0}
+
+
+def test_a_gap_in_a_log_and_in_a_producers_sequences_is_seen_where_it_is() -> None:
+    assert found("offsetGap", batch(0, 5), batch(1, 7), batch(2, 12), batch(3, 14)) == [0, 0, 3, 0]
+    sequences = (batch(0, 0, 0), batch(1, 2, 2), batch(2, 4, 5))
+    assert found("sequenceGap", *sequences) == [0, 0, 1]
+    last = 2**31 - 1
+    assert found("sequenceGap", batch(0, 0, last), batch(1, 2, 1)) == [0, 0]
+
+
+def test_a_log_that_was_cut_begins_anew() -> None:
+    cut = record(1, type="LogTruncated", topicId="T", partition=0)
+    assert found("offsetGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
+    assert found("sequenceGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
+    moved = record(1, type="HighWatermarkMoved", topicId="T", partition=0)
+    assert found("offsetGap", batch(0, 5), moved, batch(2, 5)) == [0, 0, -2]
+    expired = record(1, type="ProducersExpired")
+    assert found("sequenceGap", batch(0, 0, 0), expired, batch(2, 2, 9)) == [0, 0, 0]
+
+
+def test_a_commit_goes_back_only_within_a_generation_with_members() -> None:
+    assert found("committedBack", group(0, 1), commit(1, 9), commit(2, 4)) == [0, 0, 5]
+    assert found("committedBack", group(0, 1), commit(1, 9), group(2, 2), commit(3, 4)) == [0] * 4
+    assert found("committedBack", group(0, 1, 0), commit(1, 9), commit(2, 4)) == [0, 0, 0]
+
+
+def event(name: str, at: int) -> Row:
+    document = {"id": name, "cluster": "a", "broker": 1, "requestHeader": {"requestApiKey": 3}}
+    return Row(0, at, START + at, b"a", msgspec.json.encode(document), name)
+
+
+def answer(name: str, at: int, error: str | None = None) -> Row:
+    document = {"id": name, "cluster": "a", "broker": 1, "responseTime": 1, "error": error}
+    return Row(0, at, START + at, None, msgspec.json.encode(document), name)
+
+
+def test_each_request_has_its_answers_counted_and_one_without_may_be_overdue() -> None:
+    asked = [event("x", 0), event("y", 1), event("z", OVERDUE_MS)]
+    once, late = answer("x", 2), answer("w", OVERDUE_MS + 2)
+    flat = checked_rows.requests(asked, [once, once, answer("x", 3, "other"), late])
+    assert [(row["answers"], row["isOverdue"]) for row in flat] == [
+        (2, False),
+        (0, True),
+        (0, False),
+    ]
+    assert tuple(flat[0]) == suites.COLUMNS["requests"]
+    told = checked_rows.responses([once, once, late], asked)
+    assert [(row["id"], row["requests"]) for row in told] == [("x", 1), ("w", 0)]
+    changed = answer(f"{outputs.BROKER_CHANGES}x", 4)
+    assert checked_rows.responses([changed], asked) == []

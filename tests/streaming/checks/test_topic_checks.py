@@ -1,0 +1,126 @@
+"""What comes to a job's topics, look by look: nothing is told twice, and nothing is forgotten."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.sinks import checks
+from brokertwin.state.core import outputs
+from brokertwin.streaming.checks import topic_checks
+from brokertwin.streaming.checks.batch_checks import check_rows
+from brokertwin.streaming.checks.checked_rows import OVERDUE_MS
+from brokertwin.streaming.checks.topic_checks import KINDS, TopicRows
+from tests.streaming.checks.test_checked_rows import answer, batch, event, rows_of
+from tests.support.machine import Bench, header
+
+REQUESTS, RESPONSES, RECORDS = outputs.REQUESTS, outputs.RESPONSES, outputs.RECORDS
+
+
+class Topics:
+    """Topics of one partition that grow."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Row]] = {REQUESTS: [], RESPONSES: [], RECORDS: []}
+
+    def add(self, topic: str, *rows: Row) -> None:
+        there = self.rows[topic]
+        there += [row._replace(offset=len(there) + n) for n, row in enumerate(rows)]
+
+    def read(self, topic: str, first: Mapping[int, int]) -> Iterable[Row]:
+        return self.rows[topic][first.get(0, 0) :]
+
+    def looked_at(self, *kinds: str) -> TopicRows:
+        begins = {topic: {0: len(rows)} for topic, rows in self.rows.items()}
+        return TopicRows(kinds or KINDS, self.read, begins, {0: 0})
+
+
+def names(rows: list[dict[str, Any]], field: str) -> list[tuple[str, Any]]:
+    return [(row["id"], row[field]) for row in rows]
+
+
+def test_an_answer_finds_its_request_however_far_apart_they_came() -> None:
+    topics = Topics()
+    topics.add(REQUESTS, event("old", 0))
+    rows = topics.looked_at("requests", "responses")
+    topics.add(REQUESTS, event("x", 1), event("y", 2))
+    assert names(rows.look()["requests"], "answers") == [("x", 0), ("y", 0)]
+    topics.add(RESPONSES, answer("x", 3), answer("old", 4), answer("nobody's", 5))
+    found = rows.look()
+    assert names(found["requests"], "answers") == [("x", 1), ("old", 1)]
+    assert names(found["responses"], "requests") == [("x", 1), ("old", 1), ("nobody's", 0)]
+    assert rows.look() == {"requests": [], "responses": []}
+
+
+def test_a_repeat_is_none_and_a_second_answer_is_one() -> None:
+    topics = Topics()
+    rows = topics.looked_at("requests")
+    topics.add(REQUESTS, event("x", 1))
+    topics.add(RESPONSES, answer("x", 2))
+    assert names(rows.look()["requests"], "answers") == [("x", 1)]
+    topics.add(RESPONSES, answer("x", 2))
+    assert rows.look() == {"requests": []}
+    topics.add(RESPONSES, answer("x", 3, "another"))
+    assert names(rows.look()["requests"], "answers") == [("x", 2)]
+
+
+def test_what_is_not_answered_is_told_once_when_it_is_overdue() -> None:
+    topics = Topics()
+    rows = topics.looked_at("requests")
+    topics.add(REQUESTS, event("x", 0), event("y", OVERDUE_MS))
+    assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
+    topics.add(RESPONSES, answer("y", OVERDUE_MS + 1))
+    assert names(rows.look()["requests"], "isOverdue") == [("y", False), ("x", True)]
+    topics.add(RESPONSES, answer("y", OVERDUE_MS + 2))
+    assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
+
+
+@pytest.mark.parametrize("second", [7, 9])
+def test_a_batch_follows_the_one_of_an_earlier_look(second: int) -> None:
+    topics = Topics()
+    rows = topics.looked_at("records")
+    for each in (batch(0, 5, 0), batch(1, second, 2)):
+        topics.add(RECORDS, each)
+        (found,) = rows.look()["records"]
+    assert found["offsetGap"] == second - 7
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_checks, "REMEMBERED_MAX", 2)
+    topics = Topics()
+    rows = topics.looked_at("responses")
+    topics.add(REQUESTS, *(event(name, 1) for name in "abc"))
+    rows.look()
+    topics.add(RESPONSES, *(answer(name, 2) for name in "abc"))
+    assert names(rows.look()["responses"], "requests") == [("a", 0), ("b", 1), ("c", 1)]
+
+
+def test_what_a_cell_writes_meets_our_suites_in_every_cut_and_a_planted_row_does_not() -> None:
+    """Three looks at what a bench was asked and has given out."""
+    bench = Bench()
+    bench.topic("orders", 1)
+    for number in range(6):
+        bench.append("orders", header(2, 9, 0, 2 * number), partition=0)
+    given = {topic: rows_of(bench, topic) for topic in (RESPONSES, RECORDS)}
+    given[REQUESTS] = [event(row.id, row.offset) for row in given[RESPONSES]]
+    topics = Topics()
+    rows = topics.looked_at()
+    cuts = {topic: [0, 2, len(all_rows) // 2, len(all_rows)] for topic, all_rows in given.items()}
+    for number in range(3):
+        for topic, all_rows in given.items():
+            begin, end = list(pairwise(cuts[topic]))[number]
+            topics.add(topic, *all_rows[begin:end])
+        for kind, found in rows.look().items():
+            checked = check_rows(number, kind, found, None)
+            assert checked.against == [], kind
+    topics.add(RESPONSES, answer("nobody's", 9))
+    topics.add(RECORDS, topics.rows[RECORDS][-1]._replace(id="twice"))
+    told = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
+    assert told["requests"].against == []
+    assert told["responses"].against == [
+        "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
+    ]
+    assert "expect_column_values_to_be_in_set offsetGap" in told["records"].against[0]
+    assert checks.told(told["records"].checked.findings[0]) in told["records"].against[0]

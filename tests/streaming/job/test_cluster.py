@@ -1,0 +1,175 @@
+"""The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
+
+The workers' Python has the libraries that docs/clusters.md names, and no brokertwin.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokertwin.kafka_io import jars
+from brokertwin.settings import default_home
+from brokertwin.state.core import outputs
+from brokertwin.streaming.job.session import COMPILE_ONCE
+from tests.support.commands import Commands
+from tests.support.documents import the_command
+from tests.support.environments import environment_with
+from tests.support.jobs import JobBench, capture
+from tests.support.standalone_clusters import WORKERS, standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+SUBMIT_TIMEOUT_S = 600
+MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
+"""What stands in docs/clusters.md for what a reader knows."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the cluster: each worker has its own below it."""
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def workers_python(directory: Path) -> str:
+    """An interpreter with what workers need, and without brokertwin."""
+    python = environment_with(directory / "python", ["msgspec", "pandas", "pyarrow"])
+    done = subprocess.run([python, "-c", "import brokertwin"], capture_output=True, cwd="/")
+    assert done.returncode != 0
+    return str(python)
+
+
+@pytest.fixture(scope="module")
+def cluster(directory: Path) -> Iterator[str]:
+    """The URL of the master; each worker has one core."""
+    with standalone(directory) as running:
+        yield running.url
+
+
+@pytest.fixture
+def bench(kafka: str, tmp_path: Path) -> JobBench:
+    """A job with a recording in its requests."""
+    made = JobBench(kafka, tmp_path)
+    made.send("a", capture("fetch_session_assign", made.edge("a")))
+    return made
+
+
+def applications(directory: Path) -> dict[str, set[str]]:
+    """Application to the workers that ran an executor of it with the packages."""
+    found: dict[str, set[str]] = {}
+    for worker in WORKERS:
+        for shipped in (directory / worker).glob("app-*/*/packages.zip"):
+            found.setdefault(shipped.parent.parent.name, set()).add(worker)
+    return found
+
+
+def executor_heaps(directory: Path, application: str) -> set[str]:
+    """The heaps that executors of an application were started with, as the workers logged it."""
+    log = (directory / "cluster.log").read_text(errors="replace")
+    lines = [line for line in log.splitlines() if "Launch command" in line and application in line]
+    return {heap for line in lines for heap in re.findall(r"-Xmx\w+", line)}
+
+
+def assert_answered(bench: JobBench) -> None:
+    """Every request as one process answers it."""
+    events = capture("fetch_session_assign", bench.edge("a"))
+    assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
+    bench.assert_live_run_equals_replay("a")
+
+
+def test_the_executors_get_the_packages_and_answer_as_one_process_does(
+    bench: JobBench, cluster: str, directory: Path, workers_python: str
+) -> None:
+    before = applications(directory)
+    typed = the_command("docs/clusters.md", "brokertwin run --master spark").text
+    words = shlex.split(typed.replace(MASTER, cluster).removeprefix("brokertwin "))
+    commands = Commands(bench)
+    try:
+        code, _, errors = commands.call(*words, "--available-now", PYSPARK_PYTHON=workers_python)
+    finally:
+        commands.close()
+    assert code == 0, errors
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert applications(directory)[ran] == set(WORKERS)
+    assert executor_heaps(directory, ran) == {"-Xmx512M"}, "what --spark-conf asks for"
+
+
+def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tuple[int, str]:
+    """Type what docs/clusters.md says; its exit code and all that it said.
+
+    Args:
+        bench: the job.
+        cluster: the master's URL.
+        given: further options of spark-submit, in the place of the document's one.
+        environment: variables.
+    """
+    text = f"{the_command('docs/clusters.md', 'spark-submit').text} --available-now"
+    for placeholder, value in ((MASTER, cluster), (OPTION, shlex.join(given))):
+        assert placeholder in text
+        text = text.replace(placeholder, value)
+    scripts = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env={
+            **Commands(bench).environment,
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": COMPILE_ONCE,
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_TIMEOUT_S,
+    )
+    return done.returncode, done.stdout + done.stderr  # it puts a program's errors in its output
+
+
+def test_spark_submit_starts_it_and_its_master_and_configuration_count(
+    bench: JobBench, cluster: str, directory: Path, workers_python: str
+) -> None:
+    """They go before BROKERTWIN_MASTER, which is local here."""
+    before = applications(directory)
+    code, said = submit(
+        bench,
+        cluster,
+        *("--total-executor-cores", "1"),
+        *("--conf", f"spark.pyspark.python={workers_python}"),
+        *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
+        BROKERTWIN_MASTER="local[2]",
+    )
+    assert code == 0, said[-8000:]
+    assert "all committed" in said
+    assert "Traceback" not in said
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert len(applications(directory)[ran]) == 1, "of the two cores one was asked for"
+
+
+def test_spark_submit_may_bring_the_connector(
+    bench: JobBench, cluster: str, directory: Path, workers_python: str, tmp_path: Path
+) -> None:
+    """As `--packages` does after its download: then no other is fetched."""
+    before = applications(directory)
+    connector = jars.fetch(jars.connector_jars(), default_home())
+    home = tmp_path / "home"
+    code, said = submit(
+        bench,
+        cluster,
+        *("--jars", ",".join(map(str, connector))),
+        BROKERTWIN_HOME=str(home),
+        PYSPARK_PYTHON=workers_python,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    assert code == 0, said[-8000:]
+    assert "all committed" in said
+    assert not (home / "jars").exists()
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert applications(directory)[ran] == set(WORKERS)

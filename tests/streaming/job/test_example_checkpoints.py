@@ -1,0 +1,125 @@
+"""The checkpoints in `checkpoints.example/`, made by a job of their version, go on in this one."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.sinks import state_rows
+from brokertwin.sinks.state_rows import Kind
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import STEPS
+from brokertwin.state.core import outputs
+from brokertwin.streaming.checkpoint import facts, state_reader
+from brokertwin.streaming.job import runner
+from tests.support.jobs import JobBench
+from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = {
+    int(path.name.removeprefix("state-")): path
+    for path in (ROOT / "checkpoints.example").glob("state-*")
+}
+FIRST = (ROOT / "examples" / "first.jsonl").read_bytes().splitlines()
+"""What the jobs that made them had read."""
+
+
+def test_there_is_one_of_each_version_that_this_one_knows() -> None:
+    assert EXAMPLES.keys() == {*STEPS, STATE_VERSION}, "a new version needs one of its own"
+
+
+@pytest.mark.parametrize("version", EXAMPLES)
+def test_an_example_is_read_as_what_it_is(version: int) -> None:
+    known = facts.read(EXAMPLES[version])
+    assert known is not None and known.state_version == version
+    cells = state_reader.read_cells(EXAMPLES[version])
+    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    assert [(row["groupId"], row["partition"], row["committedOffset"]) for row in offsets] == [
+        ("billing", 0, 5),
+        ("billing", 1, 1),
+    ]
+    logs = [row for row in state_rows.rows(Kind.LOGS, cells) if row["topic"] == "orders"]
+    assert [row["logEndOffset"] for row in logs] == [5, 1]
+    assert len(state_rows.rows(Kind.PRODUCERS, cells)) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", EXAMPLES)
+def test_a_job_starts_from_an_example(
+    spark: "SparkSession", kafka: str, tmp_path: Path, version: int
+) -> None:
+    """The producer's last batch once more is a repeat; the group finds its offsets."""
+    prefix = f"example-{version}"
+    job = JobBench(
+        kafka,
+        tmp_path,
+        prefix=prefix,
+        clusters=("default",),
+        event_time="recorded",
+        requests_partitions=4,
+    )
+    job.prefix = prefix
+    job.produce(with_ids(FIRST, "first"), b"default")
+    shutil.copytree(EXAMPLES[version], job.checkpoint)
+    settings = job.settings
+    with (
+        pytest.raises(UserError, match="belongs to another topic"),
+        runner.prepared(settings, job.broker_settings),
+    ):
+        pass
+    known = facts.read(job.checkpoint)
+    assert known is not None
+    facts.write(job.checkpoint, msgspec.structs.replace(known, requests_topic_id=""))
+
+    fetch = {"groupId": "billing", "topics": [{"name": "orders", "partitionIndexes": [0, 1]}]}
+    offsets = {
+        "time": 1_700_000_000_500,
+        "requestHeader": {"requestApiKey": 9, "requestApiVersion": 5},
+        "request": fetch,
+    }
+    job.produce(with_ids([FIRST[2], msgspec.json.encode(offsets)], "again"), b"default")
+    assert job.run(spark).is_clean
+    known = facts.read(job.checkpoint)
+    assert known is not None and known.state_version == STATE_VERSION
+    answers = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
+    assert answers.keys() == {"again-0", "again-1"}
+    (produced,) = answers["again-0"]["responses"][0]["partitionResponses"]
+    assert (produced["errorCode"], produced["baseOffset"]) == (0, 3)
+    (orders,) = answers["again-1"]["topics"]
+    assert [each["committedOffset"] for each in orders["partitions"]] == [5, 1]
+    stored = state_reader._from_files(job.checkpoint, 1, known)
+    assert [row[0] for row in stored.values()] == [STATE_VERSION], "stored in the new form"
+
+
+def with_ids(lines: list[bytes], name: str) -> list[bytes]:
+    return [
+        msgspec.json.encode(
+            {"id": f"{name}-{number}", "cluster": "default", **msgspec.json.decode(line)}
+        )
+        for number, line in enumerate(lines)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (STATE_VERSION + 1, "written by a newer brokertwin"),
+        (min(STEPS) - 1, "written by an older brokertwin"),
+    ],
+)
+def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: int, told: str) -> None:
+    directory = tmp_path / "checkpoint"
+    shutil.copytree(EXAMPLES[STATE_VERSION], directory)
+    known = facts.read(directory)
+    assert known is not None
+    facts.write(directory, msgspec.structs.replace(known, state_version=version))
+    with pytest.raises(UserError, match=told) as refused:
+        state_reader.read_cells(directory)
+    assert re.search("newer brokertwin|empty --checkpoint", refused.value.hint)

@@ -1,0 +1,62 @@
+"""What is shown of a running job."""
+
+import json
+from typing import Any
+
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming.job import measures
+
+
+def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
+    total = {"responses": 2, "state/c.0": 10, "load/c.0": 400}
+    total = measures.merge(total, {"responses": 3, "state/c.0": 7, "load/c.0": 30, "load/d": 1})
+    assert total == {"responses": 5, "state/c.0": 7, "load/c.0": 430, "load/d": 1}
+    assert measures.loads_of(total) == {"c.0": 430, "d": 1}
+
+
+def test_fetch_sessions_are_added_up_over_the_cells() -> None:
+    counts = {"sessions/a": 2, "sessions/b": 1, "cached/a": 30, "evictions/a": 4}
+    assert measures.progress_of(report(), counts).fetch_sessions == CacheCounts(3, 30, 4)
+
+
+def report(**source: Any) -> dict[str, Any]:
+    return {
+        "batchId": 3,
+        "numInputRows": 40,
+        "durationMs": {"triggerExecution": 1500, "addBatch": 900},
+        "sources": [{"description": "KafkaV2", **source}],
+    }
+
+
+def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
+    ends = json.dumps({"requests": {"0": 10, "1": 5}})
+    latest = json.dumps({"requests": {"0": 25, "1": 5, "2": 1}})
+    counts = {"responses": 39, "state/a": 100, "state/b": 11}
+    progress = measures.progress_of(report(endOffset=ends, latestOffset=latest), counts)
+    assert progress == measures.Progress(
+        batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
+    )
+
+
+def test_programs_get_a_name_for_everything() -> None:
+    counts = {"responses": 39, "sessions/a": 2, "cached/a": 30, "evictions/a": 4}
+    counts |= {"answers:1": 5, "errors:1:70": 2, "reasons:not JSON": 1}
+    document = measures.progress_of(report(), counts).document()
+    assert document == {
+        "batch": 3,
+        "events": 40,
+        "seconds": 1.5,
+        "lag": 0,
+        "counts": {"responses": 39},
+        "state_bytes": 0,
+        "fetch_sessions": {"sessions": 2, "partitions_cached": 30, "evictions": 4},
+        "answers": {"FETCH": 5},
+        "errors": {"FETCH": {"FETCH_SESSION_ID_NOT_FOUND": 2}},
+        "reasons": {"not JSON": 1},
+    }
+
+
+def test_a_batch_that_runs_again_has_no_latest_offset() -> None:
+    ends = json.dumps({"requests": {"0": 10}})
+    for missing in ("null", "None", None):
+        assert measures.progress_of(report(endOffset=ends, latestOffset=missing), {}).lag == 0
