@@ -43,6 +43,10 @@ class Api(msgspec.Struct, frozen=True):
         completes_syncs: whether committed records of a group complete its members' SyncGroups.
         pending_body: the body of a pending request that writes: `pending_body(waiting)`.
         outlives_leader: whether a pending request still waits if another broker leads a partition.
+        key: of `kafka`, like the other fields from here on: each event reads them.
+        name: in Kafka's request log.
+        versions: the first and the last one.
+        on_controller: whether the controller decides.
     """
 
     kafka: KafkaApi
@@ -62,25 +66,18 @@ class Api(msgspec.Struct, frozen=True):
     pending_body: Callable[[Waiting], Body] | None = None
     outlives_leader: bool = False
 
-    @property
-    def key(self) -> int:
-        """The API key."""
-        return self.kafka.key
+    key: int = -1
+    name: str = ""
+    versions: tuple[int, int] = (0, -1)
+    on_controller: bool = False
 
-    @property
-    def name(self) -> str:
-        """The name in Kafka's request log."""
-        return self.kafka.name
-
-    @property
-    def versions(self) -> tuple[int, int]:
-        """The first and the last version."""
-        return self.kafka.first, self.kafka.last
-
-    @property
-    def on_controller(self) -> bool:
-        """Whether the controller decides."""
-        return self.kafka.handler is Handler.CONTROLLER
+    def __post_init__(self) -> None:
+        kafka = self.kafka
+        msgspec.structs.force_setattr(self, "key", kafka.key)
+        msgspec.structs.force_setattr(self, "name", kafka.name)
+        msgspec.structs.force_setattr(self, "versions", (kafka.first, kafka.last))
+        is_controllers = kafka.handler is Handler.CONTROLLER
+        msgspec.structs.force_setattr(self, "on_controller", is_controllers)
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
         """Return a JSON decoder of the requests."""
