@@ -27,9 +27,9 @@ GROUP = "brokertwin_core"
 """The name of the library that the compiled modules share."""
 
 HOT = (
-    *("core/tables", "core/waiting", "core/events", "core/schema"),
+    *("core/tables", "core/pending", "core/events", "core/schema"),
     *("cell/cell", "cell/run", "cell/broker_changes", "cell/effects", "cell/apply"),
-    *("cell/delivery", "cell/requests", "cell/metadata_reading"),
+    *("cell/delivery", "cell/requests", "cell/metadata_reading", "cell/resuming"),
     *("cluster/image", "cluster/machines", "cluster/coordinators", "cluster/quota_rates"),
     "cluster/retention_limits",
     *("logs/log", "logs/log_transactions", "logs/producer", "logs/timestamp_index", "logs/chunked"),

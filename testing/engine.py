@@ -126,7 +126,7 @@ class TroubledEngine(LocalEngine):
 
     def repair(self, broker: int) -> None:
         """Start a broker again that has halted, or whose log directories have failed."""
-        table = self._cell.tables.waiting
+        table = self._cell.tables.pending
         if failed_dirs.of(table, broker):
             self._intervene(Kind.STOP_BROKER, broker=broker)
         if network.is_stopped(table, broker):
@@ -136,7 +136,7 @@ class TroubledEngine(LocalEngine):
         """Forget the fetch sessions of a client, or all; gives back their ids."""
         expired = []
         for broker in brokers:
-            sessions = self._cell.tables.sessions.items(f"{broker}/session/", Session)
+            sessions = self._cell.tables.fetch_sessions.items(f"{broker}/session/", Session)
             ids = [s.session_id for _, s in sessions if client in (None, s.client_id)]
             if ids:
                 self._intervene(Kind.DROP_SESSIONS, broker=broker, sessions=ids)
@@ -305,7 +305,7 @@ class TroubledEngine(LocalEngine):
         yield from failures.named_in_fetch(body, version, self._name_of)
         session_id = body.get("sessionId", 0)
         slices = Slices.of(self._settings.broker_settings)
-        cache = SessionCache(self._cell.tables.sessions, request.broker, slices, self.now())
+        cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, slices, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
             asked = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE

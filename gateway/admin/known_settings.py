@@ -1,7 +1,7 @@
 """What the gateway knows of a cluster's settings that it acts on itself.
 
 The engine `local` reads them in its cell's tables; the engine `spark` makes such tables of what its
-job tells (`state/cell/settings_told.py`).
+job tells (`state/cell/edge_settings.py`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.gateway.engine.engine import Body
-from brokertwin.state.cell.settings_told import SettingsTold
+from brokertwin.state.cell.edge_settings import EdgeSettings
 from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
 from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
 from brokertwin.state.configs import broker_config, codecs
@@ -79,7 +79,7 @@ class ToldSettings(NamedTuple):
 
 def of_told(response: Body) -> ToldSettings:
     """What the answer to a `tell-settings` says. Raises msgspec.MsgspecError."""
-    told = msgspec.convert(response, SettingsTold)
+    told = msgspec.convert(response, EdgeSettings)
     table = Table()
     for name, configs in told.brokers.items():
         resource = "" if name == ALL_BROKERS else name

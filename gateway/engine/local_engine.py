@@ -246,7 +246,7 @@ class LocalEngine:
             self._kept.restore(key, kept)
         self._segments.update(snapshot.sealed)
         self._deadline = self._cell.meta.outstanding
-        for broker in network.stopped(self._cell.tables.waiting):
+        for broker in network.stopped(self._cell.tables.cluster):
             self.heed_broker(broker, True)
         return snapshot.settings
 

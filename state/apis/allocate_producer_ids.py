@@ -56,9 +56,9 @@ def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsRes
     first, size = response.producer_id_start, response.producer_id_len
     is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
     if response.error_code != Error.NONE or not is_good:
-        producer_ids.request_failed(tables.waiting, broker.id, broker.now)
+        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
         return Decision()
-    producer_ids.request_answered(tables.waiting, broker.id)
+    producer_ids.request_answered(tables.in_flight, broker.id)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 

@@ -42,7 +42,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     broker = body.broker_id
-    is_stopped = network.is_stopped(controller.tables.waiting, broker)
+    is_stopped = network.is_stopped(controller.tables.cluster, broker)
     if is_stopped or not controller.is_of_epoch(broker, body.broker_epoch):
         return _refused(Error.STALE_BROKER_EPOCH)
     registration = controller.registration(broker)
@@ -58,7 +58,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         should_shut_down=following is State.SHUTDOWN_NOW,
     )
     if following.is_fenced:
-        registrations.end_session(controller.tables.waiting, broker)
+        registrations.end_session(controller.tables.pending, broker)
     elif registration.sends_heartbeats:
         registrations.heard_of(controller, broker)
     is_changed = following is not state

@@ -107,7 +107,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             registrations.heard_of(controller, broker)
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
-    registrations.end_session(controller.tables.waiting, broker)
+    registrations.end_session(controller.tables.pending, broker)
     is_known = known.is_registered and request.version >= 3
     is_clean = is_known and known.epoch == body.previous_broker_epoch
     decision = _registered(record)

@@ -124,14 +124,14 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _decided(
     coordinator: ConsumerCoordinator, response: ConsumerGroupHeartbeatResponse
 ) -> Decision:
-    return Decision(records=coordinator.records, response=response, answers=coordinator.answers)
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.answers)
 
 
 def _refuse(refused: Refused) -> Decision:
     response = ConsumerGroupHeartbeatResponse(
         error_code=refused.error, error_message=refused.message
     )
-    return Decision(response=response, answers=list(refused.answers))
+    return Decision(response=response, resumed=list(refused.answers))
 
 
 def _refusal(broker: Broker, request: Request) -> Refused | None:

@@ -31,7 +31,14 @@ from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
@@ -83,8 +90,8 @@ def handle(machine: Machine, request: Request) -> Decision:
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
     deadline = machine.told_at + machine.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
+    return Decision(condition=condition, messages=[message])
 
 
 def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
@@ -99,14 +106,14 @@ def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, _message: Message, response: DeleteGroupsResponse
+    broker: Broker, waiting: PendingRequest, _message: Message, response: DeleteGroupsResponse
 ) -> Decision:
     """Deletes the groups after their nodes; one that only had a node is done."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
     return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """The controller has not responded in time."""
     errors = decode_item(waiting.state, ToZookeeper).errors
     results = []

@@ -15,7 +15,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
@@ -136,8 +136,8 @@ def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
     message = share_offsets.next_to_delete(broker, state.group_id, state.places, after)
     if message is not None:
         deadline = broker.now + broker.settings.request_timeout_ms
-        delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-        return Decision(delay=delay, messages=[message])
+        condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+        return Decision(condition=condition, messages=[message])
     gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
     records = share_offsets.deleted(broker, state.group_id, gone)
     return Decision(response=_answer(state), records=records)
@@ -166,7 +166,7 @@ def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered; the next one is told."""
     state = decode_item(waiting.state, DeleteState)
@@ -179,7 +179,7 @@ def resume(
     return _go_on(broker, state, message.receiver)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """A share coordinator has not answered in time: its topics can be asked for again."""
     return Decision(response=_answer(decode_item(waiting.state, DeleteState)))
 

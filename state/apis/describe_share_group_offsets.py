@@ -39,7 +39,7 @@ from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokertwin.state.core.tables import decode_item
@@ -233,7 +233,9 @@ def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> De
 def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
     """The answer comes when these are answered, or their time is over."""
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=messages)
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
+    )
 
 
 def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
@@ -294,7 +296,7 @@ def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | Non
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     message: Message,
     response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse | CreateTopicsResponse,
 ) -> Decision:
@@ -362,7 +364,7 @@ def _answer(state: DescribeState) -> Decision:
     return Decision(response=DescribeShareGroupOffsetsResponse(groups=state.groups))
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Somebody has not answered in time."""
     return _answer(decode_item(waiting.state, DescribeState))
 

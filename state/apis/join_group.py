@@ -149,7 +149,7 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         refused = join_refused(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, answers=coordinator.answers)
+    return Decision(records=coordinator.records, response=answer, resumed=coordinator.answers)
 
 
 def _wish_of(request: Request) -> Wish:

@@ -120,7 +120,7 @@ def _leave_consumer_group(
     return Decision(
         records=coordinator.records,
         response=_response(left, version),
-        answers=coordinator.answers,
+        resumed=coordinator.answers,
     )
 
 

@@ -44,7 +44,14 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
@@ -186,12 +193,12 @@ def _write_to_zookeeper(
     body = msgspec.structs.replace(request.body, topics=asked)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
     deadline = broker.told_at + broker.settings.offsets_commit_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
+    return Decision(condition=condition, messages=[message])
 
 
 def resume(
-    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetCommitResponse
+    _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetCommitResponse
 ) -> Decision:
     """ZooKeeper has the offsets."""
     version = waiting.header.request_api_version
@@ -200,7 +207,7 @@ def resume(
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """ZooKeeper has not answered in time."""
     state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
     answers = Answers(_refused(state, version))

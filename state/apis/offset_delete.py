@@ -31,7 +31,14 @@ from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
@@ -143,8 +150,8 @@ def _ask_zookeeper(
     )
     message = Message(broker.id, CONTROLLER, API.key, body)
     deadline = broker.told_at + broker.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(condition=condition, messages=[message])
 
 
 def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
@@ -158,7 +165,7 @@ def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 
 
 def resume(
-    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetDeleteResponse
+    _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetDeleteResponse
 ) -> Decision:
     """ZooKeeper has no such nodes any more."""
     state = decode_item(waiting.state, ToZookeeper)
@@ -166,7 +173,7 @@ def resume(
     return Decision(response=response if is_missing else state.response)
 
 
-def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
     """ZooKeeper has not responded in time."""
     return Decision(response=OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
 

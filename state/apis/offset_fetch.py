@@ -18,7 +18,7 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     an epoch without a member                      -1 for such a group
 
 Without requireStable it tells of what followers have; with it of all, and waits until they have it
-(`state/cell/behind.py`).
+(`earlier_writes.py`).
 
 With `brokertwin.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
@@ -48,7 +48,7 @@ from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
@@ -235,12 +235,12 @@ def _forward(
         )
         messages.append(Message(broker.id, coordinator, API.key, body, version=version))
     deadline = broker.told_at + broker.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=messages)
+    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(condition=condition, messages=messages)
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: OffsetFetchResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: OffsetFetchResponse
 ) -> Decision:
     """A coordinator has answered; the client is, once all have."""
     state = decode_item(waiting.state, Forwarded)
@@ -250,11 +250,11 @@ def resume(
             answer.topics += state.answers[place].topics
         state.answers[place] = answer
     if state.awaited:
-        return Decision(delay=Delay(waiting.deadline, [], msgspec.msgpack.encode(state)))
+        return Decision(condition=Condition(waiting.deadline, [], msgspec.msgpack.encode(state)))
     return complete(broker, waiting, state)
 
 
-def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None = None) -> Decision:
     """Tells what is known by now."""
     state = state or decode_item(waiting.state, Forwarded)
     for answer in state.answers:

@@ -22,7 +22,7 @@ from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
@@ -77,7 +77,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)))
+    return Decision(condition=Condition(deadline, [], msgspec.msgpack.encode(state)))
 
 
 def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
@@ -104,7 +104,7 @@ def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered."""
     state = decode_item(waiting.state, AcknowledgeState)
@@ -117,7 +117,7 @@ def resume(
     return decision
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Share coordinators have not answered in time: nobody knows what they have."""
     state = decode_item(waiting.state, AcknowledgeState)
     for each in state.outcomes:

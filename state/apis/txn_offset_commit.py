@@ -48,7 +48,7 @@ from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     Batch,
@@ -216,12 +216,14 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if message is None:
         return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=[message])
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=[message]
+    )
 
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     _message: Message,
     response: verifications.AddPartitionsToTxnResponse,
 ) -> Decision:
@@ -235,7 +237,7 @@ def resume(
     return _commit(broker, state, version) if error is Error.NONE else _answer(state, error)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """The coordinator has not answered in time."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
     return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
@@ -402,7 +404,7 @@ def _answer(
     return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
 
 
-def pending_body(waiting: Waiting) -> Body:
+def pending_body(waiting: PendingRequest) -> Body:
     """The request's body, of which only verified partitions are left."""
     return decode_item(waiting.state, TxnOffsetCommitState).body
 

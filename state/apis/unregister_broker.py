@@ -40,7 +40,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if broker not in controller.registered_brokers():
         text = f"Broker ID {broker} is not currently registered"
         return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
-    registrations.end_session(controller.tables.waiting, broker)
+    registrations.end_session(controller.tables.pending, broker)
     altered = elections.everywhere(controller, gone=broker)
     return Decision(
         records=[*altered, BrokerUnregistered(broker)], response=UnregisterBrokerResponse()

@@ -131,7 +131,7 @@ class _Writer:
             return error
         place = (log.topic_id, log.partition)
         verifications.forget(
-            self._broker.tables.waiting, self._broker.id, *place, marker.producer_id
+            self._broker.tables.in_flight, self._broker.id, *place, marker.producer_id
         )
         self._ends[place] = batch.last_offset + 1
         self.records.append(BatchAppended(*place, batch))

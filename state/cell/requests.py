@@ -1,4 +1,4 @@
-"""A request's API, a machine's request to another one, and why an event is refused."""
+"""The API of a request, requests of machines themselves, and refusals of events."""
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.output_rows import Refused
@@ -9,9 +9,9 @@ from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 
 
 def api_of(header: RequestHeader) -> Api:
-    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
+    """Return the API of a request. Raises Refused if it is unknown or not built.
 
-    ApiVersions answers every version: that is how a client finds one that both sides know.
+    ApiVersions is answered in every version, so that clients can find a common one.
     """
     key, version = header.request_api_key, header.request_api_version
     api = BUILT.get(key)
@@ -31,7 +31,7 @@ def api_of(header: RequestHeader) -> Api:
 
 
 def internal_request(api: Api, message: Message, cause: Event | None) -> Request:
-    """A machine's request to another one; what it draws at random comes from its cause."""
+    """Return a machine's request to another one; random values derive from its cause."""
     version = api.versions[1] if message.version is None else message.version
     header = RequestHeader(api.key, version, request_api_key_name=api.name)
     nonce, choices = "", Choices()
@@ -42,7 +42,7 @@ def internal_request(api: Api, message: Message, cause: Event | None) -> Request
 
 
 def refusal_for(error: Exception) -> Refusal:
-    """Why an event that has raised `error` is refused: what it says itself, else FAULT."""
+    """Return the refusal for an exception; FAULT if it has none itself."""
     if isinstance(error, Refused):
         return error.refusal
     if isinstance(error, NotBuilt):

@@ -108,7 +108,7 @@ class _Known(NamedTuple):
 
 def take_up(broker: Broker, request: Request, instance_id: Uuid) -> Instance:
     """The instance that asks, to be changed; matched anew where that is due."""
-    table, known = broker.tables.sessions, _known(broker)
+    table, known = broker.tables.client_instances, _known(broker)
     counts = table.ensure(_counts_key(broker.id), Counts)
     counts.requests += 1
     found = table.get(_key(broker, instance_id), Instance)
@@ -132,7 +132,7 @@ def take_up(broker: Broker, request: Request, instance_id: Uuid) -> Instance:
 
 def forget_connection(broker: Broker, connection: str) -> None:
     """A connection has ended."""
-    if _counts_key(broker.id) in broker.tables.sessions:
+    if _counts_key(broker.id) in broker.tables.client_instances:
         known = _known(broker)
         instance_id = known.connections.get(connection)
         if instance_id is not None:
@@ -178,7 +178,7 @@ def _counts_key(machine: int) -> str:
 
 
 def _known(broker: Broker) -> _Known:
-    kept: dict[int, _Known] = broker.tables.sessions.derived.setdefault(_DERIVED, {})
+    kept: dict[int, _Known] = broker.tables.client_instances.derived.setdefault(_DERIVED, {})
     if broker.id not in kept:
         found = sorted(_instances(broker), key=lambda each: each[1].used)
         ended = {name: each for each, instance in found for name in instance.connections}
@@ -188,7 +188,7 @@ def _known(broker: Broker) -> _Known:
 
 def _instances(broker: Broker) -> Iterator[tuple[str, Instance]]:
     prefix = f"{broker.id}/client-instance/"
-    for key, instance in broker.tables.sessions.items(prefix, Instance):
+    for key, instance in broker.tables.client_instances.items(prefix, Instance):
         yield unescape(key.removeprefix(prefix)), instance
 
 
@@ -198,17 +198,17 @@ def _is_over(instance: Instance, now: int) -> bool:
 
 
 def _drop(broker: Broker, known: _Known, instance_id: Uuid) -> None:
-    instance = broker.tables.sessions.get(_key(broker, instance_id), Instance)
+    instance = broker.tables.client_instances.get(_key(broker, instance_id), Instance)
     assert instance is not None, instance_id
     for connection in instance.connections:
         del known.connections[connection]
     del known.order[instance_id]
-    broker.tables.sessions.drop(_key(broker, instance_id))
+    broker.tables.client_instances.drop(_key(broker, instance_id))
 
 
 def _connect(broker: Broker, known: _Known, instance_id: Uuid, connection: str) -> None:
     """From here on a connection ends this instance, and no other."""
-    table, before = broker.tables.sessions, known.connections.get(connection)
+    table, before = broker.tables.client_instances, known.connections.get(connection)
     if before != instance_id:
         if before is not None:
             table.change(_key(broker, before), Instance).connections.remove(connection)

@@ -2,7 +2,7 @@
 
 Source: KIP-112, KIP-858; `LogDirFailureChannel`, `LogManager.handleLogDirFailure` in Kafka. A
 broker forgets them when it stops: it looks at its directories anew when it starts. In the table
-`waiting` lies
+`replication` lies
 
     <broker>/failed-dirs    FailedDirs; no item where all are there
 """

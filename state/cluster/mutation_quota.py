@@ -12,7 +12,7 @@ takes a token; there may be less than none. How a request is held to it depends 
 Where it is refused, or leaves less than no tokens, the answer says how long it takes until there
 are none. A strict request that takes too much is not told: the next one is refused.
 
-Buckets are items of the table `sessions`, `controller/bucket/<entity>`: a controller that starts
+Buckets are items of the table `quotas`, `controller/bucket/<entity>`: a controller that starts
 forgets them, as it forgets those of clients that have been silent for an hour.
 
 Source: `ControllerMutationQuotaManager`, `TokenBucket`, `ControllerApis` in Kafka.
@@ -72,7 +72,7 @@ class MutationQuota:
         limit = self._limit
         if limit is None:
             return True
-        table = self._controller.tables.sessions
+        table = self._controller.tables.quotas
         key = f"{self._controller.prefix}/bucket/{limit.shared_by}"
         if key not in table:
             table.put(key, Bucket())
@@ -98,7 +98,7 @@ def _limit(controller: Controller, request: Request) -> Limit | None:
 
 def expired(controller: Controller) -> Iterable[Record]:
     """Forgets, in place, the buckets of clients that are silent; gives no records."""
-    table, before = controller.tables.sessions, controller.now - EXPIRATION_CHECK_INTERVAL_MS
+    table, before = controller.tables.quotas, controller.now - EXPIRATION_CHECK_INTERVAL_MS
     for key in table.keys(f"{controller.prefix}/bucket/"):
         bucket = table.get(key, Bucket)
         if bucket is not None and bucket.last_update <= before:

@@ -4,7 +4,7 @@ Source: `ClientQuotaManager`, `QuotaUtils.throttleTime`, `Rate`, `SampledStat` i
 taken over samples of `quota.window.size.seconds`, of which there are `quota.window.num`, and over
 all of them but one at least: one large answer after a silence is not a violation yet.
 
-Rates are items of the table `sessions`, `<broker>/rate/<key>/<entity>`: a broker that restarts
+Rates are items of the table `quotas`, `<broker>/rate/<key>/<entity>`: a broker that restarts
 forgets them. A fetch counts by its whole answer (`state/fetch/response_size.py`), what is produced
 as the edge says, by the whole request; where nobody says, by its records.
 """
@@ -152,7 +152,7 @@ def produce_throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int
 
 
 def _rate(broker: Broker, quota: str, limit: Limit) -> Rate:
-    table = broker.tables.sessions
+    table = broker.tables.quotas
     key = f"{broker.id}/rate/{quota}/{limit.shared_by}"
     if key not in table:
         table.put(key, Rate([]))
@@ -171,7 +171,7 @@ def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> 
 
 def expired(broker: Broker) -> Iterable[Record]:
     """Forgets, in place, the clients that have been silent for all windows; gives no records."""
-    table, windows = broker.tables.sessions, windows_of(broker.settings)
+    table, windows = broker.tables.quotas, windows_of(broker.settings)
     for key in table.keys(f"{broker.id}/rate/"):
         rate = table.get(key, Rate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:

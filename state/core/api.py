@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.state.core.decision import Decision, Message, Request, Waiting
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import Handler, KafkaApi
 from brokertwin.state.core.schema import Body, Uuid
@@ -52,9 +52,9 @@ class Api(msgspec.Struct, frozen=True):
     kafka: KafkaApi
     request_type: type[Body]
     handle: Callable[[Any, Request], Decision]
-    ready: Callable[[Any, Waiting], bool] | None = None
-    complete: Callable[[Any, Waiting], Decision] | None = None
-    resume: Callable[[Any, Waiting, Message, Any], Decision] | None = None
+    ready: Callable[[Any, PendingRequest], bool] | None = None
+    complete: Callable[[Any, PendingRequest], Decision] | None = None
+    resume: Callable[[Any, PendingRequest, Message, Any], Decision] | None = None
     on_reply: Callable[[Any, Message, Any], Decision] | None = None
     response_type: type[Body] | None = None
     earlier_writes: Callable[[Any, Any, Any], Iterable[tuple[Uuid, int] | None]] | None = None
@@ -63,7 +63,7 @@ class Api(msgspec.Struct, frozen=True):
     commit_timeout_ms: Callable[[BrokerSettings], int] | None = None
     is_sent_when_committed: bool = False
     completes_syncs: bool = False
-    pending_body: Callable[[Waiting], Body] | None = None
+    pending_body: Callable[[PendingRequest], Body] | None = None
     outlives_leader: bool = False
 
     key: int = -1

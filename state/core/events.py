@@ -67,7 +67,7 @@ class Kind(StrEnum):
     """What an event is. Only `request` and `disconnect` may come from outside.
 
     With `disconnect` the connection that the event names has ended; gateways and recordings tell
-    it. With `tell-settings` a gateway asks for what `state/cell/settings_told.py` says.
+    it. With `tell-settings` a gateway asks for what `state/cell/edge_settings.py` says.
     """
 
     REQUEST = "request"

@@ -128,7 +128,7 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
     """Tells the sessions that watch a log; gives back their keys.
 
     Args:
-        table: the table `sessions`.
+        table: the table `fetch_sessions`.
         broker: the broker of the log and of its sessions.
         log: the key of the log.
     """

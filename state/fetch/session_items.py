@@ -1,4 +1,4 @@
-"""What of fetch sessions lies in the state: items of the table `sessions`, and their keys.
+"""What of fetch sessions lies in the state: items of the table `fetch_sessions`, and their keys.
 
     <broker>/session/<session id>            Session
     <broker>/members/<session id>            Members

@@ -75,7 +75,7 @@ def _slices(slots: int, shards: int) -> Slices:
 
 
 def shard_key(broker: int, number: int) -> str:
-    """The key of a slice of a broker's cache in the table `sessions`."""
+    """The key of a slice of a broker's cache in the table `fetch_sessions`."""
     return f"{broker}/shard/{number}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.core.tables import Tables, escape
@@ -13,15 +13,15 @@ from brokertwin.state.groups.committed_offsets import Committed
 from brokertwin.state.groups.kinds import kind_of
 
 LIVING = ("live-group", "live-streams")
-"""The kinds of items of groups in the table `sessions`."""
+"""The kinds of items of groups in the table `live_groups`."""
 
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     """The groups that some brokers coordinate."""
-    has_groups = touched.has("groups") or touched.has("sessions", *LIVING)
-    is_led = touched.has("metadata", "topic") or touched.has("waiting", "network")
+    has_groups = touched.has("groups") or touched.has("live_groups", *LIVING)
+    is_led = touched.has("metadata", "topic") or touched.has("cluster", "network")
     are_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
-    are_waits = has_groups or is_led or touched.has("waiting", "wait")
+    are_waits = has_groups or is_led or touched.has("pending", "wait")
     if are_timers:
         yield from _groups(tables, {each: _known(tables, each) for each in brokers})
     if are_waits:
@@ -54,7 +54,7 @@ def _is_there(tables: Tables, broker: int, group_id: str, group: groups.Group) -
 
 def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
     for broker, found in known.items():
-        timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
+        timers = set(pending.timers_of(tables.pending, f"{groups.TIMER}/{broker}/"))
         written = groups.written_ids(tables, broker)
         for group_id, group, is_there in found:
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
@@ -75,8 +75,8 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
 def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
     """Joins and syncs that wait are those of members."""
     waiting_ids: set[str] = set()
-    for key in by_kind(tables.sessions).get(LIVING[0], ()):
-        broker, group = machine_of(key), tables.sessions.get(key, ClassicGroup)
+    for key in by_kind(tables.live_groups).get(LIVING[0], ()):
+        broker, group = machine_of(key), tables.live_groups.get(key, ClassicGroup)
         if group is None or broker is None or broker not in brokers:
             continue
         ids = _waiting_ids(group)
@@ -84,10 +84,10 @@ def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
             waiting_ids |= ids
     joins_and_syncs = {
         each.event_id
-        for each in waiting.all_waiting(tables.waiting)
+        for each in pending.requests(tables.pending)
         if each.api_key in (JOIN_GROUP.key, SYNC_GROUP.key)
         and not each.is_held
-        and each.state != waiting.TOLD_WHEN_COMMITTED
+        and each.state != pending.UNTIL_COMMITTED
     }
     for event_id in sorted(waiting_ids - joins_and_syncs):
         yield f"request {event_id} does not wait, and its member says that it does"

@@ -26,7 +26,7 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import LateAnswer
+from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
@@ -146,7 +146,7 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinat
 def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerCoordinator | Refused":
     """The coordinator of a classic group that becomes a consumer group with this heartbeat."""
     converted = conversion.upgraded(broker, group)
-    answers: list[LateAnswer] = []
+    answers: list[Resumed] = []
     if conversion.is_attempted(broker, group):
         waiting = GroupCoordinator(broker, group.group_id)
         waiting.end_waits(Error.REBALANCE_IN_PROGRESS)
@@ -171,7 +171,7 @@ class ConsumerCoordinator:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
-        self.answers: list[LateAnswer] = []
+        self.answers: list[Resumed] = []
         self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
@@ -428,7 +428,7 @@ class ConsumerCoordinator:
             coordinator.prepare_rebalance()
         decision = coordinator.outcome()
         self.records += decision.records
-        self.answers += decision.answers
+        self.answers += decision.resumed
 
     # Timers
 

@@ -6,7 +6,7 @@ KIP-1251 (commits in the epoch of an assignment).
 """
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups, subscriptions
@@ -114,7 +114,7 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     coordinator = ConsumerCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
-    return Decision(records=coordinator.records, answers=coordinator.answers)
+    return Decision(records=coordinator.records, resumed=coordinator.answers)
 
 
 def load(broker: Broker, group_id: str) -> None:
@@ -124,7 +124,7 @@ def load(broker: Broker, group_id: str) -> None:
     ConsumerCoordinator(broker, group).load()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Lets go of a group that another broker coordinates now; nobody waits in it."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     return []

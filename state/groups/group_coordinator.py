@@ -14,8 +14,8 @@ delay), sync, and each member's heartbeat. No request looks at those of other me
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Decision, Delay, LateAnswer
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Condition, Decision, Resumed
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.group_records import GroupMetadataWritten
 from brokertwin.state.core.records import (
@@ -49,7 +49,7 @@ class GroupCoordinator:
         self._settings = broker.settings
         self.now = broker.now
         self.records: list[Record] = []
-        self.answers: list[LateAnswer] = []
+        self.answers: list[Resumed] = []
         is_living = groups.living(broker.tables, broker.id, group_id) is not None
         known = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
@@ -65,15 +65,15 @@ class GroupCoordinator:
 
     def decision(self, response: Body | None) -> Decision:
         """What becomes of the request: an answer, or a wait until `answers` of later ones."""
-        delay = Delay(waiting.NO_DEADLINE, [], b"") if response is None else None
+        condition = Condition(pending.NO_DEADLINE, [], b"") if response is None else None
         decision = self.outcome()
-        decision.response, decision.delay = response, delay
+        decision.response, decision.condition = response, condition
         return decision
 
     def outcome(self) -> Decision:
         """What becomes of the group where nobody has asked."""
         self._save()
-        return Decision(records=self.records, answers=self.answers)
+        return Decision(records=self.records, resumed=self.answers)
 
     def _save(self) -> None:
         groups.save(self._broker.tables, self._broker.id, self.group)
@@ -217,18 +217,18 @@ class GroupCoordinator:
         """Answers a member's join, if it waits in one."""
         join_id = self.group.end_join(member)
         if join_id:
-            self.answers.append(LateAnswer(join_id, response))
+            self.answers.append(Resumed(join_id, response))
 
     def overtake(self, event_id: str) -> None:
         """Forgets a join or sync that its member has sent again: nobody will answer the first."""
         if event_id:
-            self.answers.append(LateAnswer(event_id, None))
+            self.answers.append(Resumed(event_id, None))
 
     def end_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers a member's sync; says whether one was waiting."""
         if not member.sync_id:
             return False
-        self.answers.append(LateAnswer(member.sync_id, response))
+        self.answers.append(Resumed(member.sync_id, response))
         member.sync_id = ""
         return True
 
@@ -369,7 +369,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
     return coordinator.outcome()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Lets go of a group that another broker coordinates now; who waits, learns of it."""
     group = groups.living(broker.tables, broker.id, group_id)
     if group is None:
@@ -379,9 +379,9 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     for member in group.members.values():
         if member.join_id:
             refused = join_refused(error, member.member_id, member.join_version)
-            answers.append(LateAnswer(member.join_id, refused))
+            answers.append(Resumed(member.join_id, refused))
         if member.sync_id:
-            answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
+            answers.append(Resumed(member.sync_id, SyncGroupResponse(error_code=error)))
     groups.unload(broker.tables, broker.id, group_id)
     return answers
 

@@ -9,7 +9,7 @@ What is known of a group lies in three tables, with `/` and `%` of its id escape
 
 The tag `type` of an item says of which kind the group is; what a kind does is in `kinds.py`. A
 broker that restarts, or takes a group over, reads it from its records; who was waiting, and for how
-long, it forgets. A classic group that commits without members has no item in `sessions`; other
+long, it forgets. A classic group that commits without members has no item in `live_groups`; other
 groups never have one, since all of them but their timers is durable. One whose first commit stored
 nothing (12) has that item alone until something is written of it: requests to its coordinator find
 it, who asks for groups does not, as in Kafka before the coordinator writes on. `drop` takes all
@@ -30,7 +30,7 @@ import msgspec
 
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
@@ -75,7 +75,7 @@ WRITTEN = cast("type[Written]", cast(Any, Written))
 def find(broker: Broker, group_id: str) -> Group | None:
     """The group, to be read only: as it lives, else as it was written down."""
     tables = broker.tables
-    living_group = tables.sessions.get(_live_key(broker.id, group_id), ClassicGroup)
+    living_group = tables.live_groups.get(_live_key(broker.id, group_id), ClassicGroup)
     return living_group or _restored(tables, broker.id, group_id)
 
 
@@ -112,17 +112,17 @@ def known(tables: Tables, broker: int, group_id: str) -> Group | None:
 
 def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     """The classic group as it lives, to be read only; None where only records know it."""
-    return tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
+    return tables.live_groups.get(_live_key(broker, group_id), ClassicGroup)
 
 
 def living_ids(tables: Tables, broker: int) -> list[str]:
     """The ids of the classic groups that live at a broker, sorted by their keys."""
-    return _ids(tables.sessions, _live_key(broker, ""))
+    return _ids(tables.live_groups, _live_key(broker, ""))
 
 
 def timed_ids(tables: Tables, broker: int) -> list[str]:
     """The ids of the groups of any kind that have timers at a broker, sorted."""
-    names = waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/")
+    names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
@@ -134,15 +134,15 @@ def written_ids(tables: Tables, broker: int) -> list[str]:
 def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     """A classic group for changing; one that does not live yet does not before `save`."""
     key = _live_key(broker, group_id)
-    if key in tables.sessions:
-        return tables.sessions.change(key, ClassicGroup)
+    if key in tables.live_groups:
+        return tables.live_groups.change(key, ClassicGroup)
     restored_group = _restored(tables, broker, group_id)
     return restored_group if isinstance(restored_group, ClassicGroup) else None
 
 
 def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
     """Lets a classic group live, in place of what was there."""
-    tables.sessions.put(_live_key(broker, group.group_id), group)
+    tables.live_groups.put(_live_key(broker, group.group_id), group)
 
 
 def unload(tables: Tables, broker: int, group_id: str) -> None:
@@ -153,12 +153,12 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
     heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
     for timer in [JOIN, SYNC, *heartbeats]:
         set_timer(tables, broker, group_id, timer, None)
-    tables.sessions.drop(_live_key(broker, group_id))
+    tables.live_groups.drop(_live_key(broker, group_id))
 
 
 def stop_timers(tables: Tables, broker: int, group_id: str) -> None:
     """Stops every timer of a group, without a look at its members."""
-    for name in waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/{escape(group_id)}/"):
+    for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
         set_timer(tables, broker, group_id, name, None)
 
 
@@ -210,7 +210,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
         timer: JOIN, SYNC, INITIAL, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
         deadline: None stops the timer.
     """
-    waiting.set_timer(tables.waiting, _timer_name(broker, group_id, timer), deadline)
+    pending.set_timer(tables.pending, _timer_name(broker, group_id, timer), deadline)
 
 
 @kept
@@ -241,7 +241,7 @@ def resync(member_id: str) -> str:
 
 def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     """Whether a timer of a group runs."""
-    return waiting.timer_of(tables.waiting, _timer_name(broker, group_id, timer)) is not None
+    return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
 
 
 @kept

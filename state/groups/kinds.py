@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import (
@@ -64,7 +64,7 @@ class Kind(NamedTuple):
     fire: Callable[[Broker, str, str], Decision]
     expire: Callable[[Broker, str, list[str]], Decision]
     load: Callable[[Broker, str], None]
-    unload: Callable[[Broker, str], list[LateAnswer]]
+    unload: Callable[[Broker, str], list[Resumed]]
     check: Callable[[Any, set[str]], Violations]
     commit_error: Callable[[Any, Commit], Error]
     fetch_error: Callable[[Any, str | None, int], Error]
@@ -190,7 +190,7 @@ def loaded_ids(broker: Broker) -> list[str]:
     return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Lets go of a group whose records another coordinator has by now."""
     is_classic = groups.living(broker.tables, broker.id, group_id) is not None
     return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)

@@ -1,8 +1,8 @@
 """What a coordinator knows of a streams group and forgets when it restarts or hands it over.
 
-An item of the table `sessions`: `<broker>/live-streams/<group>`, with the group's id escaped. It is
-written in place. A group that somebody joins first has none until the next heartbeat, as in Kafka,
-which takes note of these things in an object that the records then replace.
+An item of the table `live_groups`: `<broker>/live-streams/<group>`, with the group's id escaped. It
+is written in place. A group that somebody joins first has none until the next heartbeat, as in
+Kafka, which takes note of these things in an object that the records then replace.
 
 Source: `StreamsGroup.configuredTopology`, `.metadataRefreshDeadline`, `.shutdownRequestMemberId`,
 `.endpointInformationEpoch`, `.endpointToPartitionsCache`, `ExpiringErrorCache` (there of the
@@ -51,23 +51,23 @@ class LiveStreams(msgspec.Struct):
 
 def get(tables: Tables, broker: int, group_id: str) -> LiveStreams | None:
     """What is known, to be read only."""
-    return tables.sessions.get(_key(broker, group_id), LiveStreams)
+    return tables.live_groups.get(_key(broker, group_id), LiveStreams)
 
 
 def put(tables: Tables, broker: int, group_id: str, live: LiveStreams) -> None:
     """Notes what is known."""
-    tables.sessions.put(_key(broker, group_id), live)
+    tables.live_groups.put(_key(broker, group_id), live)
 
 
 def drop(tables: Tables, broker: int, group_id: str) -> None:
     """Forgets it."""
-    tables.sessions.drop(_key(broker, group_id))
+    tables.live_groups.drop(_key(broker, group_id))
 
 
 def ids(tables: Tables, broker: int) -> list[str]:
     """The groups of which something is known."""
     prefix = _key(broker, "")
-    return [unescape(key.removeprefix(prefix)) for key in tables.sessions.keys(prefix)]
+    return [unescape(key.removeprefix(prefix)) for key in tables.live_groups.keys(prefix)]
 
 
 def _key(broker: int, group_id: str) -> str:

@@ -5,7 +5,7 @@ Source: `StreamsGroup.validateOffsetCommit`, `.createAssignmentEpochValidator`,
 """
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
@@ -108,7 +108,7 @@ def load(broker: Broker, group_id: str) -> None:
     _coordinator(broker, group_id).load()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Lets go of a group that another broker coordinates now; nobody waits in it."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     streams_live.drop(broker.tables, broker.id, group_id)

@@ -7,7 +7,7 @@ begins with what its file has, at most with the log's end; a leader raises it ag
 
 No timer runs for it. When a high watermark moves, the value that the file then has is kept, unless
 it was kept since the last write; so what the file has at any time is known, and a cluster that is
-idle does nothing. In the table `waiting` lie
+idle does nothing. In the table `replication` lie
 
     <broker>/checkpointing                            Checkpointing; gone with the process
     <broker>/checkpointed/<topic id>/<partition>      Checkpointed; as on a disk, it stays
@@ -63,7 +63,7 @@ def _prefix(broker: int) -> str:
 
 
 def is_on_disk(key: str) -> bool:
-    """Whether an item of the table `waiting` outlives the process."""
+    """Whether an item of the table `replication` outlives the process."""
     return key.split("/")[1:2] == ["checkpointed"]
 
 
@@ -80,7 +80,7 @@ def before(broker: Broker, record: Record) -> None:
 
 def begin(broker: Broker) -> Checkpointing:
     """The broker leads or follows something: it writes its file from now on, if not already."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     known = table.get(_key(broker.id), Checkpointing)
     if known is None:
         interval_ms = max(broker.settings.replica_high_watermark_checkpoint_interval_ms, 1)
@@ -91,7 +91,7 @@ def begin(broker: Broker) -> Checkpointing:
 
 def in_file(broker: Broker, log: Log) -> int:
     """The high watermark that the broker's file has of a log now."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     kept = table.get(f"{_prefix(broker.id)}{log.topic_id}/{log.partition}", Checkpointed)
     running = table.get(_key(broker.id), Checkpointing)
     is_older = running is not None and kept is not None and running.writes(broker.now) > kept.writes
@@ -126,12 +126,12 @@ def restored(broker: Broker) -> list[Record]:
 
 def forget(broker: Broker, place: tuple[Uuid, int]) -> None:
     """The broker does not have the partition any more."""
-    broker.tables.waiting.drop(f"{_prefix(broker.id)}{place[0]}/{place[1]}")
+    broker.tables.replication.drop(f"{_prefix(broker.id)}{place[0]}/{place[1]}")
 
 
 def _keep(broker: Broker, log: Log) -> None:
     """Keeps what the file has of a log whose high watermark may move now."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     writes = begin(broker).writes(broker.now)
     key = f"{_prefix(broker.id)}{log.topic_id}/{log.partition}"
     kept = table.get(key, Checkpointed)
@@ -145,5 +145,5 @@ def _is_replicated(broker: Broker, log: Log) -> bool:
 
 def _places(broker: Broker) -> list[tuple[Uuid, int]]:
     prefix = _prefix(broker.id)
-    parts = [key.removeprefix(prefix).split("/") for key in broker.tables.waiting.keys(prefix)]
+    parts = [key.removeprefix(prefix).split("/") for key in broker.tables.replication.keys(prefix)]
     return [(topic_id, int(partition)) for topic_id, partition in parts]

@@ -16,7 +16,7 @@ counts as caught up until the log grows, and is told of a new high watermark at 
 
 A follower of a new partition has its first fetch, at offset 0, waiting at the leader.
 
-What a leader knows of its followers lies in the table `waiting`, `<broker>/leading/<topic
+What a leader knows of its followers lies in the table `replication`, `<broker>/leading/<topic
 id>/<partition>`, from the first append on: like what waits it is forgotten with the process.
 
 A follower whose leader has sealed what it needs (`Log.segments`) takes the leader's log whole.
@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable
 
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis, waiting
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import (
     CONTROLLER,
     AskedPartition,
@@ -107,7 +107,7 @@ def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
 
 def known(broker: Broker, place: Place) -> Leadership | None:
     """What the leader knows of its followers, to be read only; None before the first append."""
-    return broker.tables.waiting.get(_key(broker.id, place), Leadership)
+    return broker.tables.replication.get(_key(broker.id, place), Leadership)
 
 
 def known_or_new(broker: Broker, place: Place) -> Leadership:
@@ -122,18 +122,18 @@ def known_or_new(broker: Broker, place: Place) -> Leadership:
 
 def places_led(broker: Broker) -> list[Place]:
     """The partitions of which the leader knows something of its followers."""
-    keys = broker.tables.waiting.keys(f"{broker.id}/leading/")
+    keys = broker.tables.replication.keys(f"{broker.id}/leading/")
     return [(topic_id, int(number)) for _, _, topic_id, number in (k.split("/") for k in keys)]
 
 
 def changeable(broker: Broker, place: Place) -> Leadership:
     """What the leader knows of its followers, for changing."""
     key = _key(broker.id, place)
-    if key not in broker.tables.waiting:
+    if key not in broker.tables.replication:
         partition, log = partition_of(broker, place), broker.log(*place)
         assert partition is not None and log is not None, place
-        broker.tables.waiting.put(key, _at_the_beginning(broker, partition, log))
-    return broker.tables.waiting.change(key, Leadership)
+        broker.tables.replication.put(key, _at_the_beginning(broker, partition, log))
+    return broker.tables.replication.change(key, Leadership)
 
 
 def _at_the_beginning(broker: Broker, partition: Partition, log: Log) -> Leadership:
@@ -146,7 +146,7 @@ def _at_the_beginning(broker: Broker, partition: Partition, log: Log) -> Leaders
         if each not in partition.isr:
             continue
         replica.last_caught_up = broker.now
-        if not network.is_cut(broker.tables.waiting, broker.id, each):
+        if not network.is_cut(broker.tables.cluster, broker.id, each):
             leader.fetched(replica, 0, 0, 0, broker.now)
             replica.waits, replica.told_high_watermark = True, 0
     isr, epoch, start = list(partition.isr), partition.partition_epoch, logs.epoch_start(log)
@@ -177,7 +177,7 @@ def new_leader(broker: Broker, place: Place) -> Decision:
         {each: Replica() for each in partition.replicas if each != broker.id},
     )
     leader.begin(leadership, known(broker, place), end, broker.now)
-    broker.tables.waiting.put(_key(broker.id, place), leadership)
+    broker.tables.replication.put(_key(broker.id, place), leadership)
     return Decision()
 
 
@@ -296,10 +296,10 @@ def watch_in_sync(broker: Broker) -> None:
     It fires at multiples of its interval since 1970: when does not depend on who has started it.
     """
     name = f"{IN_SYNC_TIMER}/{broker.id}/"
-    if waiting.timer_of(broker.tables.waiting, name) is None:
+    if pending.timer_of(broker.tables.pending, name) is None:
         interval_ms = max(broker.settings.replica_lag_time_max_ms // 2, 1)
         deadline = (broker.told_at // interval_ms + 1) * interval_ms
-        waiting.set_timer(broker.tables.waiting, name, deadline)
+        pending.set_timer(broker.tables.pending, name, deadline)
 
 
 def watch_if_behind(broker: Broker, leadership: Leadership, log: Log) -> None:
@@ -316,7 +316,7 @@ def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:
 
 def forget(broker: Broker, place: Place) -> None:
     """The broker does not lead the partition any more."""
-    broker.tables.waiting.drop(_key(broker.id, place))
+    broker.tables.replication.drop(_key(broker.id, place))
 
 
 def grown(broker: Broker, places: Iterable[Place]) -> Decision:
@@ -445,7 +445,7 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
         if followed_one.error in _TRIED_AGAIN:
             name = f"{FETCH_TIMER}/{broker.id}/{followed_one.topic_id}/{followed_one.partition}"
             deadline = broker.now + broker.settings.replica_fetch_backoff_ms
-            waiting.set_timer(broker.tables.waiting, name, deadline)
+            pending.set_timer(broker.tables.pending, name, deadline)
     throttles.count(broker, Side.FOLLOWER, taken)
     return Decision(records=records)
 

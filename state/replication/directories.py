@@ -66,8 +66,8 @@ def is_fatal(broker: Broker, path: str) -> bool:
 
 def fail(broker: Broker, path: str) -> list[Place]:
     """A directory of a broker fails; the partitions whose logs lie there."""
-    failed_dirs.note(broker.tables.waiting, broker.id, path)
-    broker.failed_dirs = failed_dirs.of(broker.tables.waiting, broker.id)
+    failed_dirs.note(broker.tables.replication, broker.id, path)
+    broker.failed_dirs = failed_dirs.of(broker.tables.replication, broker.id)
     places = [_place_of(each) for each in disk.logs_of(broker)]
     return [each for each in places if broker.has_lost(*each)]
 

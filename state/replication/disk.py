@@ -12,7 +12,7 @@ the fewest, the first of those. Each directory has a set of files:
     cleaner-offset-checkpoint          nothing: no log is compacted
     <topic>-<n>/leader-epoch-checkpoint
 
-Wishes are an item of the table `waiting`, which a broker forgets when it stops:
+Wishes are an item of the table `replication`, which a broker forgets when it stops:
 `<broker>/wished-dirs`. A directory that has failed (`directories.py`) gets no log and has
 no files.
 """
@@ -56,13 +56,13 @@ def wish(broker: Broker, topic: str, partition: int, path: str) -> None:
 
 def _keep_wishes(broker: Broker, paths: dict[str, str]) -> None:
     if paths:
-        broker.tables.waiting.put(_wishes_key(broker.id), WishedDirs(paths))
+        broker.tables.replication.put(_wishes_key(broker.id), WishedDirs(paths))
     else:
-        broker.tables.waiting.drop(_wishes_key(broker.id))
+        broker.tables.replication.drop(_wishes_key(broker.id))
 
 
 def _wishes(broker: Broker) -> dict[str, str]:
-    found = broker.tables.waiting.get(_wishes_key(broker.id), WishedDirs)
+    found = broker.tables.replication.get(_wishes_key(broker.id), WishedDirs)
     return dict(found.paths) if found is not None else {}
 
 

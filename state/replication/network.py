@@ -4,16 +4,16 @@ A broker that is *isolated* exchanges no fetches with other brokers; clients and
 reach it. One that is *severed* does not reach the controller either: it reads no metadata, what it
 asks the controller waits, and its session ends. One that is *stopped* is not there for anybody: it
 reads no metadata until it starts, then all that there was, in its order. All are facts of the
-cluster around the machines: they lie in the table `waiting` as if they were the controller's.
+cluster around the machines: they lie in the table `cluster` as if they were the controller's.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
+from brokertwin.state.core.pending import LateMessage
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Table
-from brokertwin.state.core.waiting import LateMessage
 
 _KEY = "controller/network"
 

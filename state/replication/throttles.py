@@ -17,7 +17,7 @@ only where it has moved its high watermark or its log's start. Both look again b
 first time at which the rate is low enough: Kafka looks again after `replica.fetch.backoff.ms` at
 most. A client that fetches as a replica waits as long as it asks to (`state/apis/fetch.py`).
 
-Items of the table `waiting` and `sessions`; a broker that restarts has forgotten them:
+Items of the tables `replication` and `quotas`; a broker that restarts has forgotten them:
 
     <broker>/held/<side>                    Held: the partitions that wait
     <broker>/rate/<side>.replication        Rate
@@ -35,7 +35,7 @@ import msgspec
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.quota_rates import Rate, Windows
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import UNLIMITED
@@ -138,7 +138,7 @@ def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) 
         return
     size = sum(size for place, size in sizes if is_throttled(broker, side, place))
     if size:
-        table, key = broker.tables.sessions, _rate_key(broker, side)
+        table, key = broker.tables.quotas, _rate_key(broker, side)
         if key not in table:
             table.put(key, Rate([]))
         table.change(key, Rate).record(broker.now, size, _windows(broker))
@@ -146,12 +146,12 @@ def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) 
 
 def release(broker: Broker, side: Side) -> list[Place]:
     """The partitions that were held back; they are not any more."""
-    table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
+    table, key = broker.tables.replication, f"{broker.id}/held/{side}"
     held = table.get(key, Held)
     if held is None:
         return []
     table.drop(key)
-    waiting.set_timer(table, _timer(broker, side), None)
+    pending.set_timer(broker.tables.pending, _timer(broker, side), None)
     return held.places
 
 
@@ -159,17 +159,17 @@ def _hold(broker: Broker, side: Side, places: list[Place]) -> None:
     """Holds partitions back until the rate is low enough."""
     if not places:
         return
-    table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
+    table, key = broker.tables.replication, f"{broker.id}/held/{side}"
     if key not in table:
         table.put(key, Held([]))
     held = table.change(key, Held)
     held.places = list(dict.fromkeys((*held.places, *places)))
-    waiting.set_timer(table, _timer(broker, side), _allowed_at(broker, side))
+    pending.set_timer(broker.tables.pending, _timer(broker, side), _allowed_at(broker, side))
 
 
 def _is_exceeded(broker: Broker, side: Side) -> bool:
     """Whether the rate of the last seconds is above the limit."""
-    rate = broker.tables.sessions.get(_rate_key(broker, side), Rate)
+    rate = broker.tables.quotas.get(_rate_key(broker, side), Rate)
     return rate is not None and _per_second(rate, broker.now, broker) > limit(broker, side)
 
 
@@ -188,7 +188,7 @@ def _allowed_at(broker: Broker, side: Side) -> int:
 
     That is when what was counted is spread over enough time, or when the oldest sample goes.
     """
-    rate = broker.tables.sessions.get(_rate_key(broker, side), Rate)
+    rate = broker.tables.quotas.get(_rate_key(broker, side), Rate)
     assert rate is not None, "what is exceeded was counted"
     windows, most = _windows(broker), limit(broker, side)
     samples = [each for each in rate.samples if broker.now - each.last_event < windows.age_ms]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from brokertwin.state.cluster import coordinators, group_configs, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis, waiting
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
@@ -73,9 +73,9 @@ def limits_of(broker: Broker, group_id: str) -> Limits:
 def find(broker: Broker, place: Place) -> SharePartition | None:
     """A share partition that holds in the partition's leader epoch, to be changed."""
     key = _key(broker, place)
-    if key not in broker.tables.sessions:
+    if key not in broker.tables.shares:
         return None
-    share = broker.tables.sessions.change(key, SharePartition)
+    share = broker.tables.shares.change(key, SharePartition)
     if share.leader_epoch != _leader_epoch(broker, place) or broker.log(*place[1:]) is None:
         forget(broker, place)
         return None
@@ -89,14 +89,14 @@ def begin(broker: Broker, place: Place) -> list[Message]:
         return []
     forget(broker, place)
     share = SharePartition(*place, leader_epoch=_leader_epoch(broker, place))
-    broker.tables.sessions.put(_key(broker, place), share)
+    broker.tables.shares.put(_key(broker, place), share)
     return [_question(broker, place, share.leader_epoch)]
 
 
 def ask_again(broker: Broker, group_id: str) -> list[Message]:
     """A group opens its first session: what it had here may have been set anew meanwhile."""
     messages = []
-    for key in broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"):
+    for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"):
         place = _place(key.split("/", 2)[2])
         share = find(broker, place)
         if share is not None and share.status == Status.ACTIVE:
@@ -134,7 +134,7 @@ def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse
             Status.FAILED,
             _PERSISTERS.get(error, Error.UNKNOWN_SERVER_ERROR),
         )
-        waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
+        pending.set_timer(broker.tables.pending, _timer(broker, place), None)
         return Decision(messages=messages, woken=[broker.log_key(*place[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
     if is_known and told.start_offset != NO_OFFSET and share.state_epoch == told.state_epoch:
@@ -270,29 +270,29 @@ def set_timer(broker: Broker, place: Place) -> None:
     """Has the broker told when the first lock of a share partition is over."""
     share = find(broker, place)
     deadline = share.earliest_lock() if share is not None else None
-    waiting.set_timer(broker.tables.waiting, _timer(broker, place), deadline)
+    pending.set_timer(broker.tables.pending, _timer(broker, place), deadline)
 
 
 def forget(broker: Broker, place: Place) -> None:
     """Forgets a share partition, if it is there."""
-    broker.tables.sessions.drop(_key(broker, place))
-    waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
+    broker.tables.shares.drop(_key(broker, place))
+    pending.set_timer(broker.tables.pending, _timer(broker, place), None)
 
 
 def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
     """Forgets the share partitions of a topic that goes."""
-    for key in tables.sessions.keys(f"{machine}/{KIND}/"):
+    for key in tables.shares.keys(f"{machine}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
-            tables.sessions.drop(key)
-            waiting.set_timer(tables.waiting, f"{TIMER}/{machine}/{name}", None)
+            tables.shares.drop(key)
+            pending.set_timer(tables.pending, f"{TIMER}/{machine}/{name}", None)
 
 
 def expired(broker: Broker) -> Iterable[Record]:
     """Forgets those of groups without a session, whose records nobody has; no record says so."""
-    for key in broker.tables.sessions.keys(f"{broker.id}/{KIND}/"):
+    for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/"):
         place = _place(key.split("/", 2)[2])
-        is_locked = waiting.timer_of(broker.tables.waiting, _timer(broker, place)) is not None
+        is_locked = pending.timer_of(broker.tables.pending, _timer(broker, place)) is not None
         if not is_locked and not share_sessions.has_any(broker, place[0]):
             forget(broker, place)
     return ()

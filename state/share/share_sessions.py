@@ -84,7 +84,7 @@ class ShareSession(msgspec.Struct):
 
 def find(broker: Broker, group_id: str, member_id: str) -> ShareSession | None:
     """A member's session, to be read only."""
-    return broker.tables.sessions.get(_key(broker, group_id, member_id), ShareSession)
+    return broker.tables.shares.get(_key(broker, group_id, member_id), ShareSession)
 
 
 def open_session(
@@ -97,7 +97,7 @@ def open_session(
     _outlive(broker, connection)
     partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
     session = ShareSession(FIRST_EPOCH + 1, partitions, connection, used_at=broker.now)
-    broker.tables.sessions.put(_key(broker, group_id, member_id), session)
+    broker.tables.shares.put(_key(broker, group_id, member_id), session)
     return True
 
 
@@ -117,20 +117,20 @@ def take_up(broker: Broker, group_id: str, member_id: str, epoch: int) -> ShareS
 
 def change(broker: Broker, group_id: str, member_id: str) -> ShareSession:
     """A session that there is, to be changed."""
-    return broker.tables.sessions.change(_key(broker, group_id, member_id), ShareSession)
+    return broker.tables.shares.change(_key(broker, group_id, member_id), ShareSession)
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> None:
     """Forgets a session, if there is one."""
     session = find(broker, group_id, member_id)
     if session is not None:
-        broker.tables.sessions.drop(_key(broker, group_id, member_id))
+        broker.tables.shares.drop(_key(broker, group_id, member_id))
         _outlive(broker, session.connection)
 
 
 def has_any(broker: Broker, group_id: str) -> bool:
     """Whether a group has a session with this broker."""
-    return bool(broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
+    return bool(broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
 
 
 def of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
@@ -146,7 +146,7 @@ def forsaken(broker: Broker) -> tuple[str, str] | None:
     idle_ms = int(broker.settings.given.get("connections.max.idle.ms", IDLE_MS))
     used = [
         (session.used_at, key)
-        for key, session in broker.tables.sessions.items(f"{broker.id}/{KIND}/", ShareSession)
+        for key, session in broker.tables.shares.items(f"{broker.id}/{KIND}/", ShareSession)
         if session.ends_with_it
     ]
     if idle_ms < 0 or not used or min(used)[0] >= broker.now - idle_ms:
@@ -164,17 +164,17 @@ def _outlive(broker: Broker, connection: str) -> None:
     """No session that there is ends with a connection, if that is told of at all."""
     for key in _keys(broker) if connection else ():
         if _ends_with(broker, key, connection):
-            broker.tables.sessions.change(key, ShareSession).ends_with_it = False
+            broker.tables.shares.change(key, ShareSession).ends_with_it = False
 
 
 def _ends_with(broker: Broker, key: str, connection: str) -> bool:
-    session = broker.tables.sessions.get(key, ShareSession)
+    session = broker.tables.shares.get(key, ShareSession)
     assert session is not None, key
     return session.ends_with_it and session.connection == connection
 
 
 def _keys(broker: Broker) -> list[str]:
-    return broker.tables.sessions.keys(f"{broker.id}/{KIND}/")
+    return broker.tables.shares.keys(f"{broker.id}/{KIND}/")
 
 
 def _key(broker: Broker, group_id: str, member_id: str) -> str:

@@ -72,7 +72,7 @@ def _draw_of_document(broker: Broker, chosen: int | None) -> Drawn:
 def block_request(broker: Broker) -> list[Message]:
     """The request for the next block, where the broker may ask for one."""
     tables = broker.tables
-    if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
+    if not producer_ids.may_request(tables.metadata, tables.in_flight, broker.id, broker.now):
         return []
-    producer_ids.request_sent(tables.waiting, broker.id)
+    producer_ids.request_sent(tables.in_flight, broker.id)
     return [message(broker)]

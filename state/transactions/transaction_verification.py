@@ -122,7 +122,7 @@ def remembered(
 
 def begin(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
     """Remembers that the coordinator is asked for `batch`, and forgets what has expired."""
-    table, key = broker.tables.waiting, _key(broker.id, topic_id, partition)
+    table, key = broker.tables.in_flight, _key(broker.id, topic_id, partition)
     if key not in table:
         table.put(key, Verifications({}))
     item = table.change(key, Verifications)

@@ -5,7 +5,7 @@ Source: KIP-98; `TransactionStateManager` in Kafka. Items of the table `transact
     <broker>/id/<transactional id>   TransactionMetadata
 
 An id that is *busy* has something in the log that is not committed yet: `<broker>/busy/<id>` in the
-table `waiting`, Kafka's pending state. Until it is over the id is asked nothing.
+table `in_flight`, Kafka's pending state. Until it is over the id is asked nothing.
 
 The coordinator is the leader of the id's partition of `__transaction_state`. What becomes of an id
 is in `transactions.py`. An id with an open transaction, or one that awaits its markers, has a
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import msgspec
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
@@ -90,12 +90,12 @@ def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetada
 
 def is_busy(broker: Broker, transactional_id: str) -> bool:
     """Whether something of the id is written, but not committed yet."""
-    return _busy_key(broker.id, transactional_id) in broker.tables.waiting
+    return _busy_key(broker.id, transactional_id) in broker.tables.in_flight
 
 
 def begin_write(broker: Broker, transactional_id: str) -> None:
     """Something of the id is written from now on; its timer is by what is known of it still."""
-    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key not in table:
         table.put(key, Busy(0))
     table.change(key, Busy).writes += 1
@@ -122,7 +122,7 @@ def noted(broker: Broker, records: list[Record]) -> list[Record]:
 
 def end_write(broker: Broker, transactional_id: str) -> None:
     """What was written is committed, or given up."""
-    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key in table:
         busy = table.change(key, Busy)
         busy.writes -= 1
@@ -142,19 +142,19 @@ def look_again(broker: Broker, transactional_id: str) -> None:
 
 def checked_ids(broker: Broker) -> list[str]:
     """The ids at which the broker is going to look, sorted."""
-    return waiting.timers_of(broker.tables.waiting, _timer(broker.id, ""))
+    return pending.timers_of(broker.tables.pending, _timer(broker.id, ""))
 
 
 def check_after(broker: Broker, transactional_id: str, time: int) -> None:
     """Has the first check after `time` (ms since 1970) look at an id."""
     interval = broker.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
     check = (time // interval + 1) * interval
-    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), check)
+    pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), check)
 
 
 def stop_checks(broker: Broker, transactional_id: str) -> None:
     """No check looks at the id any more."""
-    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), None)
+    pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), None)
 
 
 def _timer(broker: int, transactional_id: str) -> str:

@@ -86,7 +86,9 @@ def cache(bench: Bench) -> SessionCache:
     """The first broker's session cache, as it is now."""
     settings = bench.settings.broker_settings
     slices = Slices.of(settings)
-    return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], slices, bench.now)
+    return SessionCache(
+        bench.cell.tables.fetch_sessions, bench.settings.brokers[0], slices, bench.now
+    )
 
 
 def session(bench: Bench, session_id: int) -> Session:

@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import ViolationError, check
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
 from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
@@ -75,8 +75,8 @@ def _producer(bench: Bench) -> Producer:
 
 
 def _session(bench: Bench) -> Session:
-    (key,) = bench.cell.tables.sessions.keys("1/session/")
-    return bench.cell.tables.sessions.change(key, Session)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/session/")
+    return bench.cell.tables.fetch_sessions.change(key, Session)
 
 
 def _group(bench: Bench) -> ClassicGroup:
@@ -107,21 +107,21 @@ def _transaction_that_the_log_does_not_know(bench: Bench) -> None:
 
 
 def _forgotten_watch(bench: Bench) -> None:
-    for key in bench.cell.tables.waiting.keys("watch/"):
-        bench.cell.tables.waiting.drop(key)
+    for key in bench.cell.tables.pending.keys("watch/"):
+        bench.cell.tables.pending.drop(key)
 
 
 def _watch_of_nobody(bench: Bench) -> None:
-    bench.cell.tables.waiting.drop("wait/waits")
+    bench.cell.tables.pending.drop("wait/waits")
 
 
 def _deadline_that_was_not_announced(bench: Bench) -> None:
-    waiting.set_timer(bench.cell.tables.waiting, "group/1/g/join", bench.now + 1)
+    pending.set_timer(bench.cell.tables.pending, "group/1/g/join", bench.now + 1)
 
 
 def _session_that_forgets_a_watch(bench: Bench) -> None:
-    (key,) = bench.cell.tables.sessions.keys("1/watchers/")
-    bench.cell.tables.sessions.drop(key)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/watchers/")
+    bench.cell.tables.fetch_sessions.drop(key)
 
 
 def _size_of_a_session(bench: Bench) -> None:
@@ -129,8 +129,8 @@ def _size_of_a_session(bench: Bench) -> None:
 
 
 def _partition_that_is_active_and_no_member(bench: Bench) -> None:
-    (key,) = bench.cell.tables.sessions.keys("1/active/")
-    bench.cell.tables.sessions.change(key, Active).identities.append("=payments/0")
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/active/")
+    bench.cell.tables.fetch_sessions.change(key, Active).identities.append("=payments/0")
 
 
 def _member_without_a_timer(bench: Bench) -> None:
@@ -143,7 +143,7 @@ def _timer_of_a_stranger(bench: Bench) -> None:
 
 def _wait_of_a_member_that_has_ended(bench: Bench) -> None:
     (member,) = _group(bench).members.values()
-    waiting.take(bench.cell.tables.waiting, member.join_id)
+    pending.take(bench.cell.tables.pending, member.join_id)
 
 
 def _count_of_joins(bench: Bench) -> None:
@@ -178,8 +178,8 @@ def _item_of_another_cell(bench: Bench) -> None:
 
 
 def _cached(bench: Bench) -> CachedPartition:
-    (key,) = bench.cell.tables.sessions.keys("1/cached/")
-    return bench.cell.tables.sessions.change(key, CachedPartition)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/cached/")
+    return bench.cell.tables.fetch_sessions.change(key, CachedPartition)
 
 
 def _records_that_a_session_does_not_look_at(bench: Bench) -> None:
@@ -196,17 +196,17 @@ def _log_start_that_was_not_shown(bench: Bench) -> None:
 
 def _waits_for(bench: Bench, watched: list[str], deadline: int) -> None:
     """What the Fetch that waits does so for."""
-    waited = waiting.take(bench.cell.tables.waiting, "waits")
+    waited = pending.take(bench.cell.tables.pending, "waits")
     assert waited is not None
     waited.deadline, waited.logs = deadline, watched
-    waiting.add(bench.cell.tables.waiting, waited)
+    pending.add(bench.cell.tables.pending, waited)
 
 
 GONE = f"1/log/{'A' * 22}/0"
 
 
 def _wait_without_end_for_a_session_that_is_gone(bench: Bench) -> None:
-    _waits_for(bench, ["1/session/9"], waiting.NO_DEADLINE)
+    _waits_for(bench, ["1/session/9"], pending.NO_DEADLINE)
 
 
 def _wait_for_a_log_that_is_gone(bench: Bench) -> None:
@@ -257,7 +257,7 @@ def test_a_session_may_end_while_somebody_waits_for_it_whose_time_ends(bench: Be
 
 
 def test_of_logs_that_somebody_waits_for_one_may_be_deleted(bench: Bench) -> None:
-    (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.waiting.keys("watch/"))
+    (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.pending.keys("watch/"))
     _waits_for(bench, [there, GONE], bench.now + 10**6)
     assert check(bench.cell) == []
 

@@ -8,11 +8,11 @@ from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.apis.offset_commit import OffsetCommitResponse
 from brokertwin.state.cell import committing
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Decision, LateAnswer, Waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Decision, PendingRequest, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.waiting import COMMITTING
+from brokertwin.state.core.pending import PendingCommit
 from brokertwin.state.groups.group_answers import JoinGroupResponse
 from brokertwin.state.replication.internal_logs import Required, Written
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
@@ -80,9 +80,11 @@ def required(brokers: Coordinators, kind: int) -> Required:
     return Required(topic_id, number, brokers.log(kind, partition.leader).high_watermark)
 
 
-def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> Waiting:
+def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> PendingRequest:
     header = RequestHeader(api_key, 5)
-    return Waiting(event_id, broker, api_key, waiting.NO_DEADLINE, header, "", "", 0, [], state)
+    return PendingRequest(
+        event_id, broker, api_key, pending.NO_DEADLINE, header, "", "", 0, [], state
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,22 +102,22 @@ def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: 
     brokers.bench.tick(46_000)
     assert len(brokers.partition(kind)[2].isr) == 1
     state = msgspec.msgpack.encode(committing.Committing([written]))
-    waited = request("held", COMMITTING, brokers.coordinator(kind), state)
-    assert committing.error_of(broker_of(brokers, kind), waited) is error
+    write = PendingCommit("held", brokers.coordinator(kind), pending.NO_DEADLINE, [], state)
+    assert committing.error_of(broker_of(brokers, kind), write) is error
 
 
 def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
     brokers = Coordinators()
-    broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.waiting
+    broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.pending
     for event_id in ("told", "silent"):
-        waiting.add(table, request(event_id, 11, broker.id))
+        pending.add(table, request(event_id, 11, broker.id))
     joined = JoinGroupResponse(member_id="a")
-    answers = [LateAnswer("told", joined), LateAnswer("silent", None), LateAnswer("gone", joined)]
+    answers = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
     written = Written(records=[], late=[], required=[place])
-    committing.hold(broker, written, Decision(answers=answers), None, None)
-    assert (waiting.waits(table, "told"), waiting.waits(table, "silent")) == (True, False)
-    held = next(each for each in waiting.all_waiting(table) if each.api_key == COMMITTING)
+    committing.hold(broker, written, Decision(resumed=answers), None, None)
+    assert [each.event_id for each in pending.requests(table)] == ["told"]
+    (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))
     outcome = committing.finish(broker, held, Error.NONE)
     assert [event_id for event_id, _ in outcome.answers] == ["told"]
     assert held.deadline == broker.now + broker.settings.offsets_commit_timeout_ms

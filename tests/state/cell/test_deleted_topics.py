@@ -58,7 +58,7 @@ def of_groups(bench: Bench) -> list[str]:
     """The keys of what is known of groups, and of their timers."""
     tables = bench.cell.tables
     known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
-    return known + tables.sessions.keys("1/live") + tables.waiting.keys("timer/group/")
+    return known + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_transactional_ids_are_forgotten_and_what_is_open_never_ends() -> None:
     assert bench.produce("t1", holder, 0)[0] == 0
     delete(bench, TRANSACTION_TOPIC)
     assert bench.cell.tables.transactions.keys("") == []
-    assert bench.cell.tables.waiting.keys("timer/transactions/") == []
+    assert bench.cell.tables.pending.keys("timer/transactions/") == []
     assert bench.described()["errorCode"] == GONE
     find(bench, "t1", 1)
     assert bench.described()["errorCode"] == Error.TRANSACTIONAL_ID_NOT_FOUND
@@ -305,7 +305,7 @@ def test_an_id_that_waits_for_followers_hears_that_its_coordinator_is_not_availa
     assert brokers.init() is None, "it waits"
     (told,) = delete(brokers.bench, TRANSACTION_TOPIC, broker=coordinator)
     assert told["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
-    assert not [key for key in brokers.bench.cell.tables.waiting.keys("") if "/busy/" in key]
+    assert not [key for key in brokers.bench.cell.tables.in_flight.keys("") if "/busy/" in key]
 
 
 def test_a_heartbeat_whose_coordinator_is_lost_says_not_even_whose_it_is() -> None:

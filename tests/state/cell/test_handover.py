@@ -102,7 +102,7 @@ def test_a_streams_group_goes_on_and_what_is_not_written_is_forgotten() -> None:
     bench.join("a", COUNTING, broker=old)
     bench.later("a", 2, broker=old, shutdownApplication=True)
     move(bench, GROUP_TOPIC, 0, 3 - old)
-    assert not bench.cell.tables.sessions.keys(f"{old}/live-streams/")
+    assert not bench.cell.tables.live_groups.keys(f"{old}/live-streams/")
     told = bench.beat("a", 3, broker=3 - old)
     assert (told["memberEpoch"], told["status"]) == (3, []), "nobody is to shut down"
     bench.tick(45_000)
@@ -182,7 +182,7 @@ def test_a_consumer_group_goes_on_at_its_new_coordinator() -> None:
     bench.tick(40_000)
     move(bench, GROUP_TOPIC, 0, 3 - former)
     assert bench.beat("a", 2, broker=former)["errorCode"] == Error.NOT_COORDINATOR
-    timers = bench.cell.tables.waiting.keys("timer/group/")
+    timers = bench.cell.tables.pending.keys("timer/group/")
     assert timers == [f"timer/group/{3 - former}/{GROUP}/session/a"]
     bench.tick(44_999)
     assert bench.beat("a", 2, broker=3 - former)["errorCode"] == 0, "its session began anew"

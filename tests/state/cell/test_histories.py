@@ -29,7 +29,7 @@ from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import Record, RecordEntry
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import Table, Tables, columns_of_tables
 from brokertwin.state.logs import log as logs
 from tests.support.histories import Story, heard, seeded, stories
 from tests.support.sources import ROOT
@@ -77,7 +77,7 @@ def items(column: bytes) -> Any:
 
 
 def state(cell: Cell) -> dict[str, Any]:
-    return {name: items(column) for name, column in cell.columns().items() if name != "meta"}
+    return {name: items(column) for name, column in columns_of_tables(cell.columns()).items()}
 
 
 def flat(rows: list[list[Output]]) -> list[Output]:
@@ -251,7 +251,7 @@ def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> Non
     """Every request is answered once, waits, is overtaken, or is a dead letter."""
     answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
     assert len(answered) == len(set(answered))
-    waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
+    waiting = {key.removeprefix("wait/") for key in cell.tables.pending.keys("wait/")}
     for place, document in enumerate(story.documents):
         event = msgspec.json.decode(document)
         if "requestHeader" not in event:
@@ -420,7 +420,7 @@ def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.Monke
     tell = run.Run._tell
 
     def without_answers(of: run.Run, machine: int, decision: Decision) -> None:
-        tell(of, machine, msgspec.structs.replace(decision, answers=[]))
+        tell(of, machine, msgspec.structs.replace(decision, resumed=[]))
 
     monkeypatch.setattr(run.Run, "_tell", without_answers)
     found: list[str] = []

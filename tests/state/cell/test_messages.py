@@ -12,11 +12,11 @@ from brokertwin.state.cell import delivery
 from brokertwin.state.cell import run as loop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.kafka_apis import KafkaApi
+from brokertwin.state.core.pending import LateMessage
 from brokertwin.state.core.records import ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int32
-from brokertwin.state.core.waiting import LateMessage
 from tests.support.machine import Bench
 
 ASK, COUNT = 38, 39
@@ -58,22 +58,22 @@ def ask(broker: Broker, request: Request) -> Decision:
     first = Message(broker.id, 2, COUNT, CountRequest(), context=f"{body.times}", version=3)
     if not body.waits:
         return Decision(response=AskResponse(), messages=[first])
-    delay = Delay(broker.now + 1000, [], b"")
-    return Decision(delay=delay, messages=[first])
+    condition = Condition(broker.now + 1000, [], b"")
+    return Decision(condition=condition, messages=[first])
 
 
 def resume(
-    broker: Broker, _waiting: Waiting, message: Message, response: CountResponse
+    broker: Broker, _waiting: PendingRequest, message: Message, response: CountResponse
 ) -> Decision:
     if response.number < int(message.context):
         again = Message(
             broker.id, 2, COUNT, CountRequest(number=response.number), message.context, 3
         )
-        return Decision(delay=Delay(broker.now + 1000, [], b""), messages=[again])
+        return Decision(condition=Condition(broker.now + 1000, [], b""), messages=[again])
     return Decision(response=AskResponse(counted=response.number, counted_by=response.broker))
 
 
-def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
     return Decision(response=AskResponse(counted=-1))
 
 

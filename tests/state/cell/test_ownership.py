@@ -106,8 +106,8 @@ def test_a_key_that_says_of_no_machine_is_noticed() -> None:
     with spy.looking():
         seeded(3)
     cell = spy.cell
-    for name, key in (("waiting", "watches"), ("sessions", "rate"), ("transactions", "id/7")):
+    for name, key in (("pending", "watches"), ("quotas", "rate"), ("transactions", "id/7")):
         broken = cell.copy()
         broken.tables[name].put(key, transactional_offsets.PendingIn([]))
-        with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not say"):
+        with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not name"):
             hold(broken)

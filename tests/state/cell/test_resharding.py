@@ -79,7 +79,7 @@ def test_what_is_under_way_between_cells_must_arrive_first() -> None:
     cells.deliver(rows)
     found = resharded(columns_of(cells), {CLUSTER: [1, 2]})
     assert not isinstance(found, str)
-    keys = Cell(SETTINGS, found[CLUSTER]).tables.waiting.keys("")
+    keys = Cell(SETTINGS, found[CLUSTER]).tables.cluster.keys("")
     assert [key for key in keys if key.startswith(("told/", "heard/"))] == []
 
 
@@ -99,4 +99,4 @@ def test_new_cells_are_of_a_higher_incarnation_and_count_from_one() -> None:
     assert cells.reshard(split([1, 2], 2)) is None
     first = next(iter(cells.cells.values()))
     assert first.settings.incarnation == 1
-    assert first.tables.waiting.get("told/cell-1", between_cells.Count) is None
+    assert first.tables.cluster.get("told/cell-1", between_cells.Count) is None

@@ -211,12 +211,12 @@ def test_of_too_many_the_one_that_was_silent_for_longest_goes(
     get(bench, FIRST)
     bench.reload()
     get(bench, FOURTH)
-    keys = bench.cell.tables.sessions.keys("1/client-instance/")
+    keys = bench.cell.tables.client_instances.keys("1/client-instance/")
     assert keys == [f"1/client-instance/{each}" for each in (FIRST, THIRD, FOURTH)]
 
 
 def broken(bench: Bench, key: str, name: str, value: Any) -> list[str]:
-    table = bench.cell.tables.sessions
+    table = bench.cell.tables.client_instances
     kind = Counts if key.endswith("instances") else Instance
     setattr(table.change(key, kind), name, value)
     return check.check(Cell(bench.settings, bench.cell.columns()))

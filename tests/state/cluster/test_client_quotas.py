@@ -199,7 +199,7 @@ def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
 def test_a_client_that_says_nothing_any_more_is_forgotten() -> None:
     reader = Reader()
     reader.fetch(0)
-    rates, bench = reader.bench.cell.tables.sessions, reader.bench
+    rates, bench = reader.bench.cell.tables.quotas, reader.bench
     (rate,) = rates.keys("1/rate/")
     bench.now = bench.now // HOUR * HOUR + HOUR - 1
     reader.fetch(1)
@@ -215,7 +215,7 @@ def test_example_19_a_throttled_full_answer_makes_no_session() -> None:
     reader = Reader()
     reader.fetch(0)
     assert reader.fetch(1, epoch=0)["sessionId"] == 0
-    assert reader.bench.cell.tables.sessions.keys("1/session/") == []
+    assert reader.bench.cell.tables.fetch_sessions.keys("1/session/") == []
 
 
 def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
@@ -231,7 +231,7 @@ def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
 
 def test_an_answer_in_a_session_counts_what_it_shows() -> None:
     reader = Reader()
-    bench, table = reader.bench, reader.bench.cell.tables.sessions
+    bench, table = reader.bench, reader.bench.cell.tables.quotas
     session = reader.fetch(0, epoch=0)["sessionId"]
     (key,) = table.keys("1/rate/")
     empty = 4 + 4 + 6 + 1 + 1

@@ -70,9 +70,9 @@ def test_partitions_that_are_added_or_go_are_counted(bench: Bench) -> None:
 
 def test_a_silent_client_is_forgotten(bench: Bench) -> None:
     create(bench, 7, BURST + 10)
-    keys = bench.cell.tables.sessions.keys
+    keys = bench.cell.tables.quotas.keys
     assert keys("controller/bucket/") == ["controller/bucket/user=alice"]
-    bucket = bench.cell.tables.sessions.get("controller/bucket/user=alice", Bucket)
+    bucket = bench.cell.tables.quotas.get("controller/bucket/user=alice", Bucket)
     assert bucket == Bucket(-10.0, bench.now)
     bench.now += 2 * HOUR_MS
     bench.request("METADATA", 12, {"topics": []})

@@ -65,7 +65,7 @@ def test_kafka_13837_a_broker_that_is_no_replica_is_refused() -> None:
 def test_the_session_of_a_follower_is_privileged(version: int) -> None:
     bench = bench_of_three()
     session_id = fetch(bench, FOLLOWER, version, epoch=0)["sessionId"]
-    session = bench.cell.tables.sessions.get(f"{LEADER}/session/{session_id}", Session)
+    session = bench.cell.tables.fetch_sessions.get(f"{LEADER}/session/{session_id}", Session)
     assert session is not None
     assert session.is_privileged
 
@@ -76,7 +76,7 @@ def test_a_follower_takes_the_place_of_a_consumer_at_once() -> None:
     assert [bool(session) for session in consumers] == [True] * SHARDS + [False]
     sessions = [fetch(bench, FOLLOWER, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
     assert sum(1 for session in sessions if session) == SHARDS
-    left = [s for _, s in bench.cell.tables.sessions.items(f"{LEADER}/session/", Session)]
+    left = [s for _, s in bench.cell.tables.fetch_sessions.items(f"{LEADER}/session/", Session)]
     assert [session.is_privileged for session in left] == [True] * SHARDS
 
 

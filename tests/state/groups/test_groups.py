@@ -13,6 +13,7 @@ from brokertwin.state.core.group_records import (
     GroupMetadataWritten,
     GroupRemoved,
 )
+from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from tests.support.groups import GROUP, RANGE, GroupBench, check_groups
@@ -103,7 +104,7 @@ def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
     tables = bench.cell.tables
     member = GroupMember("m", None, "c", "/h", 60_000, 45_000, "", "")
     metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, [member])
-    before = {name: set(tables[name].keys("")) for name in ("groups", "sessions", "waiting")}
+    before = {name: set(tables[name].keys("")) for name in ("groups", "live_groups", "pending")}
     for group_id in ("a", "a/b"):
         apply(tables, 1, GroupMetadataWritten(group_id, metadata))
     body = {"generationId": 1, "memberId": "m"}
@@ -118,7 +119,7 @@ def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
     tables = bench.cell.tables
     assert groups.living_ids(tables, 1) == groups.written_ids(tables, 1) == expected
-    timers = tables.waiting.keys("timer/group/")
+    timers = tables.pending.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 
 
@@ -137,7 +138,7 @@ def test_who_shows_life_to_a_group_that_only_records_know_has_it_live_with_all_i
 def test_the_item_of_a_group_says_of_which_kind_it_is() -> None:
     bench = GroupBench()
     bench.stable("a")
-    stored = msgspec.msgpack.decode(bench.cell.columns()["sessions"])
+    stored = msgspec.msgpack.decode(columns_of_tables(bench.cell.columns())["live_groups"])
     assert stored[f"1/live-group/{GROUP}"]["type"] == "classic"
 
 
@@ -148,6 +149,6 @@ def test_a_heartbeat_writes_one_timer_however_many_members_there_are(members: in
     bench.after(1).cell.commit()
     bench.heartbeat(names[0], 1)
     tables = bench.cell.tables
-    assert list(tables.waiting.encode_changes()) == [f"timer/group/1/{GROUP}/heartbeat/{names[0]}"]
-    assert not tables.sessions.has_changes()
+    assert list(tables.pending.encode_changes()) == [f"timer/group/1/{GROUP}/heartbeat/{names[0]}"]
+    assert not tables.live_groups.has_changes()
     assert not tables.groups.has_changes()

@@ -49,7 +49,7 @@ def test_the_file_is_written_every_five_seconds_from_the_first_partition_on(
 
 def test_no_timer_runs_for_it(replicas: Replicas) -> None:
     replicas.produce()
-    assert replicas.bench.cell.tables.waiting.keys("timer/") == []
+    assert replicas.bench.cell.tables.pending.keys("timer/") == []
 
 
 def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas) -> None:
@@ -92,7 +92,7 @@ def test_example_22_the_least_of_checkpoint_and_log_end(
     assert replicas.watermarks()[1] == (100, 100)
     replicas.kill(1)
     key = f"1/checkpointed/{replicas.topic_id}/0"
-    bench.cell.tables.waiting.put(key, checkpoints.Checkpointed(written, 1))
+    bench.cell.tables.replication.put(key, checkpoints.Checkpointed(written, 1))
     replicas.end_sessions()
     replicas.start(1)
     assert restored(replicas, 1) == [begins_with]
@@ -102,7 +102,7 @@ def test_example_22_the_least_of_checkpoint_and_log_end(
 
 def test_a_checkpoint_of_no_log_is_noticed(replicas: Replicas) -> None:
     place = checkpoints.Checkpointed(3, 1)
-    replicas.bench.cell.tables.waiting.put("1/checkpointed/nothing/0", place)
+    replicas.bench.cell.tables.replication.put("1/checkpointed/nothing/0", place)
     assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 is of no log"]
 
 
@@ -110,4 +110,4 @@ def test_a_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
     replicas.produce()
     bench = replicas.bench
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
-    assert bench.cell.tables.waiting.keys("1/checkpointed/") == []
+    assert bench.cell.tables.replication.keys("1/checkpointed/") == []

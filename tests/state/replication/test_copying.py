@@ -135,5 +135,5 @@ def test_a_deleted_topic_leaves_nothing_behind(bench: Bench) -> None:
     produce(bench)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
     kept = [f"{broker}/checkpointing" for broker in BROKERS]
-    assert bench.cell.tables.waiting.keys("") == kept, "they write their files on"
+    assert bench.cell.tables.replication.keys("") == kept, "they write their files on"
     assert bench.cell.tables.logs.keys("") == []

@@ -86,7 +86,7 @@ def test_what_waits_at_a_broker_that_stops_loses_its_connection() -> None:
     assert replicas.produce(id="waits") is None
     replicas.stop(1)
     assert replicas.bench.answers["waits"]["closesConnection"] is True
-    assert replicas.bench.cell.tables.waiting.keys("wait/") == []
+    assert replicas.bench.cell.tables.pending.keys("wait/") == []
 
 
 def test_a_waiting_produce_is_told_of_another_leader() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication import acks, copying, in_sync
 from brokertwin.state.replication.isr_controller import AlterPartitionResponse
@@ -286,7 +286,7 @@ def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> No
     replicas.produce(acks=1)
     bench, place = replicas.bench, (replicas.topic_id, 0)
     broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
-    waiting.set_timer(bench.cell.tables.waiting, f"{copying.IN_SYNC_TIMER}/1/", None)
+    pending.set_timer(bench.cell.tables.pending, f"{copying.IN_SYNC_TIMER}/1/", None)
     leadership = copying.changeable(broker, place)
     leadership.pending = [1, 3]
     wish = copying.wish(broker, place, leadership)

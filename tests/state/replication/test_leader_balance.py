@@ -55,7 +55,7 @@ def test_nobody_waits_for_one_that_may_not_lead() -> None:
 
 def is_awaited(replicas: Replicas) -> bool:
     """Whether the controller's timer runs."""
-    return bool(replicas.bench.cell.tables.waiting.keys(f"timer/{LEADERS_TIMER}/"))
+    return bool(replicas.bench.cell.tables.pending.keys(f"timer/{LEADERS_TIMER}/"))
 
 
 def test_the_timer_runs_only_while_there_is_reason_for_it() -> None:

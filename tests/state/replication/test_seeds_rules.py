@@ -116,7 +116,7 @@ def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
     replicas.rejoin(3)
     assert replicas.isr() == [1, 2, 3]
     bench.tick(LAG_MS)
-    assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "nobody is silent"
+    assert replicas.bench.cell.tables.pending.keys("timer/") == [], "nobody is silent"
 
 
 def commanded(**settings: Any) -> Replicas:

@@ -141,7 +141,7 @@ def test_example_6_id_900_asks_for_the_next_block() -> None:
 def test_a_block_is_asked_for_once_while_the_answer_is_out() -> None:
     broker = IdBroker()
     assert [broker.generate() for _ in range(3)] == [(LOADING, True)] + [(LOADING, False)] * 2
-    producer_ids.request_timed_out(broker.tables.waiting, 1)
+    producer_ids.request_timed_out(broker.tables.in_flight, 1)
     assert broker.generate() == (LOADING, True)
 
 

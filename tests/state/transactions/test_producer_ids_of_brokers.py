@@ -133,7 +133,7 @@ class _Lossy(RuleBasedStateMachine):
     @rule(broker=st.sampled_from(BROKERS), milliseconds=st.integers(0, 100))
     def time_out(self, broker: int, milliseconds: int) -> None:
         self.now += milliseconds
-        producer_ids.request_timed_out(self.tables.waiting, broker)
+        producer_ids.request_timed_out(self.tables.in_flight, broker)
 
     @invariant()
     def no_id_twice(self) -> None:

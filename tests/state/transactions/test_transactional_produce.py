@@ -227,7 +227,7 @@ def test_a_deleted_topic_takes_its_verifications_along() -> None:
 
 def kept(bench: Bench) -> list[int]:
     """The partitions that remember a verification."""
-    keys = bench.cell.tables.waiting.keys("1/verifications/")
+    keys = bench.cell.tables.in_flight.keys("1/verifications/")
     return [int(key.rsplit("/", 1)[1]) for key in keys]
 
 

@@ -142,7 +142,7 @@ def test_with_another_prefix_what_lies_in_the_former_topics_must_not_be_needed(
 
 def test_with_another_prefix_nothing_may_be_under_way_between_cells(tmp_path: Path) -> None:
     tables = Tables(bench().cell.columns())
-    tables.waiting.put("told/b", Count(5, 2))
+    tables.cluster.put("told/b", Count(5, 2))
     tables.commit()
     columns = {**bench().cell.columns(), **tables.columns()}
     shot = taken(tmp_path, columns=columns, groups={"a": 0, "b": 1}, brokers={"a": [1], "b": [2]})
