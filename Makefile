@@ -95,7 +95,7 @@ $(TOOLS)/.installed: Makefile | python
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py
 
-error-pages: $(VENV)/.installed ## docs/errors, made of the table in recordings/explain/rules
+error-pages: $(VENV)/.installed ## docs/errors, made of the table in recordings/rules
 	@$(BIN)/python -m tests.error_pages
 
 lint: $(VENV)/.installed ## ruff: rules and format

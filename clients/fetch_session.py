@@ -27,12 +27,12 @@ from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.fetch.fetch_bodies import (
-    AnsweredTopic,
+    FetchForgottenTopic,
     FetchRequest,
+    FetchRequestPartition,
+    FetchRequestTopic,
     FetchResponse,
-    ForgottenTopic,
-    RequestedPartition,
-    RequestedTopic,
+    FetchResponseTopic,
 )
 from brokertwin.state.fetch.fetch_session import (
     FINAL_EPOCH,
@@ -261,7 +261,7 @@ class FetchSessionHandler:
             self.next_metadata = self.next_metadata.next_incremental()
         return Verdict(True)
 
-    def _answered(self, topics: list[AnsweredTopic], version: int) -> Iterator[TopicPartition]:
+    def _answered(self, topics: list[FetchResponseTopic], version: int) -> Iterator[TopicPartition]:
         """The partitions of an answer; those of an id that is not of the session are left out."""
         for topic in topics:
             name: str | None = topic.topic
@@ -272,7 +272,7 @@ class FetchSessionHandler:
                     yield TopicPartition(name, partition.partition_index)
 
     def _strangers(
-        self, answered: set[TopicPartition], topics: list[AnsweredTopic], version: int
+        self, answered: set[TopicPartition], topics: list[FetchResponseTopic], version: int
     ) -> list[str]:
         """What an answer names that is not of the session."""
         problems = _problem("has extra", answered - self.session_partitions.keys())
@@ -299,15 +299,17 @@ def _named(topic: str, topic_id: Uuid, version: int) -> tuple[str, Uuid]:
     return ("", topic_id) if version >= TOPIC_ID_VERSION else (topic, ZERO_UUID)
 
 
-def _requested(to_send: dict[TopicPartition, PartitionData], version: int) -> list[RequestedTopic]:
+def _requested(
+    to_send: dict[TopicPartition, PartitionData], version: int
+) -> list[FetchRequestTopic]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
-    topics: list[RequestedTopic] = []
+    topics: list[FetchRequestTopic] = []
     for partition, data in to_send.items():
         named = _named(partition.topic, data.topic_id, version)
         if not topics or (topics[-1].topic, topics[-1].topic_id) != named:
-            topics.append(RequestedTopic(topic=named[0], topic_id=named[1], partitions=[]))
+            topics.append(FetchRequestTopic(topic=named[0], topic_id=named[1], partitions=[]))
         topics[-1].partitions.append(
-            RequestedPartition(
+            FetchRequestPartition(
                 partition=partition.partition,
                 current_leader_epoch=data.current_leader_epoch,
                 fetch_offset=data.fetch_offset,
@@ -319,11 +321,11 @@ def _requested(to_send: dict[TopicPartition, PartitionData], version: int) -> li
     return topics
 
 
-def _forgotten(gone: list[TopicIdPartition], version: int) -> list[ForgottenTopic]:
-    topics: dict[tuple[str, Uuid], ForgottenTopic] = {}
+def _forgotten(gone: list[TopicIdPartition], version: int) -> list[FetchForgottenTopic]:
+    topics: dict[tuple[str, Uuid], FetchForgottenTopic] = {}
     for topic_id, topic, partition in gone:
         named = _named(topic, topic_id, version)
         if named not in topics:
-            topics[named] = ForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
+            topics[named] = FetchForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
         topics[named].partitions.append(partition)
     return list(topics.values())

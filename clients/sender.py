@@ -52,11 +52,11 @@ from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.errors import RETRIABLE, Error, error_of
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.replication.produce_bodies import (
-    AnsweredPartition,
-    ProducedPartition,
-    ProducedTopic,
+    PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
 )
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
@@ -87,7 +87,7 @@ METADATA_IS_STALE = frozenset(
 )
 """Errors after which a client asks for metadata (`InvalidMetadataException`)."""
 
-NO_ANSWER = AnsweredPartition(index=-1, error_code=Error.NETWORK_EXCEPTION)
+NO_ANSWER = PartitionProduceResponse(index=-1, error_code=Error.NETWORK_EXCEPTION)
 
 
 class Outgoing(msgspec.Struct):
@@ -267,7 +267,9 @@ class Sender:
         outgoing = self._send(now, node, self._produce_request(batches), batches)
         if not outgoing.wants_answer:
             for batch in batches:
-                self._settle(now, batch, AnsweredPartition(index=batch.topic_partition.partition))
+                self._settle(
+                    now, batch, PartitionProduceResponse(index=batch.topic_partition.partition)
+                )
         return [outgoing]
 
     def _may_drain(self, batch: ProducerBatch) -> bool:
@@ -277,12 +279,14 @@ class Sender:
         return self.manager is None or self.manager.may_drain(batch)
 
     def _produce_request(self, batches: list[ProducerBatch]) -> ProduceRequest:
-        topics: dict[str, ProducedTopic] = {}
+        topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             name, index = batch.topic_partition
-            topic = ProducedTopic(name=name, topic_id=self._cluster.topic_ids.get(name, ZERO_UUID))
+            topic = TopicProduceData(
+                name=name, topic_id=self._cluster.topic_ids.get(name, ZERO_UUID)
+            )
             topics.setdefault(name, topic).partition_data.append(
-                ProducedPartition(index=index, batches=[batch.header()])
+                PartitionProduceData(index=index, batches=[batch.header()])
             )
         return ProduceRequest(
             transactional_id=self._config.transactional_id,
@@ -333,7 +337,7 @@ class Sender:
         self, now: int, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
         names = {topic_id: name for name, topic_id in self._cluster.topic_ids.items()}
-        answers: dict[TopicPartition, AnsweredPartition] = {}
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id or ZERO_UUID, "")
             for answer in topic.partition_responses:
@@ -373,11 +377,11 @@ class Sender:
             self._init_answered(now, error, NO_ID)
         for batch in outgoing.batches:
             index = batch.topic_partition.partition
-            self._settle(now, batch, AnsweredPartition(index=index, error_code=error))
+            self._settle(now, batch, PartitionProduceResponse(index=index, error_code=error))
 
     # Batches
 
-    def _settle(self, now: int, batch: ProducerBatch, answer: AnsweredPartition) -> None:
+    def _settle(self, now: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         """What an answer means for a batch; the table in this file's header."""
         batch.is_on_wire = False
         self.accumulator.unmute(batch.topic_partition)

@@ -17,14 +17,14 @@ Each broker counts by itself, over the windows of `quota.window.num` and
 from collections import OrderedDict
 from typing import NamedTuple
 
-from brokertwin.state.cluster.quota_rates import Rate, Windows
+from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
 
 
 class RateLimit(NamedTuple):
     """A quota a second, and the windows over which it is taken."""
 
     per_second: float
-    windows: Windows
+    windows: QuotaWindows
 
 
 class RequestLimit(NamedTuple):
@@ -41,7 +41,7 @@ class BoundedRates:
     """
 
     def __init__(self) -> None:
-        self._rates: OrderedDict[tuple[int, str], Rate] = OrderedDict()
+        self._rates: OrderedDict[tuple[int, str], QuotaRate] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -58,7 +58,7 @@ class BoundedRates:
         """
         windows = limit.windows
         self._forget(now, windows.age_ms)
-        rate = self._rates.setdefault((broker, who), Rate([]))
+        rate = self._rates.setdefault((broker, who), QuotaRate([]))
         self._rates.move_to_end((broker, who))
         rate.record(now, value, windows)
         excess = rate.per_second(now, windows) - limit.per_second

@@ -11,7 +11,7 @@ import structlog
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties, prefix_of
 from brokertwin.gateway.bounded_rates import RateLimit
-from brokertwin.state.cluster.quota_rates import Windows
+from brokertwin.state.cluster.quota_rates import QuotaWindows
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 CONNECTIONS, CREATION_RATE = "max.connections", "max.connection.creation.rate"
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
     creation_rate: int = _ANY
     own_connections: int = _ANY
     own_creation_rate: int = _ANY
-    windows: Windows = Windows(11, 1000)
+    windows: QuotaWindows = QuotaWindows(11, 1000)
     telemetry_bytes: int = 1024 * 1024
 
     @classmethod
@@ -83,7 +83,9 @@ class Limits(NamedTuple):
         if PER_IP_OVERRIDES in given:
             fields["per_ip_overrides"] = _overrides(given[PER_IP_OVERRIDES])
         size_ms = int(given.get("quota.window.size.seconds", "1")) * 1000
-        return cls(**fields, windows=Windows(int(given.get("quota.window.num", "11")), size_ms))
+        return cls(
+            **fields, windows=QuotaWindows(int(given.get("quota.window.num", "11")), size_ms)
+        )
 
     def changed(self, given: Mapping[str, str], listener: str) -> "Limits":
         """They where a broker was given these settings while it runs; hosts may be unknown."""

@@ -64,7 +64,7 @@ class Listener:
 class _Wanted(NamedTuple):
     """What a listener is by the settings: where, and how secured, by its own settings."""
 
-    place: listeners.Listener
+    place: listeners.BrokerListener
     protocol: str
     own: Mapping[str, str]
 

@@ -13,7 +13,7 @@ import msgspec
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES, Field
 from brokertwin.state.core.errors import error_name
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import Part
+from brokertwin.state.core.schema import RenderedPart
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the classes of answer times; a last class has no bound."""
@@ -99,7 +99,7 @@ def _paths(fields: tuple[Field, ...]) -> Iterator[Path]:
 def _codes(body: dict[str, Any], path: Path) -> list[int]:
     """The errors at a path: numbers other than 0 (NONE); what is absent or null has none."""
     first = body.get(path[0])
-    if isinstance(first, list) and first and isinstance(first[0], Part):
+    if isinstance(first, list) and first and isinstance(first[0], RenderedPart):
         return [code for part in first for code in _codes_once(part, path[1:])]
     found: list[Any] = [body]
     for name in path:
@@ -115,7 +115,7 @@ def _codes(body: dict[str, Any], path: Path) -> list[int]:
 
 def _codes_once(part: dict[str, Any], path: Path) -> list[int]:
     """The same; of a part that many responses share it is looked for once."""
-    if not isinstance(part, Part):
+    if not isinstance(part, RenderedPart):
         return _codes(part, path)
     found: list[int] | None = part.kept.get(path)
     if found is None:

@@ -27,8 +27,8 @@ from brokertwin.kafka_io.topic_reader import (
 )
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
 from brokertwin.state.groups.offset_records import OffsetKey
-from brokertwin.state.observed.offset_history import Written
-from brokertwin.state.observed.offset_plan import Found, Step
+from brokertwin.state.observed.offset_history import CoordinatorRow
+from brokertwin.state.observed.offset_plan import ClusterOffsets, OffsetStep
 
 TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"
@@ -75,7 +75,7 @@ def rows(
     first: Mapping[int, int],
     observe: Callable[[int], None] = lambda _: None,
     topic: str = TOPIC,
-) -> Iterator[Written]:
+) -> Iterator[CoordinatorRow]:
     """What lies in `__consumer_offsets`, transactions that were aborted left out.
 
     Args:
@@ -94,10 +94,10 @@ def rows(
         )
     for row in read_all(client, topic, first, observe):
         if row.key is not None:
-            yield Written(row.partition, row.offset, row.timestamp, row.key, row.value)
+            yield CoordinatorRow(row.partition, row.offset, row.timestamp, row.key, row.value)
 
 
-def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
+def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:
     """What a cluster has of these groups and partitions. Raises UserError."""
     wanted = list(keys)
     check_reachable(client.bootstrap)
@@ -125,7 +125,7 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
         elif kind == STREAMS and state != EMPTY:
             with_members.add(group)
     logs = {at: (starts[at], ends[at]) for at in places}
-    return Found(logs, committed, frozenset(with_members), frozenset(sharing))
+    return ClusterOffsets(logs, committed, frozenset(with_members), frozenset(sharing))
 
 
 def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
@@ -188,7 +188,9 @@ def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Pl
     return known
 
 
-def write(client: ClientProperties, group: str, steps: Sequence[Step]) -> dict[OffsetKey, str]:
+def write(
+    client: ClientProperties, group: str, steps: Sequence[OffsetStep]
+) -> dict[OffsetKey, str]:
     """Commit for a group without members, and read back what is committed then.
 
     Returns:

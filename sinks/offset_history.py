@@ -32,7 +32,7 @@ from brokertwin.errors import UserError
 from brokertwin.sinks.files import bring_to_disk
 from brokertwin.state.groups import group_records
 from brokertwin.state.groups.group_records import OffsetRow
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 
 FACTS, FORMER_FACTS = b"brokertwin", b"brokerstream"
 NAME = "rows-{:06}.parquet"
@@ -121,7 +121,9 @@ class OffsetHistoryStore:
                 "Use one directory for each cluster.",
             )
 
-    def add(self, cluster: str, rows: Sequence[Written], next_offsets: Mapping[int, int]) -> int:
+    def add(
+        self, cluster: str, rows: Sequence[CoordinatorRow], next_offsets: Mapping[int, int]
+    ) -> int:
         """Write the rows of one import, without those that are here already; gives back how many.
 
         Raises HistoryError where the rows here are another cluster's.
@@ -140,7 +142,7 @@ class OffsetHistoryStore:
                 self._merge()
         return len(new)
 
-    def _write(self, facts: Facts, rows: Sequence[Written]) -> None:
+    def _write(self, facts: Facts, rows: Sequence[CoordinatorRow]) -> None:
         schema = SCHEMA.with_metadata({FACTS: msgspec.json.encode(facts)})
         columns = list(zip(*map(_columns, rows), strict=True)) or [()] * len(SCHEMA)
         arrays = [
@@ -171,7 +173,7 @@ class OffsetHistoryStore:
             if each.path not in kept:
                 each.path.unlink(missing_ok=True)
 
-    def rows(self) -> Iterator[Written]:
+    def rows(self) -> Iterator[CoordinatorRow]:
         """Every row, import by import. Raises HistoryError where the directory is no history."""
         opened = self._opened()
         if not opened:
@@ -185,7 +187,7 @@ class OffsetHistoryStore:
                 for partition, offset, time, key, value in zip(
                     *(column.to_pylist() for column in _as_numbers(batch).columns), strict=True
                 ):
-                    yield Written(partition, offset, time, key, value)
+                    yield CoordinatorRow(partition, offset, time, key, value)
 
     def _opened(self) -> list[pq.ParquetFile]:
         """All files, opened at once: what is open may be merged and removed meanwhile."""
@@ -288,7 +290,7 @@ class _Columns(NamedTuple):
     commit_timestamp: int | None = None
 
 
-def _columns(row: Written) -> _Columns:
+def _columns(row: CoordinatorRow) -> _Columns:
     columns = _Columns(*row)
     try:
         said = group_records.decode(row.key, row.value)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from brokertwin.errors import UserError
 from brokertwin.sinks.files import bring_to_disk
-from brokertwin.state.observed.offset_history import Move
+from brokertwin.state.observed.offset_history import OffsetMove
 
 _TIME = pa.timestamp("ms", "UTC")
 
@@ -44,7 +44,7 @@ ROWS = 65_536
 """Rows that are written at once."""
 
 
-def write(file: Path, moves: Iterable[Move]) -> int:
+def write(file: Path, moves: Iterable[OffsetMove]) -> int:
     """Write a file that is there whole or not at all; gives back its rows.
 
     Raises UserError where it cannot be written.
@@ -69,7 +69,7 @@ def write(file: Path, moves: Iterable[Move]) -> int:
     return count
 
 
-def _columns(move: Move) -> dict[str, Any]:
+def _columns(move: OffsetMove) -> dict[str, Any]:
     row, key, after = move.row, move.key, move.after
     return {
         "time": row.timestamp,

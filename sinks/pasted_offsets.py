@@ -22,7 +22,7 @@ import msgspec
 
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, OffsetValue
-from brokertwin.state.observed.offset_history import Move, Written
+from brokertwin.state.observed.offset_history import CoordinatorRow, OffsetMove
 
 NOT_SHOWN = "not in this output"
 """Who committed an offset: only the cluster's own rows of groups say it."""
@@ -102,10 +102,10 @@ class PastedOffsets:
         self._columns: list[str] = []
         self._producer: int | None = None
         self._begun, self._begun_at = "", 0
-        self._pending: dict[int, list[tuple[Written, OffsetKey, OffsetValue | None]]]
+        self._pending: dict[int, list[tuple[CoordinatorRow, OffsetKey, OffsetValue | None]]]
         self._pending = defaultdict(list)
 
-    def read(self, lines: Iterable[str]) -> Iterator[Move]:
+    def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
         """What each line of an offset did. Commits of aborted transactions did nothing."""
         for number, line in enumerate(lines, 1):
             text = line.strip().removeprefix("\ufeff")
@@ -119,7 +119,7 @@ class PastedOffsets:
         if self._begun:
             self.unread[self._begun_at] = CUT
 
-    def _read(self, number: int, text: str) -> Iterator[Move]:
+    def _read(self, number: int, text: str) -> Iterator[OffsetMove]:
         if found := FORMATTED.fullmatch(text):
             key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
             value = None if found["value"] in GONE else _value(found["value"])
@@ -137,16 +137,16 @@ class PastedOffsets:
         elif self._columns:
             self._described(text.split())
 
-    def _moved(self, row: Written, key: OffsetKey, value: OffsetValue | None) -> Move:
+    def _moved(self, row: CoordinatorRow, key: OffsetKey, value: OffsetValue | None) -> OffsetMove:
         self.time = row.timestamp if row.timestamp != NO_TIMESTAMP else self.time
         before = self.offsets.pop(key, None)
         if value is not None:
             self.offsets[key] = value
-        return Move(row, key, before, value, NOT_SHOWN)
+        return OffsetMove(row, key, before, value, NOT_SHOWN)
 
     # JSON
 
-    def _documents(self, number: int, text: str) -> Iterator[Move]:
+    def _documents(self, number: int, text: str) -> Iterator[OffsetMove]:
         """A line of JSON: several documents without a space, one, or a part of one."""
         if text.startswith('{"') and self._begun.count("\n") == 1:
             self.unread[self._begun_at], self._begun = CUT, ""  # a document begins anew
@@ -166,7 +166,7 @@ class PastedOffsets:
             yield from self._document(number, document)
         self._begun = ""
 
-    def _document(self, number: int, document: Any) -> Iterator[Move]:
+    def _document(self, number: int, document: Any) -> Iterator[OffsetMove]:
         key = document.get("key")
         if isinstance(key, dict):
             said = _json_offset(key, document.get("value"))
@@ -175,18 +175,18 @@ class PastedOffsets:
         elif isinstance(key, str) and document.get("topic") == CONSUMER_OFFSETS:
             yield from self._of_kcat(document)
 
-    def _of_kcat(self, document: Any) -> Iterator[Move]:
+    def _of_kcat(self, document: Any) -> Iterator[OffsetMove]:
         if LOST in document["key"]:
             raise ValueError("kcat -J has lost bytes of the key: it prints them as U+FFFD")
         key = offset_records.decode_key(document["key"].encode())
         if key is not None:
             time = document.get("ts", NO_TIMESTAMP)
-            row = Written(document["partition"], document["offset"], time, b"", None)
+            row = CoordinatorRow(document["partition"], document["offset"], time, b"", None)
             yield self._moved(row, key, _value_of_kcat(document.get("payload"), time))
 
     # kafka-dump-log
 
-    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[Move]:
+    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
         """A line of a batch, a record, or a marker that ends a transaction."""
         if batch := BATCH.fullmatch(text):
             is_transactional = batch["transactional"] == "true"
@@ -198,7 +198,7 @@ class PastedOffsets:
             said = _dumped_offset(record["key"], record["payload"], int(found["time"]))
             if said is None:
                 return
-            row = Written(self._partition, int(found["at"]), int(found["time"]), b"", None)
+            row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
             if self._producer is None:
                 yield self._moved(row, *said)
             else:
@@ -222,10 +222,10 @@ class PastedOffsets:
             self.described[key] = int(row["CURRENT-OFFSET"])
 
 
-def _at(number: int, value: OffsetValue | None) -> Written:
+def _at(number: int, value: OffsetValue | None) -> CoordinatorRow:
     """A line that does not show where in the log it lies."""
     time = value.commit_timestamp if value is not None else NO_TIMESTAMP
-    return Written(-1, number, time, b"", None)
+    return CoordinatorRow(-1, number, time, b"", None)
 
 
 def _value(text: str) -> OffsetValue:

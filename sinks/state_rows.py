@@ -19,7 +19,7 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.core.tables import Table, Tables
 from brokertwin.state.fetch.fetch_session_counts import Evictions
-from brokertwin.state.fetch.session_items import CachedPartition, Session
+from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
 from brokertwin.state.groups.assignments import UNIFORM
 from brokertwin.state.groups.classic_group import Member
@@ -222,7 +222,7 @@ def _producer_batches(columns: Columns) -> Iterator[Row]:
 
 def _session_partitions(columns: Columns) -> Iterator[Row]:
     names = {topic.topic_id: topic.name for topic in _controllers_topics(columns)}
-    for key, cached in _items(columns, "sessions", "cached", CachedPartition):
+    for key, cached in _items(columns, "sessions", "cached", CachedFetchPartition):
         asked = cached.requested
         yield {
             "broker": _broker_of(key),
@@ -238,7 +238,7 @@ def _session_partitions(columns: Columns) -> Iterator[Row]:
 
 
 def _sessions(columns: Columns) -> Iterator[Row]:
-    for key, session in _items(columns, "sessions", "session", Session):
+    for key, session in _items(columns, "sessions", "session", FetchSession):
         yield {
             "broker": _broker_of(key),
             "sessionId": session.session_id,
@@ -254,7 +254,7 @@ def _sessions(columns: Columns) -> Iterator[Row]:
 def _clients(columns: Columns) -> Iterator[Row]:
     """Fetch sessions by client: those cached, and those that evictions concerned."""
     cached: dict[tuple[int, str], list[int]] = {}
-    for key, session in _items(columns, "sessions", "session", Session):
+    for key, session in _items(columns, "sessions", "session", FetchSession):
         sizes = cached.setdefault((_broker_of(key), session.client_id), [])
         sizes.append(session.cached_size)
     evictions = {

@@ -25,8 +25,8 @@ from brokertwin.state.core.events import Kind
 from brokertwin.state.core.kafka_apis import FETCH, METADATA, PRODUCE
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
-from brokertwin.state.fetch.session_items import Session
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.session_items import FetchSession
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
@@ -136,7 +136,7 @@ class TroubledEngine(LocalEngine):
         """Forget the fetch sessions of a client, or all; gives back their ids."""
         expired = []
         for broker in brokers:
-            sessions = self._cell.tables.fetch_sessions.items(f"{broker}/session/", Session)
+            sessions = self._cell.tables.fetch_sessions.items(f"{broker}/session/", FetchSession)
             ids = [s.session_id for _, s in sessions if client in (None, s.client_id)]
             if ids:
                 self._intervene(Kind.DROP_SESSIONS, broker=broker, sessions=ids)
@@ -304,8 +304,8 @@ class TroubledEngine(LocalEngine):
         body, version = request.body, request.header["requestApiVersion"]
         yield from failures.named_in_fetch(body, version, self._name_of)
         session_id = body.get("sessionId", 0)
-        slices = Slices.of(self._settings.broker_settings)
-        cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, slices, self.now())
+        layout = ShardLayout.of(self._settings.broker_settings)
+        cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, layout, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
             asked = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from brokertwin.recordings.explain import error_pages
-from brokertwin.recordings.explain.bodies import errors
 from brokertwin.recordings.explain.exchange import explained
 from brokertwin.recordings.explain.partitions import Partitions
 from brokertwin.recordings.explain.story import Entry
 from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
 from tests.support.audits import CAPTURES, RECORDINGS

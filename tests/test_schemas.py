@@ -8,7 +8,7 @@ import pytest
 from brokertwin.kafka_io import topics
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
-from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.dead_letters import refused_event
 from brokertwin.state.core.events import Reason, Refusal
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import RecordEntry
@@ -46,10 +46,12 @@ def rows_told() -> list[Output]:
     replicas = Replicas()
     replicas.stop(3)
     bench = Bench()
-    letters = refused(bench.settings, b"\xff", Position(0, 7), Refusal(Reason.NOT_UTF8, "no"))
+    letters = refused_event(bench.settings, b"\xff", Position(0, 7), Refusal(Reason.NOT_UTF8, "no"))
     header = b'{"requestApiKey":1,"requestApiVersion":4,"correlationId":1,"clientId":"c"}'
     document = b'{"id":"1","replyTo":0,"requestHeader":' + header + b"}"
-    letters += refused(bench.settings, document, Position(0, 8), Refusal(Reason.NOT_BUILT, "no"))
+    letters += refused_event(
+        bench.settings, document, Position(0, 8), Refusal(Reason.NOT_BUILT, "no")
+    )
     return [*group.rows, *replicas.bench.rows, *letters]
 
 

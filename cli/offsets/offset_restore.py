@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from brokertwin.cli.offsets.offset_sources import Source
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.state.groups.offset_records import OffsetKey
-    from brokertwin.state.observed.offset_plan import Step
+    from brokertwin.state.observed.offset_plan import OffsetStep
 
 INCOMPLETE = 1
 BY_TIME = "--by-time HOST:PORT of the source cluster finds each record by its time."
@@ -46,7 +46,7 @@ class Restore(NamedTuple):
         refused = [
             step
             for step in steps
-            if step not in chosen and step.verdict is not offset_plan.Verdict.THERE
+            if step not in chosen and step.verdict is not offset_plan.OffsetVerdict.THERE
         ]
         written = counted(len(chosen) - len(wrong), "offset")
         left = len(refused) + len(wrong)
@@ -56,7 +56,7 @@ class Restore(NamedTuple):
             warn(f"{key.group} {key.topic}-{key.partition}: {why}")
         return INCOMPLETE if left else 0
 
-    def _write(self, chosen: "list[Step]") -> "dict[OffsetKey, str]":
+    def _write(self, chosen: "list[OffsetStep]") -> "dict[OffsetKey, str]":
         from brokertwin.kafka_io import group_offsets
 
         wrong: dict[OffsetKey, str] = {}
@@ -123,7 +123,7 @@ def warn_of_other_logs(
         )
 
 
-def _show(steps: "list[Step]", wrong: "Mapping[OffsetKey, str]", as_json: bool) -> None:
+def _show(steps: "list[OffsetStep]", wrong: "Mapping[OffsetKey, str]", as_json: bool) -> None:
     columns = ("group", "topic", "partition", "offset", "target", "committed", "log", "verdict")
     rows = [
         (

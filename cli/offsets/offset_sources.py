@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.sinks.pasted_offsets import PastedOffsets
     from brokertwin.state.groups.offset_records import OffsetKey
-    from brokertwin.state.observed.offset_history import Move, Written
+    from brokertwin.state.observed.offset_history import CoordinatorRow, OffsetMove
 
 COLUMNS = ("group", "topic", "partition", "offset")
 """Columns of a CSV file without header, as `kafka-consumer-groups --from-file` has (KIP-122)."""
@@ -84,7 +84,7 @@ class Source(NamedTuple):
         facts = OffsetHistoryStore(Path(self.text)).facts()
         return facts.cluster.partition("/")[0] if facts is not None else None
 
-    def rows(self) -> "Iterator[Written]":
+    def rows(self) -> "Iterator[CoordinatorRow]":
         """Yield all rows. Raises UserError."""
         if self.is_csv:
             raise self._without_history()
@@ -105,7 +105,7 @@ class Source(NamedTuple):
 
         yield from OffsetHistoryStore(Path(self.text)).rows()
 
-    def moves(self, until_ms: int | None = None) -> "Iterator[Move]":
+    def moves(self, until_ms: int | None = None) -> "Iterator[OffsetMove]":
         """Yield the change that each row of an offset made, up to a time."""
         from brokertwin.state.observed.offset_history import OffsetHistory
 
@@ -138,7 +138,7 @@ class Source(NamedTuple):
             )
         return {key: at for key, at in found.items() if not groups or key.group in groups}
 
-    def _pasted_moves(self, until_ms: int | None) -> "Iterator[Move]":
+    def _pasted_moves(self, until_ms: int | None) -> "Iterator[OffsetMove]":
         from brokertwin.sinks.pasted_offsets import PastedOffsets
 
         pasted, count = PastedOffsets(), 0

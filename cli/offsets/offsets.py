@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.sinks.offset_history import OffsetHistoryStore
     from brokertwin.state.groups.offset_records import OffsetKey
-    from brokertwin.state.observed.offset_history import Direction, Move
+    from brokertwin.state.observed.offset_history import Direction, OffsetMove
 
 app = group()
 
@@ -333,21 +333,21 @@ def _directions(names: Iterable[str]) -> "set[Direction]":
         ) from None
 
 
-def _fields(move: "Move") -> tuple[object, ...]:
+def _fields(move: "OffsetMove") -> tuple[object, ...]:
     before = move.before.offset if move.before else None
     after = move.after.offset if move.after else None
     since = "" if move.since_ms is None else _duration(move.since_ms)
     return before, after, move.direction.value, since, move.by
 
 
-def _time_of(move: "Move") -> str:
+def _time_of(move: "OffsetMove") -> str:
     """When it was written; a `?` if the source does not show that."""
-    from brokertwin.recordings.explain.story import moment
+    from brokertwin.recordings.history.words import moment
 
     return moment(move.row.timestamp) if move.row.timestamp >= 0 else "?"
 
 
-def _document(move: "Move") -> dict[str, object]:
+def _document(move: "OffsetMove") -> dict[str, object]:
     key, row = move.key, move.row
     return {
         "time": row.timestamp if row.timestamp >= 0 else None,

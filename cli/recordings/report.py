@@ -17,12 +17,12 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.recordings.formats.summary import Summary
     from brokertwin.state.observed.checkpoints import CheckedEntry
-    from brokertwin.state.observed.replicas import Replicas
+    from brokertwin.state.observed.replicas import PartitionReplicas
     from brokertwin.state.observed.replication import (
-        Difference,
         IsrChange,
         ReplicationObserver,
-        Sample,
+        WatermarkDifference,
+        WatermarkSample,
     )
 
 DIFFERS = 1
@@ -165,20 +165,22 @@ class _Report:
                 )
         shown = partitions or sorted(names)
         self.partitions = {name: observer.partitions[names[name]] for name in shown}
-        self.samples: list[Sample] = [s for s in observer.samples if self._has(s)]
+        self.samples: list[WatermarkSample] = [s for s in observer.samples if self._has(s)]
         self.isr_changes: list[IsrChange] = [c for c in observer.isr_changes if self._has(c)]
         self.odd_changes = [change for change in self.isr_changes if change.why]
-        self.differences: list[Difference] = [d for d in observer.differences if self._has(d)]
+        self.differences: list[WatermarkDifference] = [
+            d for d in observer.differences if self._has(d)
+        ]
 
     def _name(self, place: tuple[str, int]) -> str:
         topic_id, partition = place
         return f"{self._observer.names.get(topic_id, topic_id)}-{partition}"
 
-    def _has(self, found: "Sample | Difference | IsrChange") -> bool:
+    def _has(self, found: "WatermarkSample | WatermarkDifference | IsrChange") -> bool:
         return f"{found.topic}-{found.partition}" in self.partitions
 
     @property
-    def unexplained(self) -> list["Difference"]:
+    def unexplained(self) -> list["WatermarkDifference"]:
         """High watermarks that differ from the rule without a known reason."""
         from brokertwin.state.observed.replication import UNEXPLAINED
 
@@ -225,7 +227,7 @@ class _Report:
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
         """Print the findings as tables."""
-        from brokertwin.recordings.explain.story import clock
+        from brokertwin.recordings.history.words import clock
 
         show_table(
             ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
@@ -270,7 +272,7 @@ class _Report:
             warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")
 
     def _show_changes(self) -> None:
-        from brokertwin.recordings.explain.story import clock
+        from brokertwin.recordings.history.words import clock
 
         rows = [
             (
@@ -291,7 +293,7 @@ class _Report:
         show_table(columns, rows, title=title)
 
 
-def _state(known: "Replicas") -> dict[str, Any]:
+def _state(known: "PartitionReplicas") -> dict[str, Any]:
     return {
         "topicId": known.topic_id,
         "leader": known.leader,
@@ -305,7 +307,7 @@ def _state(known: "Replicas") -> dict[str, Any]:
     }
 
 
-def _row(name: str, known: "Replicas") -> tuple[object, ...]:
+def _row(name: str, known: "PartitionReplicas") -> tuple[object, ...]:
     leos = " ".join(
         f"{broker}:{_end(end, known.end_is_least and broker == known.led_by)}"
         for broker, end in sorted(known.log_ends.items())

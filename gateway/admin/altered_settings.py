@@ -13,7 +13,7 @@ from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine
 from brokertwin.gateway.security.altered_stores import AlteredStores
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.state.access.redaction import HIDDEN
-from brokertwin.state.cluster.config_changes import Change, is_broker_id
+from brokertwin.state.cluster.config_changes import ConfigOperation, is_broker_id
 from brokertwin.state.configs.dynamic_configs import is_of_store, is_secret
 from brokertwin.state.core.kafka_apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
@@ -78,7 +78,7 @@ class AlteredSettings:
             then, secrets = dict(self._engine.changed_settings(broker)), {}
         for each in resource["configs"]:
             name, value = each["name"], each["value"]
-            if each.get("configOperation", Change.SET) == Change.DELETE:
+            if each.get("configOperation", ConfigOperation.SET) == ConfigOperation.DELETE:
                 value = None
                 then.pop(name, None)
             elif value is not None:

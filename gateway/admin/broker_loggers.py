@@ -21,7 +21,7 @@ Source: `ConfigAdminManager`, `RuntimeLoggerManager`, `ConfigHelper` in Kafka; a
 import logging
 
 from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine
-from brokertwin.state.cluster.config_changes import Change, is_broker_id
+from brokertwin.state.cluster.config_changes import ConfigOperation, is_broker_id
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
@@ -161,7 +161,7 @@ def _altered(asked: EdgeRequest, resource: Body, may: bool) -> Body:
     why = why or next(filter(None, map(_fault_of_level, configs)), None)
     if why is None and not asked.body["validateOnly"]:
         for config in configs:
-            is_set = config["configOperation"] == Change.SET
+            is_set = config["configOperation"] == ConfigOperation.SET
             level = LEVELS[config["value"]] if is_set else logging.NOTSET
             logging.getLogger(LOGGERS[config["name"]]).setLevel(level)
     return _told(resource, why or (Error.NONE, None))
@@ -176,7 +176,7 @@ def _fault_of_form(configs: list[Body], count: int) -> Why | None:
     nulls = [
         each["name"]
         for each in configs
-        if each["value"] is None and each["configOperation"] != Change.DELETE
+        if each["value"] is None and each["configOperation"] != ConfigOperation.DELETE
     ]
     if nulls:
         return Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
@@ -194,17 +194,17 @@ def _fault_of_name(broker: int, name: str) -> Why | None:
 
 def _fault_of_level(config: Body) -> Why | None:
     name, operation, level = config["name"], config["configOperation"], config["value"]
-    if operation in (Change.APPEND, Change.SUBTRACT):
-        word = Change(operation).name
+    if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        word = ConfigOperation(operation).name
         text = f"{word} operation is not allowed for the BROKER_LOGGER resource"
         return Error.INVALID_REQUEST, text
-    if operation not in (Change.SET, Change.DELETE):
+    if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         return Error.UNKNOWN_SERVER_ERROR, None
     if name not in LOGGERS:
         return Error.INVALID_CONFIG, f"Logger {name} does not exist!"
-    if operation == Change.DELETE and name == ROOT:
+    if operation == ConfigOperation.DELETE and name == ROOT:
         return Error.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
-    if operation == Change.SET and level not in LEVELS:
+    if operation == ConfigOperation.SET and level not in LEVELS:
         text = f"Cannot set the log level of {name} to {level} as it is not a supported log level."
         return Error.INVALID_CONFIG, f"{text} Valid log levels are {', '.join(sorted(LEVELS))}"
     return None

@@ -15,7 +15,7 @@ from brokertwin.state.cell.edge_settings import EdgeSettings
 from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
 from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
 from brokertwin.state.configs import broker_config, codecs
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.records import ClientQuotaAltered, ConfigChanged
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
@@ -60,7 +60,7 @@ class KnownSettings(NamedTuple):
     def _rate_limit(self, broker: int, per_second: float) -> RateLimit:
         return RateLimit(per_second, quota_rates.windows_of(self.of(broker)))
 
-    def codec(self, broker: int, configs: Mapping[str, str]) -> Codec | None:
+    def codec(self, broker: int, configs: Mapping[str, str]) -> TopicCodec | None:
         """The codec that a topic with these settings asks for; None: that of the producer."""
         return codecs.of_topic(configs, self.of(broker))
 
@@ -71,7 +71,7 @@ class ToldSettings(NamedTuple):
     known: KnownSettings
     codecs: Mapping[str, Mapping[str, str]]
 
-    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """The codec that a topic of a Produce request asks for, by name or id."""
         own = self.codecs.get(topic.get("name") or topic.get("topicId", ""), {})
         return self.known.codec(broker, own)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import Kind, LogMark
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.records import LogCleaned
@@ -145,7 +145,7 @@ class Engine(Protocol):
     ) -> RequestLimit | None:
         """How much of the gateway's time a client's requests may take; None: all of it."""
 
-    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """The codec that a topic of a Produce request asks for; None: that of the producer."""
 
     def put(self, data: bytes) -> asyncio.Future[str]:

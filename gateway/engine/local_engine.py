@@ -39,7 +39,7 @@ from brokertwin.gateway.records.kept_batches import KeptBatches
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.cluster import broker_configs, features, metadata_log
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.kafka_apis import api_of_key
@@ -414,7 +414,7 @@ class LocalEngine:
             return None
         return self._known(broker).request_limit(broker, principal, client_id)
 
-    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """The codec that a topic of a Produce request to a broker asks for, by name or id."""
         machine = self._cell.broker(broker)
         known = machine.topic_by_name(topic.get("name") or "")

@@ -41,7 +41,7 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topic_writer import reason_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
@@ -396,7 +396,7 @@ class SparkEngine:
             return None
         return self._told.known.request_limit(broker, principal, client_id)
 
-    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """The codec that a topic of a Produce request asks for; None: that of the producer."""
         return None if self._told is None else self._told.codec_of(broker, topic)
 

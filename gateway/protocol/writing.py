@@ -15,7 +15,7 @@ from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible
 from brokertwin.gateway.protocol.primitives import NotEncodableError, uuid_bytes, write_uvarint
 from brokertwin.gateway.protocol.schema import Field
 from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
-from brokertwin.state.core.schema import Part
+from brokertwin.state.core.schema import RenderedPart
 
 Write = Callable[[bytearray, Any], None]
 
@@ -75,7 +75,7 @@ def _tags(out: bytearray, body: dict[str, Any], tagged: list[Tagged]) -> None:
 
 
 _NAMES = {
-    "Part": Part,
+    "RenderedPart": RenderedPart,
     "string": _string,
     "bytes_of": _bytes,
     "double": _double,
@@ -211,11 +211,11 @@ class _Writer:
         code.add(f"out += {data}")
 
     def _once(self, element: str, field: Field, write: Callable[[], None]) -> None:
-        """Writes a struct; of a `Part` the bytes are kept, and written again."""
+        """Writes a struct; of a `RenderedPart` the bytes are kept, and written again."""
         code = self._code
         begin, kept = code.local("begin"), code.local("kept")
         key = f"{self._title}: {field.name}"
-        code.add(f"{begin} = -1", f"if {element}.__class__ is Part:")
+        code.add(f"{begin} = -1", f"if {element}.__class__ is RenderedPart:")
         code.add(f"    {kept} = {element}.kept.get({key!r})", f"    if {kept} is not None:")
         code.add(f"        out += {kept}", "        continue", f"    {begin} = len(out)")
         write()

@@ -22,7 +22,7 @@ from brokertwin.gateway.records.records import (
     TRANSACTIONAL_FLAG,
     InvalidRecordsError,
 )
-from brokertwin.state.logs.cleaner import BatchSeen, Outcome, RecordSeen
+from brokertwin.state.logs.cleaner import CleanedBatch, CleanerBatch, CleanerRecord
 from brokertwin.state.logs.log import StoredBatch
 
 DELETE_HORIZON_FLAG = 0x40
@@ -41,7 +41,7 @@ class RawRecord(NamedTuple):
     has_value: bool
 
 
-def seen(data: bytes, header: StoredBatch) -> tuple[BatchSeen, list[RawRecord]]:
+def seen(data: bytes, header: StoredBatch) -> tuple[CleanerBatch, list[RawRecord]]:
     """What the cleaner sees of a batch whose bytes are as a Fetch gives them.
 
     Raises:
@@ -51,8 +51,8 @@ def seen(data: bytes, header: StoredBatch) -> tuple[BatchSeen, list[RawRecord]]:
     (base_timestamp,) = _INT64.unpack_from(data, _BASE_TIMESTAMP_POSITION)
     found = _raw_records(data, header, attributes, base_timestamp)
     horizon = base_timestamp if attributes & DELETE_HORIZON_FLAG else None
-    of_records = [RecordSeen(each.offset, each.key, each.has_value) for each in found]
-    return BatchSeen(header, of_records, horizon), found
+    of_records = [CleanerRecord(each.offset, each.key, each.has_value) for each in found]
+    return CleanerBatch(header, of_records, horizon), found
 
 
 def _raw_records(
@@ -85,7 +85,9 @@ def _raw_records(
     return found
 
 
-def left_of(data: bytes, header: StoredBatch, found: list[RawRecord], outcome: Outcome) -> bytes:
+def left_of(
+    data: bytes, header: StoredBatch, found: list[RawRecord], outcome: CleanedBatch
+) -> bytes:
     """The bytes of what is left of a batch, which is changed and does not go."""
     assert outcome.places is not None, "the batch goes"
     kept = [found[place] for place in outcome.places]

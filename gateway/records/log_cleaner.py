@@ -29,13 +29,13 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.logs import cleaner, control_batches
 from brokertwin.state.logs.cleaner import (
-    BatchSeen,
-    Keys,
-    Outcome,
-    Pass,
-    Range,
-    Rules,
-    Transactions,
+    CleanableRange,
+    CleanedBatch,
+    CleanedTransactionMetadata,
+    CleanerBatch,
+    CleanerPass,
+    CleaningRules,
+    OffsetMap,
 )
 from brokertwin.state.logs.log import (
     Log,
@@ -70,8 +70,8 @@ class Due(NamedTuple):
 
     broker: int
     log: Log
-    range_: Range
-    rules: Rules
+    range_: CleanableRange
+    rules: CleaningRules
     mark: LogMark
 
 
@@ -91,7 +91,7 @@ class Bytes(Protocol):
 class _Seen(NamedTuple):
     """A batch as the cleaner sees it, its records and its bytes."""
 
-    batch: BatchSeen
+    batch: CleanerBatch
     records: list[RawRecord]
     data: bytes
 
@@ -158,8 +158,8 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                 if log is None or rules is None or len(log.segments) > SEALED_MAX:
                     continue
                 range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
-                if range_ is not None and cleaner.is_index_whole_from(log, range_.end):
-                    yield Due(broker, log, range_, rules, cleaner.mark_of(log))
+                if range_ is not None and cleaner.is_unsealed_from(log, range_.end):
+                    yield Due(broker, log, range_, rules, cleaner.log_mark(log))
 
 
 def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) -> bool:
@@ -168,7 +168,7 @@ def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) ->
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
         for topic in image.all_topics(tables.metadata, broker):
             rules = retention_limits.cleaning_of(topic, settings)
-            if rules is not None and rules.goes_by_age:
+            if rules is not None and rules.depends_on_time:
                 return True
     return False
 
@@ -238,7 +238,7 @@ class OnePass:
         broker, log, *_, mark = self._due
         key = log_key(broker, log.topic_id, log.partition)
         now = self._tables.logs.get(key, Log)
-        return now is not None and cleaner.mark_of(now) == mark
+        return now is not None and cleaner.log_mark(now) == mark
 
     def _as_far_as_can_be_told(self) -> Iterator[None]:
         range_, headers = self._due.range_, list(self._headers())
@@ -257,26 +257,29 @@ class OnePass:
                     raise _NotReadableError("its batches do not fit into one event") from None
                 range_ = range_._replace(end=half)
 
-    def _pass(self, range_: Range, headers: list[StoredBatch]) -> Iterator[None]:
+    def _pass(self, range_: CleanableRange, headers: list[StoredBatch]) -> Iterator[None]:
         broker, log, _, rules, mark = self._due
         start, first_dirty = log.log_start_offset, range_.first_dirty
         entries = aborted_index(self._tables.logs, broker, log).between(0, range_.end)
         ids = {header.producer_id for header in headers}
         last = cleaner.last_records(self._tables.producers, broker, log, ids)
-        keys = Keys(first_dirty, Transactions([e for e in entries if e.last_offset >= first_dirty]))
+        keys = OffsetMap(
+            first_dirty,
+            CleanedTransactionMetadata([e for e in entries if e.last_offset >= first_dirty]),
+        )
         for number, header in enumerate(_between(headers, first_dirty, range_.end), 1):
-            keys.see(self._seen(header).batch)
+            keys.add_batch(self._seen(header).batch)
             if number % SLICE == 0:
                 yield
-        transactions = Transactions(entries)
-        this = Pass(
+        transactions = CleanedTransactionMetadata(entries)
+        this = CleanerPass(
             range_, keys.last_offsets, last, transactions, self._now, rules.delete_retention_ms
         )
         left = _Left(mark.first_indexed)
         moved = self._to_move(_between(headers, start, first_dirty))
         for number, header in enumerate(_between(headers, start, range_.end), 1):
             seen = self._seen(header)
-            outcome = this.outcome(seen.batch)
+            outcome = this.clean(seen.batch)
             if outcome.places is None:
                 left.goes()
             elif outcome.is_changed:
@@ -294,7 +297,7 @@ class OnePass:
             log.topic_id, log.partition, range_.end, left.batches, aborted, left.unchanged
         )
 
-    def _changed(self, seen: _Seen, outcome: Outcome) -> Batch:
+    def _changed(self, seen: _Seen, outcome: CleanedBatch) -> Batch:
         header = seen.batch.header
         changed = cleaned_batches.left_of(seen.data, header, seen.records, outcome)
         first = seen.records[outcome.places[0]].timestamp if outcome.places else NO_TIMESTAMP

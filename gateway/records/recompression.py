@@ -16,7 +16,7 @@ from brokertwin.gateway.records.records import (
     HEADER_BYTES,
     RecordSet,
 )
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 
 ZSTD_VERSION = 7
 """The first version of Produce that may bring zstd."""
@@ -26,7 +26,7 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 
-def in_codec(found: RecordSet, codec: Codec, version: int) -> RecordSet:
+def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
     """A record set with its batch in a codec; `version` is that of the Produce request."""
     if found.data is None or found.error:
         return found

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, names_of
-from brokertwin.recordings.explain.rules import Rule
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
+from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.replay.comparison import FINE, Difference, Verdict
 from brokertwin.recordings.replay.report import Compared
+from brokertwin.recordings.rules import Rule
 
 KIND = "answer-differs"
 

@@ -1,26 +1,14 @@
 """One thing that went wrong, how bad it is, and the lines of the recording that show it."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain.rules import RULES, Rule
+from brokertwin.recordings.history.exchange import RecordedRequest
+from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
-
-
-class Severity(IntEnum):
-    """How bad a finding is."""
-
-    INFO = 0
-    WARNING = 1
-    ERROR = 2
-
-    @property
-    def label(self) -> str:
-        """In small letters."""
-        return self.name.lower()
 
 
 class Evidence(NamedTuple):
@@ -39,6 +27,18 @@ class Evidence(NamedTuple):
     client: str
     said: str = ""
     by: tuple[str, ...] = ()
+
+    @classmethod
+    def shown_by(cls, found: EntityFinding) -> "Evidence":
+        """The evidence of a machine's finding."""
+        line = found.line
+        client = found.facts.get("client", line.name)
+        return cls(line.place, line.time, client, found.said, tuple(dict.fromkeys(found.by)))
+
+    @classmethod
+    def at(cls, line: RecordedRequest, said: str) -> "Evidence":
+        """The evidence of an exchange that a machine kept."""
+        return cls(line.place, line.time, line.name, said)
 
     @classmethod
     def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
@@ -120,18 +120,12 @@ def client_of(exchange: Exchange) -> str:
     return exchange.header.client_id or "?"
 
 
-def rule_of(code: int) -> Rule:
-    """What an error means; of one without a rule its name alone."""
-    known = RULES.get(code)
-    name = error_name(code)
-    return known or Rule(f"The broker refused it: {name}.", "Errors", f"Look up {name}.")
-
-
-def names_of(names: Iterable[str]) -> str:
-    """`client a`, `clients a and b`; each once, in the order given."""
-    found = list(dict.fromkeys(names))
-    *most, last = found or ["?"]
-    return f"client{'s' if most else ''} " + (f"{', '.join(most)} and {last}" if most else last)
+def grouped(found: Iterable[EntityFinding]) -> Iterator[tuple[str, list[EntityFinding]]]:
+    """Machines' findings by subject."""
+    by_subject: dict[str, list[EntityFinding]] = defaultdict(list)
+    for each in found:
+        by_subject[each.subject].append(each)
+    yield from by_subject.items()
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -139,6 +133,4 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def times(count: int) -> str:
-    """`once`, `twice`, `7 times`."""
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "grouped", "rule_of"]

@@ -5,9 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain import bodies
-from brokertwin.recordings.explain.epochs import APIS, MARKERS, Epochs
 from brokertwin.recordings.explain.story import in_order
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKind
+from brokertwin.recordings.history.exchange import exchanges_of
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.observed.replication import ReplicationObserver
 
@@ -38,8 +41,7 @@ class History:
     Attributes:
         asked: the exchanges that were answered, in the order of their answers.
         names: topic id to name, from responses that have both.
-        ids: the topic ids that Produce requests have in place of names.
-        epochs: the epochs of producers, and the transactions that were aborted.
+        recording: the exchanges as machines take them, and what the machines found.
     """
 
     def __init__(
@@ -54,13 +56,9 @@ class History:
         self.asked = [Asked(*pair) for pair in in_order(exchanges, apis)]
         self._by_api: dict[str, list[Asked]] = defaultdict(list)
         self.names = {**self.observer.names, **bodies.topic_names(exchanges)}
-        self.ids: set[str] = set()
         for asked in self.asked:
             self._by_api[asked.exchange.api].append(asked)
-            if asked.exchange.api == "PRODUCE":
-                topics = asked.body.get("topicData") or ()
-                self.ids |= {topic["topicId"] for topic in topics if not topic.get("name")}
-        self.epochs = Epochs(exchanges, list(self.of(*APIS, MARKERS)))
+        self.recording = ObservedRecording(exchanges_of(exchanges), topics=self.observer.names)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -75,6 +73,10 @@ class History:
         else:
             wanted = frozenset(apis)
             yield from (each for each in self.asked if each.exchange.api in wanted)
+
+    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
+        """The findings of a kind of entity with these names, in the order of their responses."""
+        yield from self.recording.found(kind, *names)
 
     def is_covered(self, time: float) -> bool:
         """Whether all logs have what was asked at a time: a line is written with the answer."""

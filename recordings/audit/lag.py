@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.audit.commits import Commit, commits
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 
 GROWTH = 1_000
 """Records by which a lag has to grow to be a finding."""
@@ -121,13 +121,12 @@ def points(history: History) -> dict[tuple[str, str, int], list[list[Point]]]:
     high_watermarks = runs(history)
     found: dict[tuple[str, str, int], list[list[Point]]] = {}
     for commit in commits(history):
-        if not isinstance(commit, Commit):
-            continue
         of_place = high_watermarks.get((commit.topic, commit.partition), [Run()])
-        begun = [n for n, run in enumerate(of_place) if run.told and run.asked[0] <= commit.time]
+        time = commit.line.time
+        begun = [n for n, run in enumerate(of_place) if run.told and run.asked[0] <= time]
         number = begun[-1] if begun else 0
         run = of_place[number]
-        least, most = run.before(commit.time), run.after(commit.exchange.end)
+        least, most = run.before(time), run.after(commit.line.end)
         point = Point(
             commit,
             least - commit.offset if least is not None else None,
@@ -149,7 +148,7 @@ def grown(history: History) -> Iterator[Finding]:
                     worst = max(worst, (point.least - lowest, lowest, point.least))
                     if point.least - lowest >= GROWTH:
                         said = f"committed {point.commit.offset}, at least {point.least} behind"
-                        evidence.append(Evidence.of(point.commit.exchange, said))
+                        evidence.append(Evidence.at(point.commit.line, said))
                 if point.most is not None and (lowest is None or point.most < lowest):
                     lowest = point.most
         if evidence:
@@ -174,7 +173,7 @@ def beyond_end(history: History) -> Iterator[Finding]:
                 continue
             lowest = min(lowest, point.most)
             said = f"committed {point.commit.offset}, {-point.most} beyond the log end"
-            evidence.append(Evidence.of(point.commit.exchange, said))
+            evidence.append(Evidence.at(point.commit.line, said))
         if evidence:
             yield Finding(
                 "commit-beyond-end",

@@ -15,7 +15,7 @@ from brokertwin import extras
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.plots import Plot, plots
-from brokertwin.recordings.explain.story import clock, moment
+from brokertwin.recordings.history.words import clock, moment
 from brokertwin.state.core.errors import error_name
 
 LINES_SHOWN = 50

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.audit import groups, lag, producers, sessions
-from brokertwin.recordings.audit.finding import Finding, client_of
+from brokertwin.recordings.audit.finding import Finding
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain import bodies
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -79,11 +80,11 @@ def epochs(history: History) -> list[Row]:
     """Each epoch that a producer was given."""
     return [
         {
-            "time": each.exchange.time,
-            "producer": each.exchange.body().get("transactionalId") or str(each.producer_id),
-            "epoch": each.epoch,
-            "client": client_of(each.exchange),
-            "line": each.exchange.id,
+            "time": each.line.time,
+            "producer": each.subject.removeprefix("producer "),
+            "epoch": each.facts["epoch"],
+            "client": each.line.name,
+            "line": each.line.place,
         }
         for each in producers.given(history)
     ]
@@ -114,13 +115,13 @@ def session_events(history: History) -> list[Row]:
     """What happened to fetch sessions."""
     return [
         {
-            "time": each.exchange.time,
-            "client": client_of(each.exchange),
-            "what": each.what,
-            "session": each.session,
-            "line": each.exchange.id,
+            "time": each.line.time,
+            "client": each.line.name,
+            "what": sessions.EVENTS[each.kind],
+            "session": each.facts["session"],
+            "line": each.line.place,
         }
-        for each in sessions.events(history)
+        for each in history.found(CACHES, *sessions.EVENTS)
     ]
 
 
@@ -128,8 +129,7 @@ def rebalances(history: History) -> list[Row]:
     """Each rebalance of a group, once for each who began it."""
     found = []
     for each in groups.rebalances(history):
-        first = each.exchanges[0]
-        begun = [(trigger.what, trigger.client) for trigger in each.triggers]
+        first = each.lines[0]
         found += [
             {
                 "time": first.end,
@@ -137,9 +137,9 @@ def rebalances(history: History) -> list[Row]:
                 "generation": each.number,
                 "because": what,
                 "client": client,
-                "line": first.id,
+                "line": first.place,
             }
-            for what, client in begun or [("not recorded", "?")]
+            for what, client in each.causes or [("not recorded", "?")]
         ]
     return found
 
@@ -148,10 +148,10 @@ def lags(history: History) -> list[Row]:
     """The lag at each commit, at least; negative if committed beyond the high watermark."""
     return [
         {
-            "time": point.commit.exchange.time,
+            "time": point.commit.line.time,
             "group": f"{topic}-{partition} of {group}",
             "lag": point.least,
-            "line": point.commit.exchange.id,
+            "line": point.commit.line.place,
         }
         for (group, topic, partition), found in lag.points(history).items()
         for run in found
@@ -258,7 +258,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
 
 
 def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
-    by_name: dict[str, list[Sample]] = defaultdict(list)
+    by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:
             by_name[f"{sample.topic}-{sample.partition}"].append(sample)

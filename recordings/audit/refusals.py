@@ -3,19 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit import commits, groups, producers, sessions, shares
-from brokertwin.recordings.audit.finding import (
-    Evidence,
-    Finding,
-    Severity,
-    counted,
-    names_of,
-    rule_of,
-)
+from brokertwin.recordings.audit import commits, producers, sessions, shares
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain import bodies, deliveries
-from brokertwin.recordings.explain.epochs import APIS
-from brokertwin.recordings.explain.own_clients import is_brokers_own
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
+from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.shares import SHARE_APIS
+from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import RETRIABLE, Error, error_name
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -36,12 +31,12 @@ SEVERE = frozenset(
 """Errors that no client gets over, and those that say that data may be broken."""
 
 ELSEWHERE = {
-    **dict.fromkeys(APIS, producers.CODES),
+    **dict.fromkeys(producers.APIS, producers.CODES),
     "FETCH": sessions.CODES,
-    **dict.fromkeys(groups.OF_MEMBERS, groups.REFUSED | NONE_AT_ALL),
+    **dict.fromkeys(MEMBER_APIS, REFUSED | NONE_AT_ALL),
     "OFFSET_COMMIT": commits.STALE,
     "TXN_OFFSET_COMMIT": commits.STALE | producers.CODES,
-    **dict.fromkeys(deliveries.APIS, shares.CODES),
+    **dict.fromkeys(SHARE_APIS, shares.CODES),
     "PRODUCE": producers.CODES.union(TOO_FEW),
 }
 """API to the errors of it that other finders tell of."""
@@ -75,14 +70,16 @@ def too_few(history: History) -> Iterator[Finding]:
 def others(history: History) -> Iterator[Finding]:
     """Every error that no other finder tells of, by API."""
     found: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
-    late = producers.late(history)
-    for exchange, body in history.asked:
+    late, owners = producers.late(history), producers.owners(history)
+    for exchange, _ in history.asked:
         elsewhere = ELSEWHERE.get(exchange.api, frozenset())
         for code in dict.fromkeys(bodies.errors(exchange.response)):
             if code in elsewhere or (exchange.id in late and code in producers.LATE):
                 continue
             is_own = is_brokers_own(exchange)
-            line = producers.owned(history, exchange, body) if is_own else Evidence.of(exchange)
+            line = Evidence.of(exchange)
+            if is_own:
+                line = line._replace(client=owners.get(exchange.id, ""))
             found[exchange.api, code, is_own and not line.client].append(line)
     for (api, code, is_own), evidence in found.items():
         who = "brokers" if is_own else names_of(each.client for each in evidence)

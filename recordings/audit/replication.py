@@ -6,11 +6,12 @@ They are the observer's (`state/observed`).
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, times
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.rules import Rule
+from brokertwin.recordings.history.words import times
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.observed.replicas import UNKNOWN
-from brokertwin.state.observed.replication import UNEXPLAINED, Sample
+from brokertwin.state.observed.replication import UNEXPLAINED, WatermarkSample
 
 FLAPPING = 2
 """A broker that leaves an in-sync set so often flaps."""
@@ -116,9 +117,11 @@ def early(history: History) -> Iterator[Finding]:
         )
 
 
-def _steps(samples: Iterable[Sample]) -> Iterator[tuple[str, Sample, Sample]]:
+def _steps(
+    samples: Iterable[WatermarkSample],
+) -> Iterator[tuple[str, WatermarkSample, WatermarkSample]]:
     """The partition, its former sample and the next, for every two that follow each other."""
-    last: dict[str, Sample] = {}
+    last: dict[str, WatermarkSample] = {}
     for sample in samples:
         name = f"{sample.topic}-{sample.partition}"
         if name in last:

@@ -7,11 +7,15 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokertwin.recordings.explain import bodies, groups, producers, sessions
+from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused, absent, moment
+from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.recording import observed_recording
+from brokertwin.recordings.history.sessions import NONE
+from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.wording import counted
@@ -32,6 +36,7 @@ class Clients:
 
     def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
         self._exchanges = exchanges
+        self._recording = observed_recording(exchanges)
         self._own = sorted(
             (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
         )
@@ -79,17 +84,17 @@ class Clients:
     def _told(self) -> Iterator[Entry]:
         """The entries of all stories that it has a part in; of sessions those that were lost."""
         for key in self.producers:
-            yield from Producers(self._exchanges, key).story()
+            yield from Producers(self._recording, key).story()
         for key in self.groups:
-            yield from Groups(self._exchanges, key).story()
+            yield from Groups(self._recording, key).story()
         lost = dict.fromkeys(
-            each.body().get("sessionId", sessions.NONE)
+            each.body().get("sessionId", NONE)
             for each in self._own
             if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
         )
         for session in lost:
-            if session != sessions.NONE:
-                yield from Sessions(self._exchanges, str(session)).story()
+            if session != NONE:
+                yield from Sessions(self._recording, str(session)).story()
 
 
 def _timed(entry: Entry, exchange: Exchange) -> Entry:
@@ -125,7 +130,7 @@ def producers_of(exchange: Exchange) -> list[str]:
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
-            for holder in producers.holders_of(exchange, exchange.body())
+            for holder in bodies.holders_of(exchange.api, exchange.body(), exchange.response)
             if holder.name or holder.producer_id != bodies.NO_PRODUCER
         )
     )

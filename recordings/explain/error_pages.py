@@ -7,7 +7,7 @@ import difflib
 from typing import Any
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.rules import RULES, groups, producers, replicas
+from brokertwin.recordings.rules import RULES, groups, producers, replicas
 from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.errors import error_name as name_of
 

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain import bodies, sessions
 from brokertwin.recordings.explain.clients import groups_of, producers_of
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.recording import observed_recording
+from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.replay.recording import Exchange, id_of
 
 
@@ -31,11 +33,12 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
             if exchanges
             else "It is empty.",
         )
-    stories = [Producers(exchanges, key).story() for key in producers_of(found)]
-    stories += [Groups(exchanges, key).story() for key in groups_of(found)]
-    session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
+    recording = observed_recording(exchanges)
+    stories = [Producers(recording, key).story() for key in producers_of(found)]
+    stories += [Groups(recording, key).story() for key in groups_of(found)]
+    session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
-        stories.append(Sessions(exchanges, str(session)).story())
+        stories.append(Sessions(recording, str(session)).story())
     told = [entry for story in stories for entry in story if entry.id == wanted]
     if told:
         return [entry for place, entry in enumerate(told) if entry not in told[:place]]

@@ -11,16 +11,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import Producers, said_of_batch
-from brokertwin.recordings.explain.story import Entry, Refused, absent, clock
+from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed.exchanges import Exchange as Observed
-from brokertwin.state.observed.replicas import UNKNOWN, Replicas
-from brokertwin.state.observed.replication import UNEXPLAINED, Difference, IsrChange, Sample
+from brokertwin.state.observed.exchanges import ObservedExchange as Observed
+from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
+from brokertwin.state.observed.replication import (
+    UNEXPLAINED,
+    IsrChange,
+    WatermarkDifference,
+    WatermarkSample,
+)
 
 APIS = frozenset(
     {
@@ -71,7 +77,7 @@ class Partitions:
             raise absent("partition", key, named)
         topic, self.number = named[key]
         self.topics = {topic, observer.names.get(topic, topic)}
-        self.known: Replicas = observer.partitions[named[key]]
+        self.known: PartitionReplicas = observer.partitions[named[key]]
         self.producers: dict[int, Written] = {}
         self._samples = [each for each in observer.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
@@ -124,7 +130,7 @@ class Partitions:
             for number, (batch, client, time) in sorted(self.producers.items())
         ]
 
-    def _is_mine(self, each: Sample | Difference | IsrChange) -> bool:
+    def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
 
     def _entry(self, seen: Observed, request: Any, response: Any) -> Entry | None:
@@ -241,7 +247,7 @@ class Partitions:
             return self._of_producer(refused.producer_id, seen.place) if refused else ""
         return ""
 
-    def _latest(self, news: "News", time: float) -> Sample | None:
+    def _latest(self, news: "News", time: float) -> WatermarkSample | None:
         """What was news last, up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         return max((each for each in samples if each.time <= time), key=_time, default=None)
@@ -256,7 +262,7 @@ class Partitions:
         return self._stories[producer_id].get(place, "")
 
 
-def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:
+def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample | None) -> str:
     """Why a broker refused a request as to its leader or leader epoch.
 
     Args:
@@ -292,7 +298,7 @@ def _named(broker: int) -> str:
     return f"broker {broker}" if broker != UNKNOWN else "no broker"
 
 
-def _moved(samples: Sequence[Sample]) -> Iterator[str]:
+def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
     """How far the log and its high watermark are after an exchange."""
     if samples:
         ends = [end for end in samples[-1].ends.values() if end != UNKNOWN]
@@ -305,14 +311,14 @@ def _moved(samples: Sequence[Sample]) -> Iterator[str]:
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 
-News = dict[str, list[tuple[Sample | None, Sample]]]
+News = dict[str, list[tuple[WatermarkSample | None, WatermarkSample]]]
 """By the line that shows it: a sample, and the one before it, which was otherwise."""
 
 
-def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
+def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], object]) -> News:
     """The samples that are not as the one before, in the order in which they were observed."""
     found: News = defaultdict(list)
-    former: Sample | None = None
+    former: WatermarkSample | None = None
     for sample in samples:
         if former is None or what(former) != what(sample):
             found[sample.place].append((former, sample))
@@ -320,7 +326,7 @@ def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
     return dict(found)
 
 
-def _time(sample: Sample) -> float:
+def _time(sample: WatermarkSample) -> float:
     return sample.time
 
 

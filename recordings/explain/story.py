@@ -1,7 +1,6 @@
 """A timeline: what was asked of a broker, what it answered, and what that comes of."""
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -9,8 +8,10 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.error_pages import page_of
-from brokertwin.recordings.explain.rules import RULES, Rule
+from brokertwin.recordings.history.exchange import RecordedRequest
+from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.state.core.errors import error_name
 
 KNOWN_SHOWN = 8
@@ -81,6 +82,14 @@ class Entry(NamedTuple):
             refused,
         )
 
+    @classmethod
+    def at(
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[Refused]
+    ) -> "Entry":
+        """The entry of an exchange as machines take it."""
+        head = line.place, line.time, line.client, line.connection, line.api, line.version
+        return cls(*head, said, notes, refused)
+
     def lines(self, explained: set[int]) -> Iterator[Line]:
         """For people; what an error means is said where it comes first, if not in `explained`."""
         what = f"client {self.client}  {self.api} v{self.version}"
@@ -150,18 +159,3 @@ def words(exchange: Exchange) -> str:
     """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
     client = exchange.header.client_id or "?"
     return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
-
-
-def sentence(text: str) -> str:
-    """Add a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def clock(time: float) -> str:
-    """The time of day of ms since 1970, in UTC, to the ms."""
-    return moment(time).partition(" ")[2]
-
-
-def moment(time: float) -> str:
-    """The same with the date before it."""
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

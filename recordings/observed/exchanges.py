@@ -11,7 +11,7 @@ from brokertwin.recordings.formats.order import Sorter
 from brokertwin.recordings.formats.pipeline import Reading, read_files, sort
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.exchanges import ObservedExchange
 
 
 class _Timed(msgspec.Struct, rename="camel"):
@@ -38,7 +38,7 @@ def exchanges_of(
     reading: Reading,
     summary: Summary,
     on_bytes: Callable[[int], None] = lambda _: None,
-) -> Iterator[Exchange]:
+) -> Iterator[ObservedExchange]:
     """The exchanges of request logs and captures; damaged lines are counted in `summary`.
 
     Raises:
@@ -47,7 +47,7 @@ def exchanges_of(
     return of_documents(read_files(files, reading, summary, on_bytes), summary)
 
 
-def of_documents(documents: Iterable[Document], summary: Summary) -> Iterator[Exchange]:
+def of_documents(documents: Iterable[Document], summary: Summary) -> Iterator[ObservedExchange]:
     """The exchanges of documents that have been read."""
     with Sorter() as sorter:
         sort((each for each in documents if each.is_request), sorter, summary)
@@ -55,7 +55,7 @@ def of_documents(documents: Iterable[Document], summary: Summary) -> Iterator[Ex
             yield exchange_of(entry.document)
 
 
-def exchange_of(document: bytes) -> Exchange:
+def exchange_of(document: bytes) -> ObservedExchange:
     """One document's exchange.
 
     A log's line says when the answer had been sent; the stages say how long before that a thread
@@ -65,7 +65,7 @@ def exchange_of(document: bytes) -> Exchange:
     sent = timed.time + math.ceil(timed.response_time)
     taken = sent - timed.response_time + timed.request_queue_time_ms
     made = sent - timed.response_queue_time_ms - timed.send_time_ms
-    return Exchange(
+    return ObservedExchange(
         place=timed.id,
         broker=timed.broker,
         taken=taken,

@@ -7,7 +7,7 @@ from typing import Any
 from brokertwin import extras
 from brokertwin.errors import UserError
 from brokertwin.state.observed.replicas import UNKNOWN
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60
 """Of a plot of offsets and of the strip below it, in pixels."""
@@ -28,7 +28,7 @@ def look(path: Path) -> None:
         raise UserError(f"Unknown plot format: {path}.", f"End the name with one of {FORMATS}.")
 
 
-def write(path: Path, samples: Sequence[Sample], end: float) -> None:
+def write(path: Path, samples: Sequence[WatermarkSample], end: float) -> None:
     """Writes the plots.
 
     Args:
@@ -38,7 +38,7 @@ def write(path: Path, samples: Sequence[Sample], end: float) -> None:
     """
     import altair
 
-    named: dict[str, list[Sample]] = {}
+    named: dict[str, list[WatermarkSample]] = {}
     for sample in samples:
         named.setdefault(f"{sample.topic}-{sample.partition}", []).append(sample)
     charts = [_plot(altair, name, found, end) for name, found in sorted(named.items())]
@@ -46,7 +46,7 @@ def write(path: Path, samples: Sequence[Sample], end: float) -> None:
     whole.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 
 
-def offsets(samples: Sequence[Sample], end: float) -> list[dict[str, Any]]:
+def offsets(samples: Sequence[WatermarkSample], end: float) -> list[dict[str, Any]]:
     """Rows of a plot: time, which offset, its value; every line goes on until `end`."""
     rows = []
     for sample in samples:
@@ -61,7 +61,7 @@ def offsets(samples: Sequence[Sample], end: float) -> list[dict[str, Any]]:
     return [*rows, *({**row, "time": end, "why": ""} for row in last.values())]
 
 
-def in_sync(samples: Sequence[Sample], end: float) -> list[dict[str, Any]]:
+def in_sync(samples: Sequence[WatermarkSample], end: float) -> list[dict[str, Any]]:
     """Rows of the strip: from when to when a broker was in sync, and whether it led."""
     rows: list[dict[str, Any]] = []
     running: dict[int, dict[str, Any]] = {}
@@ -74,7 +74,7 @@ def in_sync(samples: Sequence[Sample], end: float) -> list[dict[str, Any]]:
     return [*rows, *(row | {"to": end} for row in running.values())]
 
 
-def _plot(altair: Any, name: str, samples: Sequence[Sample], end: float) -> Any:
+def _plot(altair: Any, name: str, samples: Sequence[WatermarkSample], end: float) -> Any:
     lines = offsets_chart(altair, samples, end).properties(
         title=f"{name}: log end offsets, high watermark (dashed)", width=WIDTH, height=HEIGHT
     )
@@ -82,7 +82,9 @@ def _plot(altair: Any, name: str, samples: Sequence[Sample], end: float) -> Any:
     return altair.vconcat(lines, strip).resolve_scale(x="shared", color="independent")
 
 
-def offsets_chart(altair: Any, samples: Sequence[Sample], end: float, dashed: str = "black") -> Any:
+def offsets_chart(
+    altair: Any, samples: Sequence[WatermarkSample], end: float, dashed: str = "black"
+) -> Any:
     """The offsets of a partition as lines; the high watermark is dashed, in that colour."""
     rows = offsets(samples, end)
     ends = _line(altair, [row for row in rows if row["line"] != HIGH_WATERMARK]).encode(
@@ -97,7 +99,7 @@ def offsets_chart(altair: Any, samples: Sequence[Sample], end: float, dashed: st
     return altair.layer(ends, high_watermark)
 
 
-def in_sync_chart(altair: Any, samples: Sequence[Sample], end: float) -> Any:
+def in_sync_chart(altair: Any, samples: Sequence[WatermarkSample], end: float) -> Any:
     """A strip for each broker of a partition: when it was in sync, when it led."""
     return (
         altair.Chart(altair.Data(values=in_sync(samples, end)))

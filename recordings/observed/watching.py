@@ -11,7 +11,7 @@ from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.observed.exchanges import of_documents
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import THE_BROKER, Recording
-from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.exchanges import ObservedExchange
 from brokertwin.state.observed.replication import ReplicationObserver
 
 
@@ -26,7 +26,7 @@ class Watched(NamedTuple):
     """
 
     recording: Recording
-    exchanges: Sequence[Exchange]
+    exchanges: Sequence[ObservedExchange]
     observer: ReplicationObserver
     until: float
 
@@ -66,7 +66,7 @@ def watch(
     return Watched(found, seen, observer, end)
 
 
-def common(exchanges: Sequence[Exchange]) -> tuple[float, float]:
+def common(exchanges: Sequence[ObservedExchange]) -> tuple[float, float]:
     """From when to when all brokers have logs, in ms since 1970; captures are of one broker."""
     first: dict[int, float] = {}
     last: dict[int, float] = {}

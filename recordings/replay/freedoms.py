@@ -23,6 +23,7 @@ class Freedom(StrEnum):
     HELD = "waits ended later than they might have"
     LATE_METADATA = "a change of metadata read later"
     LATE_MARKERS = "markers written later"
+    REGEXES = "regular expressions resolved a moment sooner or later"
     LOST = "requests with acks 0 lost with their connection"
 
 

@@ -10,7 +10,7 @@ MASKED: dict[str, str] = {
     "host": "where a broker listens",
     "port": "where a broker listens",
     "clientHost": "where a client connects from: a capture has the recorder's clients",
-    "documentation": "what a setting is for is told in words of our own",
+    "documentation": "the model has no descriptions of settings",
     "finalizedFeaturesEpoch": "the end of the metadata log, which grows with the broker's clock",
 }
 """Field name to why it is not compared; it counts wherever the field stands in an answer."""

@@ -215,6 +215,7 @@ def show_schedule(console: Console, schedule: Schedule) -> None:
         f"{len(schedule.held)} waits ended later than they might have",
         f"{len(schedule.late)} changes of metadata read, or markers written, later",
         f"{len(schedule.lost)} requests with acks 0 lost with their connection",
+        f"{len(schedule.resolves)} regular expressions resolved a moment sooner or later",
         f"{len(schedule.unexplained)} exchanges that no order explains",
     ]
     console.print("schedule: " + ", ".join(parts), highlight=False, soft_wrap=True)

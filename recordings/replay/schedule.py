@@ -16,6 +16,9 @@ order, `search.py` finds one within these rules:
   answered, and a coordinator has the markers of a transaction written somewhat later than it has
   answered the producer: that is then *late*, by `Tolerances.late` at most, and a `complete` event
   lets it happen;
+- a coordinator resolves the regular expressions of a group at most every 10 s, by a clock that it
+  reads after the heartbeat has arrived: a heartbeat about 10 s after another one of its group may
+  be the one that resolves them or not (`sooner`, `later`);
 - a broker notices somewhat later than its client that a connection has ended;
 - requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
   a broker that cannot append one closes the connection, and whatever came behind is not read; the
@@ -60,6 +63,8 @@ class Schedule(msgspec.Struct):
         late: requests whose change of metadata is read, or whose markers are written, by a
             completion.
         lost: requests that never reached a log, and had no answer.
+        resolves: heartbeats to whether they resolve regular expressions, if their time leaves it
+            open.
         moved: requests handled later than they arrived, without those that queued.
         queued: requests that waited for the answer to the one before on their connection.
         unexplained: exchanges that no schedule within the limits explains.
@@ -75,6 +80,7 @@ class Schedule(msgspec.Struct):
     held: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    resolves: dict[str, bool] = {}
     moved: frozenset[str] = frozenset()
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
@@ -92,11 +98,15 @@ class Change(NamedTuple):
         late: requests whose change of metadata is read, or whose markers are written, after it has
             been answered.
         lost: requests that are lost.
+        sooner: heartbeats that resolve regular expressions, although it is a little early.
+        later: heartbeats that do not, although it is time.
     """
 
     moved: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    sooner: tuple[int, ...] = ()
+    later: tuple[int, ...] = ()
 
 
 class Events:
@@ -118,7 +128,7 @@ class Events:
     ) -> None:
         self._cluster = cluster
         self._encoder = msgspec.json.Encoder()
-        self._made: dict[str, tuple[int, bool, bytes]] = {}
+        self._made: dict[str, tuple[int, bool, bool | None, bytes]] = {}
         self._events = {
             exchange.id: Event(
                 id=exchange.id,
@@ -138,16 +148,22 @@ class Events:
             for exchange, chosen in zip(exchanges, choices, strict=True)
         }
 
-    def request(self, exchange_id: str, time: int, is_held: bool = False) -> bytes:
+    def request(
+        self, exchange_id: str, time: int, is_held: bool = False, resolves: bool | None = None
+    ) -> bytes:
         """The event of an exchange's request, or of a connection's end, handled at `time`."""
         made = self._made.get(exchange_id)
-        if made is not None and made[:2] == (time, is_held):
-            return made[2]
+        if made is not None and made[:3] == (time, is_held, resolves):
+            return made[3]
         event = self._events[exchange_id]
         event.time = time
         event.is_held = is_held
+        if event.choices is not None or resolves is not None:
+            event.choices = msgspec.structs.replace(
+                event.choices or Choices(), resolves_regexes=resolves
+            )
         document = self._encoder.encode(event)
-        self._made[exchange_id] = (time, is_held, document)
+        self._made[exchange_id] = (time, is_held, resolves, document)
         return document
 
     def event(self, exchange_id: str) -> Event:
@@ -179,7 +195,12 @@ class Events:
         documents = [
             self.completion(step.exchange_id, step.time)
             if step.kind is Kind.COMPLETE
-            else self.request(step.exchange_id, step.time, step.exchange_id in completed)
+            else self.request(
+                step.exchange_id,
+                step.time,
+                step.exchange_id in completed,
+                schedule.resolves.get(step.exchange_id),
+            )
             for step in schedule.steps
         ]
         return [*documents, self.tick(schedule.final_time)]

@@ -24,7 +24,8 @@ from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
 from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
-from brokertwin.state.core.kafka_apis import Trait
+from brokertwin.state.core.kafka_apis import CONSUMER_GROUP_HEARTBEAT, Trait
+from brokertwin.state.groups.regex_resolution import REFRESH_MIN_INTERVAL_MS, TIMING_MS
 
 
 class Limits(NamedTuple):
@@ -178,7 +179,33 @@ class Search:
             may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
                 yield Change(late=(index,))
+        yield from self._resolutions(failed, seen)
         yield from self._losses(set(seen))
+
+    def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[Change]:
+        """Heartbeats of the same group whose time leaves open whether they resolve expressions."""
+        if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT.key:
+            return
+        beats = [
+            index
+            for index in seen
+            if self._exchanges[index].header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
+        ]
+        group = self._exchanges[failed].body().get("groupId")
+        times = [
+            exchange.time
+            for exchange in self._exchanges[:failed]
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
+            and exchange.body().get("groupId") == group
+        ]
+        for index in beats:
+            if index in self._decided.resolves:
+                continue
+            since = [self._exchanges[index].time - time - REFRESH_MIN_INTERVAL_MS for time in times]
+            if any(0 < each <= TIMING_MS for each in since):
+                yield Change(later=(index,))
+            if any(-TIMING_MS < each <= 0 for each in since):
+                yield Change(sooner=(index,))
 
     def _losses(self, seen: set[int]) -> Iterator[Change]:
         for tail in self._tails:
@@ -231,6 +258,10 @@ class Search:
             held=held,
             late=late_metadata,
             lost=frozenset(self._exchanges[index].id for index in self._decided.lost),
+            resolves={
+                self._exchanges[index].id: resolves
+                for index, resolves in self._decided.resolves.items()
+            },
             moved=frozenset(moved),
             queued=frozenset(queued),
             unexplained=frozenset(
@@ -248,6 +279,8 @@ class Search:
                 used[exchange_id].add(freedom)
         for index in self._decided.lost_for:
             used[self._exchanges[index].id].add(Freedom.LOST)
+        for index in self._decided.resolved_for:
+            used[self._exchanges[index].id].add(Freedom.REGEXES)
         for index, unseen_by in self._decided.late.items():
             is_metadata = self._exchanges[index].changes_metadata
             freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS

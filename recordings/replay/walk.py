@@ -63,6 +63,8 @@ class Decided:
         late: whose change of metadata is read, or whose markers are written, after whom.
         lost: requests that never reached a log.
         lost_for: the exchanges for whose sake.
+        resolves: heartbeats to whether they resolve regular expressions.
+        resolved_for: the exchanges for whose sake.
         forced: what is not explained, and is handled all the same.
     """
 
@@ -71,6 +73,8 @@ class Decided:
         self.late: dict[int, set[int]] = defaultdict(set)
         self.lost: set[int] = set()
         self.lost_for: set[int] = set()
+        self.resolves: dict[int, bool] = {}
+        self.resolved_for: set[int] = set()
         self.forced: set[int] = set()
 
     def make(self, change: Change, sake: int) -> None:
@@ -81,6 +85,8 @@ class Decided:
             self.late[index].add(sake)
         self.lost.update(change.lost)
         self.lost_for.update([sake] if change.lost else [])
+        self.resolves |= dict.fromkeys(change.sooner, True) | dict.fromkeys(change.later, False)
+        self.resolved_for.update([sake] if change.sooner or change.later else [])
 
     def unmake(self, change: Change, sake: int) -> None:
         """Take it back."""
@@ -90,6 +96,9 @@ class Decided:
             self.late[index].discard(sake)
         self.lost.difference_update(change.lost)
         self.lost_for.difference_update([sake] if change.lost else [])
+        for index in (*change.sooner, *change.later):
+            del self.resolves[index]
+            self.resolved_for.discard(sake)
 
     def force(self, index: int) -> None:
         """Give an exchange up."""
@@ -311,7 +320,7 @@ class Walk:
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
         before, waits = self._cell.kept(), dict(self._waits)
-        request = self._events.request(exchange_id, now, is_late)
+        request = self._events.request(exchange_id, now, is_late, self._decided.resolves.get(index))
         picks = self._cell.own_picks(self._events.event(exchange_id))
         answers = self._handle(request, now)
         own = answers.pop(index, None)

@@ -1,8 +1,8 @@
-"""Who may do what (docs/systems/authorization.md), and what no recording may hold.
+"""Authorization (docs/systems/authorization.md), delegation tokens, redaction of credentials.
 
 authorizer, acl_filter   the StandardAuthorizer's rules, and the filters of ACL requests
-delegation_tokens        tokens to log in with: owners, renewers, times
-redaction                passwords, tokens and secret settings leave a document before it is kept
+delegation_tokens        owners, renewers and times of delegation tokens
+redaction                removes passwords, tokens and secret settings from documents
 
-A rule of `redaction` may become stricter, never weaker: what is written down stays written down.
+A rule of `redaction` may become stricter, never weaker, because stored documents stay.
 """

@@ -1,4 +1,4 @@
-"""Which ACLs a filter of DescribeAcls and DeleteAcls picks.
+"""Filters of DescribeAcls and DeleteAcls.
 
 Sources: `ResourcePatternFilter`, `AccessControlEntryFilter` in Kafka; KIP-140, KIP-290.
 """
@@ -18,10 +18,10 @@ from brokertwin.state.core.schema import Body, Int8
 
 
 class AclFilter(Body):
-    """What an ACL must have; null and ANY (1) stand for anything.
+    """Properties of an ACL; null and ANY (1) match everything.
 
-    With the pattern type MATCH (2) the name is a resource's, and every pattern that covers it is
-    picked; with any other the name is a pattern's own.
+    With the pattern type MATCH (2) the name is a resource's, and every pattern that covers it
+    matches. With other types it is the pattern's own name.
     """
 
     resource_type_filter: Int8 = ResourceType.ANY
@@ -34,7 +34,7 @@ class AclFilter(Body):
 
 
 def is_malformed(wanted: AclFilter) -> bool:
-    """Whether a code is 0, UNKNOWN, with which Kafka does not even decode the request."""
+    """True if a code is 0, UNKNOWN; Kafka cannot decode such a request."""
     return 0 in (
         wanted.resource_type_filter,
         wanted.pattern_type_filter,
@@ -44,7 +44,7 @@ def is_malformed(wanted: AclFilter) -> bool:
 
 
 def is_unknown_pattern(wanted: AclFilter) -> bool:
-    """Whether the resource type or the pattern type is none that Kafka has."""
+    """True if Kafka does not have the resource type or pattern type."""
     return not (
         is_known(ResourceType, wanted.resource_type_filter)
         and is_known(PatternType, wanted.pattern_type_filter)
@@ -52,19 +52,19 @@ def is_unknown_pattern(wanted: AclFilter) -> bool:
 
 
 def is_unknown_entry(wanted: AclFilter) -> bool:
-    """Whether the operation or the permission is none that Kafka has."""
+    """True if Kafka does not have the operation or permission."""
     return not (
         is_known(Operation, wanted.operation) and is_known(Permission, wanted.permission_type)
     )
 
 
 def is_known(kind: type[IntEnum], code: int) -> bool:
-    """Whether `code` stands for anything; 0 stands for what is unknown."""
+    """True if Kafka has the code; 0 means unknown."""
     return 0 < code < len(kind)
 
 
 def matches(wanted: AclFilter, pattern: Pattern, acl: Acl) -> bool:
-    """Whether the filter picks the ACL of a pattern."""
+    """True if the filter matches the ACL of a pattern."""
     return (
         wanted.resource_type_filter in (ResourceType.ANY, pattern.resource_type)
         and _matches_name(wanted, pattern)

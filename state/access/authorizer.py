@@ -1,19 +1,19 @@
-"""Authorization: which principal may do what to which resource, from the ACLs of an image.
+"""Authorization of clients by the ACLs of an image.
 
-The rules are those of Kafka's `StandardAuthorizer`. An ACL is of a resource pattern, which is a
-literal name (`*` for every name) or a prefix. Of the ACLs whose pattern covers a resource, those
-count that name the principal (or `User:*`), its host (or `*`) and the operation (or ALL):
+The rules are those of Kafka's `StandardAuthorizer`. An ACL belongs to a resource pattern: a literal
+name (`*` for every name) or a prefix. Of the ACLs whose pattern covers a resource, those apply that
+name the principal (or `User:*`), its host (or `*`) and the operation (or ALL):
 
-    the principal is one of super.users                    allowed
-    one of them denies                                     denied
-    one of them allows                                     allowed
-    there are ACLs of the resource, but none that counts   denied
-    there is no ACL of the resource                        allow.everyone.if.no.acl.found
+    the principal is one of super.users              allowed
+    an applying ACL denies                           denied
+    an applying ACL allows                           allowed
+    there are ACLs of the resource, but none applies denied
+    there is no ACL of the resource                  allow.everyone.if.no.acl.found
 
-An ACL that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that allows ALTER_CONFIGS
-allows DESCRIBE_CONFIGS; one that denies implies nothing.
+An ACL that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE; one that allows ALTER_CONFIGS
+also allows DESCRIBE_CONFIGS. A denial implies nothing.
 
-Without `authorizer.class.name` nothing is looked at and everything is allowed, as in Kafka.
+Without `authorizer.class.name` everything is allowed, as in Kafka.
 
 Sources: KIP-11, KIP-290 (prefixes), KIP-801; `StandardAuthorizerData`, `AclControlManager`,
 `AclEntry`, `Authorizer.authorizeByResourceType` in Kafka.
@@ -31,18 +31,18 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
 
 CLASS_NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The only authorizer that there is here, under Kafka's name for it."""
+"""The only implemented authorizer."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""The name of the only resource of the type CLUSTER."""
+"""Name of the only resource of the type CLUSTER."""
 
 WILDCARD = "*"
 WILDCARD_PRINCIPAL = "User:*"
-_NOBODYS_NAME = "hardcode"
+_ANY_NAME = "hardcode"
 
 
 class ResourceType(IntEnum):
-    """What an ACL protects."""
+    """Type of a protected resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,7 +55,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL's resource name is read; ANY and MATCH are for filters."""
+    """Kind of an ACL's resource name; ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -65,7 +65,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done to a resource."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -86,7 +86,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an ACL allows or denies."""
+    """An ACL's effect."""
 
     UNKNOWN = 0
     ANY = 1
@@ -100,7 +100,7 @@ _IMPLYING = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""The operations that allow another one as well."""
+"""Operations that imply another one."""
 
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -130,13 +130,13 @@ OPERATIONS = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""What an answer tells of when it is asked for authorized operations (`AclEntry` in Kafka)."""
+"""Operations in the authorized operations of responses (`AclEntry` in Kafka)."""
 
 
 class Acl(msgspec.Struct, frozen=True, array_like=True):
-    """Who may or may not do something: principal (`User:alice`), host, operation, permission.
+    """An access control entry; the principal is like `User:alice`.
 
-    `operation` and `permission` are codes of `Operation` and `Permission`; unknown ones stay.
+    `operation` and `permission` are codes of `Operation` and `Permission`; unknown ones are kept.
     """
 
     principal: str
@@ -146,7 +146,7 @@ class Acl(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, array_like=True):
-    """The resources of an ACL: their type, a name, and how the name is read."""
+    """The resources of an ACL."""
 
     resource_type: int
     pattern_type: int
@@ -154,28 +154,28 @@ class Pattern(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PatternAcls(msgspec.Struct, array_like=True):
-    """The ACLs of one pattern, by their ids."""
+    """ACLs of one pattern, by id."""
 
     acls: dict[Uuid, Acl]
 
 
 class PrefixLengths(msgspec.Struct, array_like=True):
-    """How many prefixed patterns of a resource type have names of each length, in characters."""
+    """Numbers of prefixed patterns of a resource type, by length in characters."""
 
     counts: dict[int, int]
 
 
 class Client(msgspec.Struct, frozen=True, array_like=True):
-    """Who asks: the principal, and the address of its host."""
+    """Principal and host address of a client."""
 
     principal: str
     host: str
 
 
 def needs(operation: Operation) -> str:
-    """What the controller says to whom may not do something to the cluster.
+    """The controller's message for a denied cluster operation.
 
-    Kafka's text has the request between both words, as Java prints it.
+    Kafka's text also has the request, as Java prints it.
     """
     return f"Request needs {operation.name} permission."
 
@@ -189,14 +189,14 @@ def allows(
     resource_type: ResourceType,
     name: str,
 ) -> bool:
-    """Whether `client` may do `operation` to a resource; `prefix` begins the keys of an image."""
+    """True if `client` may do `operation` on a resource of the image with this key prefix."""
     if client.principal in _super_users(settings.super_users):
         return True
     is_allowed = is_known = False
     for acls in _covering(table, prefix, resource_type, name):
         is_known = True
         for acl in acls.acls.values():
-            if _counts(acl, client, operation):
+            if _applies(acl, client, operation):
                 if acl.permission == Permission.DENY:
                     return False
                 is_allowed = True
@@ -211,17 +211,17 @@ def allows_any(
     operation: Operation,
     resource_type: ResourceType,
 ) -> bool:
-    """Whether `client` may do `operation` to at least one resource of a type, existing or not.
+    """True if `client` may do `operation` on any resource of a type, existing or not.
 
-    Only ACLs of this very operation or ALL count. What a prefix denies as a whole, a literal name
-    or a longer prefix below it does not allow.
+    Only ACLs of this operation or ALL apply. If a prefix is denied, a literal name or longer prefix
+    below it cannot be allowed.
     """
-    if allows(table, prefix, settings, client, operation, resource_type, _NOBODYS_NAME):
+    if allows(table, prefix, settings, client, operation, resource_type, _ANY_NAME):
         return True
     denied: set[Pattern] = set()
     allowed: set[Pattern] = set()
     for pattern, acl in all_acls(table, prefix, resource_type):
-        if _is_of(acl, client) and acl.operation in (operation, Operation.ALL):
+        if _names_client(acl, client) and acl.operation in (operation, Operation.ALL):
             (denied if acl.permission == Permission.DENY else allowed).add(pattern)
     if Pattern(resource_type, PatternType.LITERAL, WILDCARD) in denied:
         return False
@@ -231,7 +231,7 @@ def allows_any(
 def all_acls(
     table: Table, prefix: str, resource_type: int | None = None
 ) -> Iterator[tuple[Pattern, Acl]]:
-    """Every ACL of an image, or those of one resource type, by pattern."""
+    """ACLs of an image, of all or one resource type, by pattern."""
     for pattern, _, acl in entries(table, prefix, resource_type):
         yield pattern, acl
 
@@ -239,7 +239,7 @@ def all_acls(
 def entries(
     table: Table, prefix: str, resource_type: int | None = None
 ) -> Iterator[tuple[Pattern, Uuid, Acl]]:
-    """As `all_acls`, with the ids."""
+    """Like `all_acls`, with ids."""
     below = _acls_key(prefix) if resource_type is None else f"{_acls_key(prefix)}{resource_type}/"
     for key, found in table.items(below, PatternAcls):
         type_code, pattern_code, name = key.removeprefix(_acls_key(prefix)).split("/", 2)
@@ -249,7 +249,7 @@ def entries(
 
 
 def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
-    """The id of an ACL that there is already."""
+    """Id of an existing ACL."""
     found = table.get(_pattern_key(prefix, pattern), PatternAcls)
     if found is not None:
         for acl_id, known in found.acls.items():
@@ -259,12 +259,12 @@ def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
 
 
 def has_id(table: Table, prefix: str, acl_id: Uuid) -> bool:
-    """Whether an ACL has this id."""
+    """True if an ACL has this id."""
     return _id_key(prefix, acl_id) in table
 
 
 def apply_added(table: Table, prefix: str, record: AccessControlEntryAdded) -> None:
-    """A new ACL."""
+    """Add an ACL."""
     pattern = Pattern(record.resource_type, record.pattern_type, record.resource_name)
     acl = Acl(record.principal, record.host, record.operation, record.permission_type)
     key = _pattern_key(prefix, pattern)
@@ -276,7 +276,7 @@ def apply_added(table: Table, prefix: str, record: AccessControlEntryAdded) -> N
 
 
 def apply_removed(table: Table, prefix: str, record: AccessControlEntryRemoved) -> None:
-    """An ACL is gone."""
+    """Remove an ACL."""
     pattern = table.get(_id_key(prefix, record.id), Pattern)
     if pattern is None:
         return
@@ -290,7 +290,7 @@ def apply_removed(table: Table, prefix: str, record: AccessControlEntryRemoved) 
 
 
 def _count_prefix(table: Table, prefix: str, pattern: Pattern, step: int) -> None:
-    """Keeps the lengths of prefixes, so that a look-up cuts its name only where one may end."""
+    """Count the lengths of prefixes, so that a look-up tries only existing lengths."""
     if pattern.pattern_type != PatternType.PREFIXED:
         return
     key = _lengths_key(prefix, pattern.resource_type)
@@ -308,7 +308,7 @@ def _count_prefix(table: Table, prefix: str, pattern: Pattern, step: int) -> Non
 def _covering(
     table: Table, prefix: str, resource_type: ResourceType, name: str
 ) -> Iterator[PatternAcls]:
-    """The ACLs of every pattern that covers a resource."""
+    """ACLs of every pattern that covers a resource."""
     literals = (name,) if name == WILDCARD else (name, WILDCARD)
     patterns = [Pattern(resource_type, PatternType.LITERAL, literal) for literal in literals]
     lengths = table.get(_lengths_key(prefix, resource_type), PrefixLengths)
@@ -324,15 +324,15 @@ def _covering(
             yield acls
 
 
-def _is_of(acl: Acl, client: Client) -> bool:
+def _names_client(acl: Acl, client: Client) -> bool:
     return acl.principal in (client.principal, WILDCARD_PRINCIPAL) and acl.host in (
         client.host,
         WILDCARD,
     )
 
 
-def _counts(acl: Acl, client: Client, operation: Operation) -> bool:
-    if not _is_of(acl, client):
+def _applies(acl: Acl, client: Client, operation: Operation) -> bool:
+    if not _names_client(acl, client):
         return False
     if acl.operation in (operation, Operation.ALL):
         return True
@@ -341,7 +341,7 @@ def _counts(acl: Acl, client: Client, operation: Operation) -> bool:
 
 
 def _is_dominated(allowed: Pattern, denied: set[Pattern]) -> bool:
-    """Whether what a pattern allows is denied by the same pattern or by a prefix of its name."""
+    """True if the allowed pattern, or a prefix of its name, is denied."""
     if allowed.pattern_type == PatternType.LITERAL:
         if allowed.name == WILDCARD:
             return False

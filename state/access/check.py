@@ -1,4 +1,4 @@
-"""What must hold of an image: ACLs are found by id and pattern, tokens by id and digest."""
+"""Invariants of ACLs (id and pattern) and tokens (id and digest)."""
 
 from collections import Counter
 
@@ -11,9 +11,9 @@ _KINDS = ("token", "token-digest", "acl", "acl-id", "acl-prefixes")
 
 
 def check(table: Table, prefix: str) -> Violations:
-    """ACLs and tokens of the image whose keys begin with `prefix`."""
+    """Check ACLs and tokens of the image with this key prefix."""
     if by_kind(table).keys().isdisjoint(_KINDS):
-        return  # nobody has any
+        return  # there are none
     tokens = {each.digest: each.token_id for each in delegation_tokens.all_tokens(table, prefix)}
     digests = f"{prefix}/token-digest/"
     by_digest = {
@@ -21,12 +21,12 @@ def check(table: Table, prefix: str) -> Violations:
         for key, item in table.items(digests, delegation_tokens.TokenId)
     }
     if by_digest != tokens:
-        yield f"{prefix}: digests name the tokens {by_digest}, these are {tokens}"
+        yield f"{prefix}: digests have the tokens {by_digest}, the tokens are {tokens}"
     by_pattern = {acl_id: pattern for pattern, acl_id, _ in entries(table, prefix)}
     ids = f"{prefix}/acl-id/"
     by_id = {key.removeprefix(ids): pattern for key, pattern in table.items(ids, Pattern)}
     if by_id != by_pattern:
-        yield f"{prefix}: ids name the ACLs {sorted(by_id)}, patterns have {sorted(by_pattern)}"
+        yield f"{prefix}: ids have the ACLs {sorted(by_id)}, patterns have {sorted(by_pattern)}"
     lengths = f"{prefix}/acl-prefixes/"
     counted = {
         (int(key.removeprefix(lengths)), length): count
@@ -36,4 +36,4 @@ def check(table: Table, prefix: str) -> Violations:
     prefixes = {p for p in by_pattern.values() if p.pattern_type == PatternType.PREFIXED}
     found = Counter((pattern.resource_type, len(pattern.name)) for pattern in prefixes)
     if counted != found:
-        yield f"{prefix}: {counted} prefixes are counted, there are {dict(found)}"
+        yield f"{prefix}: {counted} prefixes are counted instead of {dict(found)}"

@@ -1,18 +1,17 @@
-"""Delegation tokens: who has one, for whom, until when (KIP-48, KIP-373).
+"""Delegation tokens: owners, renewers, expiry (KIP-48, KIP-373).
 
-A token's secret, its hmac, never comes here. Whoever holds the secret key of the tokens (a gateway,
-`delegation.token.secret.key`) draws a token's id, computes the hmac of it, and gives the event what
-only the edge knows (`Edge`): the id, a digest of the hmac, whether there are tokens at all, and
-whether the connection may ask for any. By the digest a token is found that is to be renewed or
-expired, by its id one that somebody logs in with.
+The state never contains a token's secret, its hmac. The component with the secret key (a gateway,
+`delegation.token.secret.key`) generates token ids and hmacs. It adds its facts to the event
+(`TokenEdge`): the id, a digest of the hmac, whether tokens are enabled, and whether the connection
+may request any. Renewals and expirations find a token by digest, logins by id.
 
 Items of the table `metadata`, of every machine:
 
     <machine>/token/<token id>       Token
     <machine>/token-digest/<digest>  TokenId
 
-Times are ms since 1970. A token is no use after `expiry_timestamp`, which is renewed up to
-`max_timestamp`; the controller forgets it at the next check
+Times are ms since 1970. A token is invalid after `expiry_timestamp`, which is renewed up to
+`max_timestamp`. The controller removes it at the next check
 (`delegation.token.expiry.check.interval.ms`), as in Kafka.
 
 Sources: `DelegationTokenControlManager`, `DelegationTokenManager.filterToken`, `TokenInformation`,
@@ -34,10 +33,10 @@ LONG_MAX = 2**63 - 1
 NO_TIME = -1
 
 
-class Edge(Body):
-    """What the gateway adds to a request; no client sends it.
+class TokenEdge(Body):
+    """Facts that the gateway adds to a request.
 
-    `login` asks for one token, whoever asks: to log in with it.
+    `login` requests one token regardless of the client, for a login with it.
     """
 
     is_enabled: bool = False
@@ -47,24 +46,24 @@ class Edge(Body):
     login: str = ""
 
 
-class Refused(NamedTuple):
-    """Why a request about tokens is not looked at, and what its answer has for a time."""
+class TokenRefusal(NamedTuple):
+    """Error of a rejected request about tokens, and the time in its response."""
 
     error: Error
     time: int
 
 
-def refused(edge: Edge) -> Refused | None:
-    """Whether such a request may come at all."""
+def refusal(edge: TokenEdge) -> TokenRefusal | None:
+    """Why the edge's facts reject a request, or None."""
     if not edge.is_allowed:
-        return Refused(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+        return TokenRefusal(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     if not edge.is_enabled:
-        return Refused(Error.DELEGATION_TOKEN_AUTH_DISABLED, 0)
+        return TokenRefusal(Error.DELEGATION_TOKEN_AUTH_DISABLED, 0)
     return None
 
 
 class Token(msgspec.Struct):
-    """A token. Principals are as `User:alice`."""
+    """A token. Principals are like `User:alice`."""
 
     token_id: str
     digest: str
@@ -76,36 +75,36 @@ class Token(msgspec.Struct):
     expiry_timestamp: int
 
     def is_expired(self, now: int) -> bool:
-        """Whether it is no use any more."""
+        """True if it is no longer valid."""
         return min(self.max_timestamp, self.expiry_timestamp) < now
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        """Whether somebody owns it or is one of those who may renew it."""
+        """True if the principal is the owner or a renewer."""
         return principal == self.owner or principal in self.renewers
 
     def is_known_to(self, principal: str) -> bool:
-        """Whether somebody sees it without any right to: who has made it does, too."""
+        """True if the token is visible without DESCRIBE permission."""
         return principal == self.requester or self.may_be_renewed_by(principal)
 
     def written(self, expiry_timestamp: int) -> DelegationTokenWritten:
-        """The record of it with another time of expiry."""
+        """Record of the token with another expiry."""
         known = msgspec.structs.asdict(self)
         return DelegationTokenWritten(**(known | {"expiry_timestamp": expiry_timestamp}))
 
 
 class TokenId(msgspec.Struct, array_like=True):
-    """The id of the token that a digest is of."""
+    """Id of the token with a digest."""
 
     token_id: str
 
 
 def later(now: int, by: int) -> int:
-    """A time after another, as far as Kafka's times go."""
+    """A later time, limited to Kafka's range."""
     return min(now + by, LONG_MAX)
 
 
 def principal(kind: str, name: str) -> str:
-    """A principal as events have it."""
+    """A principal as in events."""
     return f"{kind}:{name}"
 
 
@@ -127,13 +126,13 @@ def by_digest(table: Table, prefix: str, digest: str) -> Token | None:
 
 
 def all_tokens(table: Table, prefix: str) -> Iterator[Token]:
-    """Every token, expired ones too."""
+    """Every token, including expired ones."""
     for _, token in table.items(f"{prefix}/token/", Token):
         yield token
 
 
 def expired(table: Table, prefix: str, now: int) -> list[DelegationTokenRemoved]:
-    """The tokens that a check forgets."""
+    """Removals of expired tokens."""
     return [
         DelegationTokenRemoved(token.token_id)
         for token in all_tokens(table, prefix)
@@ -142,14 +141,14 @@ def expired(table: Table, prefix: str, now: int) -> list[DelegationTokenRemoved]
 
 
 def apply_written(table: Table, prefix: str, record: DelegationTokenWritten) -> None:
-    """A token is new, or expires at another time."""
+    """Add a token or change its expiry."""
     apply_removed(table, prefix, DelegationTokenRemoved(record.token_id))
     table.put(_key(prefix, record.token_id), Token(**msgspec.structs.asdict(record)))
     table.put(_digest_key(prefix, record.digest), TokenId(record.token_id))
 
 
 def apply_removed(table: Table, prefix: str, record: DelegationTokenRemoved) -> None:
-    """A token is gone."""
+    """Remove a token."""
     token = by_id(table, prefix, record.token_id)
     if token is not None:
         table.drop(_key(prefix, record.token_id))

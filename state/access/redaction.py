@@ -1,23 +1,22 @@
-"""Credentials in bodies of requests and answers, and what is written in their place.
+"""Redaction of credentials in request and response bodies.
 
-Nothing that brokertwin records holds a credential: before a body goes to a file, a topic or a
-log, it goes through here. What is hidden, by Kafka's message schemas:
+brokertwin records no credentials: every body is redacted before it is written to a file, a topic or
+a log. Redacted by Kafka's message schemas are
 
-- the tokens of SaslAuthenticate, both ways (a PLAIN token is user and password, a SCRAM exchange
-  is enough to try passwords on);
-- salt and salted password in AlterUserScramCredentials; the `hmac` of delegation tokens, which is
-  a password;
-- values of settings in AlterConfigs, IncrementalAlterConfigs, CreateTopics, DescribeConfigs and
-  StreamsGroupHeartbeat, by Kafka's own rule for its request log: those of type PASSWORD, and those
-  of a name that Kafka does not know (`my.plugin.password`, a JAAS entry of one listener), because
-  nobody can tell what they hold; those that the broker itself marks `isSensitive`;
-- the requests within Envelope, and metadata records in FetchSnapshot;
-- any of these in a body of an API that is not known.
+- tokens of SaslAuthenticate, in both directions (a PLAIN token is user and password; with a SCRAM
+  exchange passwords can be guessed offline);
+- salt and salted password in AlterUserScramCredentials; the `hmac` of delegation tokens, which is a
+  password;
+- setting values in AlterConfigs, IncrementalAlterConfigs, CreateTopics, DescribeConfigs and
+  StreamsGroupHeartbeat, by Kafka's rule for its request log: values of type PASSWORD, values that
+  the broker marks `isSensitive`, and values of unknown names (`my.plugin.password`, a JAAS entry of
+  a listener), which may be anything;
+- requests within Envelope, and metadata records in FetchSnapshot;
+- any of these in the body of an unknown API.
 
-The levels of loggers are hidden, too: their names are no settings.
+Levels of loggers are redacted, too, because their names are not settings.
 
-What is not done: record bytes and the metadata of group members are the clients' own; where they
-hold secrets, nothing here knows.
+Not redacted: record bytes, and metadata of group members, which belong to the clients.
 
 Source: `RequestChannel.Request.loggableRequest`, `KafkaConfig.maybeSensitive`, the message schemas.
 """
@@ -50,10 +49,10 @@ from brokertwin.state.core.kafka_apis import (
 Body = dict[str, Any]
 
 HIDDEN = "[hidden]"
-"""In place of a text; Kafka's own word."""
+"""Replaces a text, as in Kafka."""
 
 HIDDEN_BYTES = "W2hpZGRlbl0="
-"""In place of bytes: HIDDEN in base64, so that the body still fits its schema."""
+"""Replaces bytes: HIDDEN in base64, so that the body still fits its schema."""
 
 _PASSWORD_TYPE = 9
 """`configType` of a password in DescribeConfigs."""
@@ -83,11 +82,11 @@ _OTHER_NAMES = frozenset(
         "streams.session.timeout.ms",
     }
 )
-"""Settings of groups and of client metrics; none is a password."""
+"""Settings of groups and client metrics, none of which is a password."""
 
 
 class _Rule(NamedTuple):
-    """Where a body holds secrets: in which bytes, and under which names lists of settings."""
+    """Names of secret bytes fields, and of lists of settings."""
 
     secrets: frozenset[str] = frozenset()
     settings: frozenset[str] = frozenset()
@@ -116,7 +115,7 @@ _RULES: dict[tuple[int, bool], _Rule] = {
     (STREAMS_GROUP_HEARTBEAT.key, True): _TOPOLOGY,
     (STREAMS_GROUP_DESCRIBE.key, False): _TOPOLOGY,
 }
-"""(API key, is a request) to what to hide."""
+"""Rules by API key and `is_request`."""
 
 _EVERY_RULE = _Rule(
     frozenset().union(*(rule.secrets for rule in _RULES.values())),
@@ -125,18 +124,18 @@ _EVERY_RULE = _Rule(
 
 
 def may_hold_credentials(api_key: int) -> bool:
-    """Whether bodies of the API have to be looked at; others are given back as they are."""
+    """True if bodies of the API must be redacted; others are returned unchanged."""
     return api_key not in KAFKA_APIS or bool(_RULES.keys() & {(api_key, True), (api_key, False)})
 
 
 def redact(api_key: int, body: Any, is_request: bool) -> Any:
-    """The body without credentials; the given one is left as it is.
+    """A body without credentials; the given one is not changed.
 
     Args:
-        api_key: the API's key; of an unknown one everything is hidden that any API hides.
-        body: a request or an answer in Kafka's JSON field names, at any version; parts that do not
-            fit the schema are taken as they come.
-        is_request: or an answer.
+        api_key: the API's key; for an unknown one every rule applies.
+        body: a body in Kafka's JSON field names, of any version; parts that do not fit the schema
+            are allowed.
+        is_request: true for a request, false for a response.
     """
     rule = _RULES.get((api_key, is_request))
     if rule is None:
@@ -147,9 +146,9 @@ def redact(api_key: int, body: Any, is_request: bool) -> Any:
 
 
 def redact_exchange(api_key: int, request: Any, response: Any) -> tuple[Any, Any]:
-    """A request and its answer without credentials.
+    """A request and its response without credentials.
 
-    Values that are hidden in the request are hidden in the answer's error messages, too.
+    Values redacted in the request are also redacted in error messages of the response.
     """
     shown = redact(api_key, response, is_request=False)
     rule = _RULES.get((api_key, True), _Rule())
@@ -162,7 +161,7 @@ def redact_exchange(api_key: int, request: Any, response: Any) -> tuple[Any, Any
 
 
 def is_sensitive(name: object) -> bool:
-    """Whether the value of the setting may be a credential."""
+    """True if the value of a setting may be a credential."""
     if not isinstance(name, str):
         return True
     if name in TOPIC_CONFIGS or name in _OTHER_NAMES:
@@ -188,7 +187,7 @@ def _redacted(value: Any, rule: _Rule) -> Any:
 
 
 def _settings_redacted(value: Any, rule: _Rule, is_hidden: bool) -> Any:
-    """A list of settings, or one of them; `is_hidden` where it belongs to a hidden one."""
+    """A list of settings, or one of them; `is_hidden` if it belongs to a redacted one."""
     if isinstance(value, list):
         return [_settings_redacted(part, rule, is_hidden) for part in value]
     if not isinstance(value, dict):
@@ -211,7 +210,7 @@ def _is_hidden(setting: Body) -> bool:
 
 
 def _hidden_texts(value: Any, rule: _Rule) -> Iterator[str]:
-    """The texts of a request's hidden settings."""
+    """Values of a request's redacted settings."""
     if isinstance(value, list):
         for part in value:
             yield from _hidden_texts(part, rule)
@@ -224,7 +223,7 @@ def _hidden_texts(value: Any, rule: _Rule) -> Iterator[str]:
 
 
 def _without(value: Any, secrets: re.Pattern[str], name: str = "") -> Any:
-    """A copy in which error messages do not say the secrets."""
+    """A copy whose error messages do not contain the secrets."""
     if isinstance(value, list):
         return [_without(part, secrets, name) for part in value]
     if isinstance(value, dict):

@@ -9,7 +9,7 @@ from msgspec import field
 
 from brokertwin.state.apis.incremental_alter_configs import Edge, decision
 from brokertwin.state.cluster import config_changes
-from brokertwin.state.cluster.config_changes import Change, Resource, Setting
+from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOperation
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -38,10 +38,13 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Each resource by itself; settings that are not named go back to their defaults."""
     body: AlterConfigsRequest = request.body
     resources = [
-        Resource(
+        ChangedResource(
             resource.resource_type,
             resource.resource_name,
-            [Setting(config.name, Change.SET, config.value) for config in resource.configs],
+            [
+                ConfigEdit(config.name, ConfigOperation.SET, config.value)
+                for config in resource.configs
+            ],
             is_complete=True,
             store_fault=body.edge.store_fault,
         )

@@ -17,15 +17,15 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.replication import elections, in_sync, isr_controller
-from brokertwin.state.replication.elections import Rules, Target
+from brokertwin.state.replication.elections import ElectionRules, TargetState
 from brokertwin.state.replication.isr_controller import (
     NO_BROKER_EPOCH,
-    AlteredPartition,
+    AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    BrokerState,
-    PartitionNow,
-    TopicNow,
+    AlterPartitionResult,
+    AlterPartitionTopicResult,
+    IsrBrokerState,
 )
 
 
@@ -39,10 +39,10 @@ def handle(controller: Controller, request: Request) -> Decision:
         return Decision(response=AlterPartitionResponse(error_code=int(Error.STALE_BROKER_EPOCH)))
     if request.version < 3:
         for each in (partition for topic in body.topics for partition in topic.partitions):
-            each.new_isr_with_epochs = [BrokerState(broker_id=broker) for broker in each.new_isr]
+            each.new_isr_with_epochs = [IsrBrokerState(broker_id=broker) for broker in each.new_isr]
     records: list[PartitionAltered] = []
     topics = [
-        TopicNow(
+        AlterPartitionTopicResult(
             topic_id=wanted.topic_id,
             partitions=[
                 _alter(controller, body.broker_id, wanted.topic_id, each, records)
@@ -58,27 +58,27 @@ def _alter(
     controller: Controller,
     sender: int,
     topic_id: Uuid,
-    wanted: AlteredPartition,
+    wanted: AlterPartitionData,
     records: list[PartitionAltered],
-) -> PartitionNow:
+) -> AlterPartitionResult:
     topic = controller.topic_by_id(topic_id)
     index = wanted.partition_index
     if topic is None:
-        return PartitionNow(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
+        return AlterPartitionResult(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
     is_known = 0 <= index < len(topic.partitions)
     partition = topic.partitions[index] if is_known else None
 
-    def may_be_in_sync(state: BrokerState) -> bool:
+    def may_be_in_sync(state: IsrBrokerState) -> bool:
         epochs = (NO_BROKER_EPOCH, controller.registration(state.broker_id).epoch)
         return controller.is_active(state.broker_id) and state.broker_epoch in epochs
 
     error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
     if error is not Error.NONE or partition is None:
-        return PartitionNow(partition_index=index, error_code=int(error))
-    target = Target.of(partition)
+        return AlterPartitionResult(partition_index=index, error_code=int(error))
+    target = TargetState.of(partition)
     target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
     target.leader_recovery_state = wanted.leader_recovery_state
-    rules = Rules.of(controller, topic)
+    rules = ElectionRules.of(controller, topic)
     record = elections.change((topic_id, index), partition, target, rules)
     if record is not None:
         records.append(record)
@@ -86,11 +86,11 @@ def _alter(
     return _now(index, sender, partition)
 
 
-def _now(index: int, sender: int, partition: Partition) -> PartitionNow:
+def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResult:
     """What the leader is told; where the change has ended a reassignment it may lead no more."""
     if partition.leader != sender:
-        return PartitionNow(partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED))
-    return PartitionNow(
+        return AlterPartitionResult(partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED))
+    return AlterPartitionResult(
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

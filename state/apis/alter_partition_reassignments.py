@@ -35,7 +35,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 from brokertwin.state.replication import elections, reassignments
-from brokertwin.state.replication.elections import Election, Rules, Target
+from brokertwin.state.replication.elections import Election, ElectionRules, TargetState
 
 
 class ReassignablePartition(Body):
@@ -157,11 +157,11 @@ def _decide(
         text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
         return _Refusal(Error.INVALID_REPLICATION_FACTOR, text)
     replicas, adding, removing = reassignments.begun(partition.replicas, wanted.replicas)
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     target.replicas = replicas
     target.adding, target.removing = adding or target.adding, removing or target.removing
-    place, rules = (topic.topic_id, number), Rules.of(controller, topic, Election.ONLINE)
-    if elections.would_lead_before_it_comes(partition, target, rules):
+    place, rules = (topic.topic_id, number), ElectionRules.of(controller, topic, Election.ONLINE)
+    if elections.preferred_would_lead(partition, target, rules):
         return _Refusal(Error.UNKNOWN_SERVER_ERROR, None)
     return elections.change(place, partition, target, rules)
 
@@ -178,10 +178,10 @@ def _cancel(
             " require an unclean leader election."
         )
         return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, text)
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     target.isr, target.replicas = reverted.isr, reverted.replicas
     target.adding, target.removing = [], []
-    place, rules = (topic.topic_id, number), Rules.of(controller, topic)
+    place, rules = (topic.topic_id, number), ElectionRules.of(controller, topic)
     return elections.change(place, partition, target, rules)
 
 

@@ -116,7 +116,7 @@ def _move(broker: Broker, name: str, partition: int, path: str, records: list[Lo
         return Error.KAFKA_STORAGE_ERROR
     log = broker.log(topic.topic_id, partition) if topic is not None else None
     if topic is None or log is None:
-        disk.wish(broker, name, partition, path)
+        disk.request_directory(broker, name, partition, path)
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     if disk.directory_of(broker, log) != path:
         if broker.failed_dirs:

@@ -78,7 +78,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             found = [each for each in outcome.partitions if each.error_code == Error.NONE]
             lost |= {(topic.topic_id, each.partition_index): None for each in found if is_offline}
         outcomes.append(DirectoryOutcome(id=directory.id, topics=topics))
-    gone = elections.without_replicas(
+    gone = elections.lost_replica_changes(
         controller, body.broker_id, lambda place, _partition: place in lost
     )
     response = AssignReplicasToDirsResponse(directories=outcomes)

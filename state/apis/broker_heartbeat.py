@@ -21,7 +21,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.replication import directories, network, registrations
 from brokertwin.state.replication.directory_bodies import BrokerHeartbeatRequest
-from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.registrations import BrokerControlState
 
 _DIRECTORIES_SINCE = 1
 
@@ -55,14 +55,14 @@ def handle(controller: Controller, request: Request) -> Decision:
     response = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up,
         is_fenced=following.is_fenced,
-        should_shut_down=following is State.SHUTDOWN_NOW,
+        should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
     )
     if following.is_fenced:
         registrations.end_session(controller.tables.pending, broker)
     elif registration.sends_heartbeats:
-        registrations.heard_of(controller, broker)
+        registrations.touch(controller, broker)
     is_changed = following is not state
-    records = registrations.becomes(controller, broker, following) if is_changed else []
+    records = registrations.change_state(controller, broker, following) if is_changed else []
     if request.version >= _DIRECTORIES_SINCE:
         records += directories.offline(controller, broker, body.offline_log_dirs, following)
     return Decision(records=records, response=response)

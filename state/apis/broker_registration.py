@@ -104,14 +104,14 @@ def handle(controller: Controller, request: Request) -> Decision:
         record.broker_epoch, record.is_fenced = known.epoch, known.is_fenced
         record.in_controlled_shutdown = known.in_controlled_shutdown
         if not known.is_fenced:
-            registrations.heard_of(controller, broker)
+            registrations.touch(controller, broker)
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
     registrations.end_session(controller.tables.pending, broker)
     is_known = known.is_registered and request.version >= 3
     is_clean = is_known and known.epoch == body.previous_broker_epoch
     decision = _registered(record)
-    decision.records += elections.everywhere(
+    decision.records += elections.broker_changes(
         controller, gone=broker if is_clean else None, ended=None if is_clean else broker
     )
     return decision

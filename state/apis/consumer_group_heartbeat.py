@@ -39,7 +39,7 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, Uuid, since
 from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
-from brokertwin.state.groups.assignments import Assigned, in_hash_order
+from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
     Beat,
     ConsumerCoordinator,
@@ -116,7 +116,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
         heartbeat_interval_ms=group_configs.heartbeat_interval_ms(broker, body.group_id),
-        assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
+        assignment=_assignment(beat) if _is_told(body, beat) else None,
     )
     return _decided(coordinator, response)
 
@@ -201,6 +201,7 @@ def _said(request: Request, denied: Denied) -> Said:
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         denied=denied,
+        resolves_regexes=request.choices.resolves_regexes,
     )
 
 
@@ -232,11 +233,15 @@ def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
     return is_join or is_full or beat.before.assigned != beat.after.assigned
 
 
-def _assignment(assigned: Assigned) -> Assignment:
+def _assignment(beat: Beat) -> Assignment:
+    """Return the assignment in Kafka's order: as it was computed, or as it is stored."""
+    assigned = beat.after.assigned
+    is_stored = assigned is beat.before.assigned
+    ordered = in_hash_order(assigned) if is_stored else {t: [*p] for t, p in assigned.items()}
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in in_hash_order(assigned).items()
+            for topic_id, partitions in ordered.items()
         ]
     )
 

@@ -23,7 +23,7 @@ from msgspec import field
 
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, Edge, later
+from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, TokenEdge, later
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -47,7 +47,7 @@ class CreateDelegationTokenRequest(Body):
     owner_principal_name: str | None = None
     renewers: list[CreatableRenewer] = field(default_factory=list)
     max_lifetime_ms: Int64 = -1
-    edge: Edge = field(default_factory=Edge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class CreateDelegationTokenResponse(Body, kw_only=True):

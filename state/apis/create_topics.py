@@ -35,8 +35,8 @@ from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokertwin.state.cluster.new_topics import (
     BY_DEFAULT,
+    CreatableTopic,
     CreateTopicsRequest,
-    NewTopic,
 )
 from brokertwin.state.configs import topic_configs
 from brokertwin.state.core import kafka_apis
@@ -136,7 +136,7 @@ def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> 
     return dict.fromkeys(sorted(denied), refused)
 
 
-def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
+def _partition_count(controller: Controller, wanted: Sequence[CreatableTopic]) -> int:
     by_default = controller.settings.num_partitions
     return sum(
         len(topic.assignments)
@@ -146,7 +146,7 @@ def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
 
 
 def _make(
-    controller: Controller, request: Request, topic: NewTopic, quota: MutationQuota
+    controller: Controller, request: Request, topic: CreatableTopic, quota: MutationQuota
 ) -> TopicCreated | _Refused:
     """The record of a new topic, or why there is none."""
     refused = _name_refused(controller, topic.name)
@@ -187,7 +187,7 @@ def _name_refused(controller: Controller, name: str) -> _Refused | None:
     return None
 
 
-def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:
+def _replicas(controller: Controller, topic: CreatableTopic) -> list[list[int]] | _Refused:
     """The brokers of each partition."""
     if topic.assignments:
         return _assigned(controller, topic)
@@ -208,7 +208,7 @@ def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Ref
     return topics.place(topic.name, controller.usable_brokers(), 0, count, factor)
 
 
-def _assigned(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:
+def _assigned(controller: Controller, topic: CreatableTopic) -> list[list[int]] | _Refused:
     """The brokers of each partition as the client wants them."""
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != BY_DEFAULT:

@@ -43,6 +43,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.groups.share_group import ShareGroup
@@ -86,7 +87,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         return _delete_nodes(machine, list(names))
     errors = {group_id: _error(machine, request, group_id) for group_id in names}
     asked = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
-    if not asked or not coordinators.has_zookeeper(machine):
+    if not asked or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
     deadline = machine.told_at + machine.settings.request_timeout_ms

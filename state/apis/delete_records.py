@@ -91,7 +91,7 @@ class DeleteRecordsResponse(Body, kw_only=True):
 class Deleted(msgspec.Struct, array_like=True):
     """A deletion that replicas have to follow: its answer's place, where it is, and up to where."""
 
-    answer_place: tuple[int, int]
+    response_place: tuple[int, int]
     topic_id: Uuid
     partition: int
     offset: int
@@ -194,7 +194,7 @@ def _note(broker: Broker, state: DeleteState) -> bool:
 
 
 def _answer_of(state: DeleteState, deleted: Deleted) -> DeletedPartition:
-    topic_at, partition_at = deleted.answer_place
+    topic_at, partition_at = deleted.response_place
     return state.topics[topic_at].partitions[partition_at]
 
 

@@ -6,9 +6,8 @@ resource type that Kafka does not have refuses the whole request. Settings come 
 has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
-directories) has Kafka's defaults here. The documentation is of our own words
-(`state/configs/setting_texts.py`). The loggers of brokers are the edge's: whoever has none gets a
-dead letter.
+directories) has Kafka's defaults here. The documentation of settings is always null.
+The loggers of brokers are the edge's: whoever has none gets a dead letter.
 """
 
 from typing import Annotated
@@ -21,8 +20,7 @@ from brokertwin.state.cluster.config_changes import is_broker_id
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import name_error
 from brokertwin.state.configs import shown_configs
-from brokertwin.state.configs.setting_texts import text_of
-from brokertwin.state.configs.shown_configs import Shown
+from brokertwin.state.configs.shown_configs import DescribedSetting
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Decision, Request
@@ -93,10 +91,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             words = NOT_BUILT.get(resource.resource_type)
             if words is not None:
                 raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
-            described = _describe(broker, resource, body.include_synonyms)
-            if body.include_documentation:
-                _document(described)
-            found.append(described)
+            found.append(_describe(broker, resource, body.include_synonyms))
         else:
             hidden.append(_hidden(resource))
     return Decision(response=DescribeConfigsResponse(results=found + hidden))
@@ -160,7 +155,7 @@ def _broker_fault(broker: int, name: str) -> str | None:
 
 
 def _described(
-    resource: ConfigResource, shown: list[Shown], has_synonyms: bool
+    resource: ConfigResource, shown: list[DescribedSetting], has_synonyms: bool
 ) -> DescribedResource:
     asked = resource.configuration_keys
     configs = [_config(each, has_synonyms) for each in shown if not asked or each.name in asked]
@@ -169,7 +164,7 @@ def _described(
     )
 
 
-def _config(shown: Shown, has_synonyms: bool) -> DescribedConfig:
+def _config(shown: DescribedSetting, has_synonyms: bool) -> DescribedConfig:
     return DescribedConfig(
         name=shown.name,
         value=shown.value,
@@ -179,13 +174,6 @@ def _config(shown: Shown, has_synonyms: bool) -> DescribedConfig:
         synonyms=[ConfigSynonym(*each) for each in shown.synonyms] if has_synonyms else [],
         config_type=shown.type_code,
     )
-
-
-def _document(described: DescribedResource) -> None:
-    """Says what each setting is for; nothing of those that are not known."""
-    is_of_topic = described.resource_type == TOPIC
-    for config in described.configs:
-        config.documentation = text_of(config.name, is_of_topic)
 
 
 def _refused(resource: ConfigResource, error: Error, text: str) -> DescribedResource:

@@ -23,7 +23,7 @@ from msgspec import field
 
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.access.delegation_tokens import Edge, Token
+from brokertwin.state.access.delegation_tokens import Token, TokenEdge
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -43,7 +43,7 @@ class DescribeDelegationTokenRequest(Body):
     """Whose tokens; null: everybody's."""
 
     owners: list[TokenOwner] | None = None
-    edge: Edge = field(default_factory=Edge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class TokenRenewer(Body):
@@ -79,7 +79,7 @@ class DescribeDelegationTokenResponse(Body, kw_only=True):
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     body: DescribeDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return Decision(response=DescribeDelegationTokenResponse(error_code=refused.error))
     table, prefix = broker.tables.metadata, broker.prefix

@@ -27,7 +27,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 from brokertwin.state.replication import elections
-from brokertwin.state.replication.elections import NO_LEADER, Election, Rules, Target
+from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState
 
 PREFERRED, UNCLEAN = 0, 1
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
@@ -135,8 +135,8 @@ def _elect(
     if not _is_needed(partition, election_type):
         return _result(number, Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
     place = (topic.topic_id, number)
-    rules = Rules.of(controller, topic, _ELECTIONS[election_type])
-    record = elections.change(place, partition, Target.of(partition), rules)
+    rules = ElectionRules.of(controller, topic, _ELECTIONS[election_type])
+    record = elections.change(place, partition, TargetState.of(partition), rules)
     if record is not None:
         records.append(record)
         return _result(number, Error.NONE, None)

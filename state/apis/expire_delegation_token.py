@@ -18,7 +18,7 @@ Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` i
 from msgspec import field
 
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Edge, later
+from brokertwin.state.access.delegation_tokens import TokenEdge, later
 from brokertwin.state.apis.renew_delegation_token import of_edge
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
@@ -34,7 +34,7 @@ class ExpireDelegationTokenRequest(Body):
 
     hmac: str = ""
     expiry_time_period_ms: Int64 = -1
-    edge: Edge = field(default_factory=Edge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class ExpireDelegationTokenResponse(Body, kw_only=True):
@@ -48,7 +48,7 @@ class ExpireDelegationTokenResponse(Body, kw_only=True):
 def handle(controller: Controller, request: Request) -> Decision:
     """Removes the token, or writes it with its new time."""
     body: ExpireDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return _refuse(*refused)
     token = of_edge(controller, body.edge)

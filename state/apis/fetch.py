@@ -38,7 +38,7 @@ import msgspec
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.client_quotas import Limit
+from brokertwin.state.cluster.client_quotas import QuotaLimit
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
@@ -51,26 +51,26 @@ from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
 from brokertwin.state.fetch.fetch_bodies import (
-    AnsweredPartition,
-    AnsweredTopic,
-    AnsweredTopicById,
     FetchRequest,
     FetchResponse,
     FetchResponseById,
+    FetchResponsePartition,
+    FetchResponseTopic,
+    FetchResponseTopicById,
 )
 from brokertwin.state.fetch.fetch_session import (
     CONSUMER,
     INCREMENTAL,
     TOPIC_ID_VERSION,
-    Context,
     ContextKind,
+    FetchContext,
     NewSession,
     SessionCache,
 )
-from brokertwin.state.fetch.places import NO_NOTES, Notes, Place
-from brokertwin.state.fetch.reading import Limits, Read
+from brokertwin.state.fetch.places import NO_NOTES, FetchPlace, ReadNotes
+from brokertwin.state.fetch.reading import PartitionRead, ReadLimits
 from brokertwin.state.fetch.session_items import FetchPartition, session_key
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import copying, preferred_replica, throttles
 from brokertwin.state.replication.throttles import Side
@@ -96,7 +96,7 @@ class Refused(msgspec.Struct, array_like=True):
 class FetchState(msgspec.Struct, array_like=True):
     """What a waiting fetch needs to be answered; `replica_id` is -1 for a consumer's."""
 
-    context: Context
+    context: FetchContext
     readable: list[Readable]
     refused: list[Refused]
     max_bytes: int
@@ -113,7 +113,7 @@ class _Asker(msgspec.Struct, frozen=True):
 
     version: int
     client_id: str | None
-    limit: Limit | None
+    limit: QuotaLimit | None
 
 
 def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: int) -> _Asker:
@@ -138,10 +138,10 @@ class Fetch(msgspec.Struct, gc=False):
     """
 
     cache: SessionCache
-    context: Context
-    places: list[Place]
+    context: FetchContext
+    places: list[FetchPlace]
     refused: list[Refused]
-    limits: Limits
+    limits: ReadLimits
     min_bytes: int
     nonce: str
     chosen_session_id: int | None
@@ -182,7 +182,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if context.kind is INCREMENTAL:
         if broker.settings.authorizer_class_name:
             _rouse_denied(broker, request, cache, context.session_id, replica_id)
-        wanted = cache.read_as(context.session_id, level)
+        wanted = cache.active_for(context.session_id, level)
     else:
         wanted = [
             places.of_request(broker.id, identity, item, item.topic_id)
@@ -198,7 +198,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         context,
         [],
         [],
-        Limits(max_bytes, level, replica_id, rack_id),
+        ReadLimits(max_bytes, level, replica_id, rack_id),
         min(body.min_bytes, max_bytes),
         request.nonce,
         request.choices.session_id,
@@ -220,7 +220,7 @@ def _answer_or_wait(
     broker: Broker,
     body: FetchRequest,
     fetch: Fetch,
-    reads: list[Read],
+    reads: list[PartitionRead],
     quiet: list[str],
     asker: _Asker,
 ) -> Decision:
@@ -231,7 +231,7 @@ def _answer_or_wait(
     return Decision(condition=Condition(deadline, _woken_by(broker, fetch), fetch.stored()))
 
 
-def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) -> Decision:
+def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: Fetch) -> Decision:
     """What the leader learns of a follower, before it answers: how far it has each partition.
 
     In a session that goes for the partitions that the request does not name, too: the follower is
@@ -249,7 +249,7 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) ->
             continue
         place, at = (topic.topic_id, item.partition), (item.fetch_offset, item.log_start_offset)
         if copying.is_follower(broker, replica_id, place):
-            copying.followed(broker, place, replica_id, *at, decision)
+            copying.note_fetch(broker, place, replica_id, *at, decision)
     return decision
 
 
@@ -267,7 +267,7 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     return _answer(broker, fetch, *_read_all(broker, fetch), asker)
 
 
-def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[Read], list[str]]:
+def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[PartitionRead], list[str]]:
     """Reads what can be read, but for what had better be read from another replica."""
     limits = fetch.limits
     if limits.replica_id < 0 and limits.rack_id:
@@ -287,16 +287,16 @@ def _hold_back(broker: Broker, fetch: Fetch) -> None:
         number, topic = place.cached.requested.partition, place.topic
         is_outside = is_limited and topic is not None and each not in topic.partitions[number].isr
         if is_outside and throttles.is_too_fast(broker, (place.topic_id, number)):
-            place.notes = Notes(is_held=True)
+            place.notes = ReadNotes(is_held=True)
 
 
-def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
+def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
     """Notes which replica a consumer in a rack had better ask, if there is one."""
     wanted, topic = place.cached.requested, place.topic
     if topic is None or place.log not in broker.tables.logs:
         return
     partition, at = topic.partitions[wanted.partition], (topic.topic_id, wanted.partition)
-    place.notes = Notes(
+    place.notes = ReadNotes(
         preferred_replica.preferred(broker, at, partition, rack_id, wanted.fetch_offset),
         preferred_replica.may_prefer(broker, partition, rack_id),
     )
@@ -325,7 +325,7 @@ def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
         state.context,
         readable,
         state.refused,
-        Limits(state.max_bytes, state.isolation_level, state.replica_id, state.rack_id),
+        ReadLimits(state.max_bytes, state.isolation_level, state.replica_id, state.rack_id),
         state.min_bytes,
         state.nonce,
         state.chosen_session_id,
@@ -363,8 +363,8 @@ def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
 
 
 def _cache(broker: Broker) -> SessionCache:
-    slices = Slices.of(broker.settings)
-    return SessionCache(broker.tables.fetch_sessions, broker.id, slices, broker.now)
+    layout = ShardLayout.of(broker.settings)
+    return SessionCache(broker.tables.fetch_sessions, broker.id, layout, broker.now)
 
 
 def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
@@ -381,7 +381,7 @@ def _name_of(broker: Broker, wanted: FetchPartition) -> str:
 
 
 def _screen(
-    broker: Broker, request: Request, fetch: Fetch, wanted: list[Place], named: Container[str]
+    broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], named: Container[str]
 ) -> None:
     """What can be read, and what is refused: first ids without a known name, then partitions.
 
@@ -420,7 +420,7 @@ def _screen(
 
 def _let_in(
     broker: Broker,
-    place: Place,
+    place: FetchPlace,
     is_named: bool,
     may_read: bool,
     denied: frozenset[str],
@@ -434,10 +434,10 @@ def _let_in(
             item.topic = topic.name
     else:
         topic = broker.topic_by_name(item.topic)
-    error = fetch_errors.of_topic(broker, item, topic, may_read, denied, version)
+    error = fetch_errors.topic_error(broker, item, topic, may_read, denied, version)
     place.topic = topic if error is NONE else None
     if error is NONE and topic is not None and place.topic_id != topic.topic_id:
-        place.lies_in(broker.id, topic.topic_id)
+        place.set_topic(broker.id, topic.topic_id)
     return error
 
 
@@ -452,7 +452,7 @@ def _denied(
     return broker.denied_topics(request, Operation.READ, names)
 
 
-def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
+def _is_enough(reads: list[PartitionRead], fetch: Fetch) -> bool:
     """Whether what was read is an answer: an error, a cut log, or min bytes."""
     size = 0
     for read in reads:
@@ -472,7 +472,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         if topic is None or log is None or broker.has_lost(log.topic_id, log.partition):
             return True
         partition = topic.partitions[wanted.partition]
-        if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not NONE:
+        if fetch_errors.leader_error(broker, partition, wanted, needs_leader) is not NONE:
             return True
         end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:
@@ -488,7 +488,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
 
 
 def _answer(
-    broker: Broker, fetch: Fetch, reads: list[Read], quiet: list[str], asker: _Asker
+    broker: Broker, fetch: Fetch, reads: list[PartitionRead], quiet: list[str], asker: _Asker
 ) -> Decision:
     """Tells what was read; the session is told of those that are `quiet`, too."""
     context, cache = fetch.context, fetch.cache
@@ -498,7 +498,9 @@ def _answer(
     shown = reads
     session_id = context.session_id
     refused = [item.requested for item in fetch.refused]
-    if fetch_errors.cannot_be_told(refused, asker.version) and not cache.is_superseded(context):
+    if fetch_errors.is_fatal_for_version(refused, asker.version) and not cache.is_superseded(
+        context
+    ):
         return _failed(Error.UNKNOWN_SERVER_ERROR, session_id)
     throttle = _throttle_ms(broker, fetch, reads, asker)
     if throttle:
@@ -528,9 +530,9 @@ def _answer(
         throttles.count_bytes(broker, Side.LEADER, copied)
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
     if asker.version < TOPIC_ID_VERSION:
-        named = list(starmap(AnsweredTopic.of, runs))
+        named = list(starmap(FetchResponseTopic.of, runs))
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
-    by_id = [AnsweredTopicById(one.topic_id, parts) for one, parts in runs]
+    by_id = [FetchResponseTopicById(one.topic_id, parts) for one, parts in runs]
     return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
 
 
@@ -538,7 +540,7 @@ def _failed(error: Error, session_id: int) -> Decision:
     return Decision(response=FetchResponse(error_code=int(error), session_id=session_id))
 
 
-def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> int:
+def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[PartitionRead], asker: _Asker) -> int:
     """For how long a consumer that was too fast has to wait; the whole answer counts."""
     if asker.limit is None:
         return 0
@@ -547,12 +549,12 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
-    topics = list(starmap(AnsweredTopic.of, runs))
+    topics = list(starmap(FetchResponseTopic.of, runs))
     size = response_size.size_of(topics, asker.version)
     return quota_rates.throttle_ms(broker, asker.limit, size)
 
 
-def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchResponse:
+def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> FetchResponse:
     """An answer without partitions: they are read when the client comes back."""
     response = FetchResponse(throttle_time_ms=throttle)
     if context.kind is INCREMENTAL:
@@ -563,18 +565,18 @@ def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchRes
 
 
 def _by_topic(
-    broker: Broker, reads: list[Read], isolation_level: int
-) -> list[tuple[FetchPartition, list[AnsweredPartition]]]:
+    broker: Broker, reads: list[PartitionRead], isolation_level: int
+) -> list[tuple[FetchPartition, list[FetchResponsePartition]]]:
     """Runs of partitions of one topic; a topic comes again where another one came in between.
 
     Each comes with the first of its partitions, which says what its topic is called.
     """
-    runs: list[tuple[FetchPartition, list[AnsweredPartition]]] = []
+    runs: list[tuple[FetchPartition, list[FetchResponsePartition]]] = []
     last = None  # an empty name is one, too
     for read in reads:
         wanted = read.requested
         topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
-        part = reading.part(broker, read, isolation_level)
+        part = reading.partition_response(broker, read, isolation_level)
         if topic == last:
             runs[-1][1].append(part)
         else:

@@ -14,7 +14,7 @@ Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; 
 """
 
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import OfClient
+from brokertwin.state.cluster.client_instances import ClientSoftware
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import derive_uuid
 from brokertwin.state.core import kafka_apis
@@ -31,7 +31,7 @@ ASKS_AGAIN = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
 """After which errors of a push a client may ask at once."""
 
 
-class GetTelemetrySubscriptionsRequest(OfClient):
+class GetTelemetrySubscriptionsRequest(ClientSoftware):
     """Who asks; zeros ask for an id."""
 
     client_instance_id: Uuid = ZERO_UUID
@@ -58,7 +58,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if instance_id == ZERO_UUID:
         drawn = request.choices.client_instance_id
         instance_id = drawn or derive_uuid(request.nonce, "client-instance")
-    instance = client_instances.take_up(broker, request, instance_id)
+    instance = client_instances.find_or_create(broker, request, instance_id)
     if not instance.takes_get(broker.now) and instance.last_error not in ASKS_AGAIN:
         error = Error.THROTTLING_QUOTA_EXCEEDED
         return Decision(response=GetTelemetrySubscriptionsResponse(error_code=error))

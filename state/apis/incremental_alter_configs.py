@@ -7,7 +7,7 @@ Of topics, brokers, groups and client metrics. Runs on the controller;
 from msgspec import field
 
 from brokertwin.state.cluster import config_changes
-from brokertwin.state.cluster.config_changes import Outcome, Resource, Setting
+from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOutcome
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -60,10 +60,10 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Each resource by itself: what is wrong with one changes nothing for the others."""
     body: IncrementalAlterConfigsRequest = request.body
     resources = [
-        Resource(
+        ChangedResource(
             resource.resource_type,
             resource.resource_name,
-            [Setting(c.name, c.config_operation, c.value) for c in resource.configs],
+            [ConfigEdit(c.name, c.config_operation, c.value) for c in resource.configs],
             store_fault=body.edge.store_fault,
         )
         for resource in body.resources
@@ -72,7 +72,9 @@ def handle(controller: Controller, request: Request) -> Decision:
     return decision(resources, found, body.validate_only)
 
 
-def decision(resources: list[Resource], found: list[Outcome], validate_only: bool) -> Decision:
+def decision(
+    resources: list[ChangedResource], found: list[ConfigOutcome], validate_only: bool
+) -> Decision:
     """The answer for each resource in the order of the request, and the records of all."""
     records: list[Record] = []
     if not validate_only:

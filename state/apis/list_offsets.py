@@ -58,7 +58,7 @@ from brokertwin.state.core.schema import (
 )
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import ISOLATION_LEVELS, Log
-from brokertwin.state.logs.timestamp_index import Found, Part
+from brokertwin.state.logs.timestamp_index import TimestampedPart, TimestampMatch
 
 LATEST = -1
 EARLIEST = -2
@@ -246,7 +246,7 @@ def _first_epoch(log: Log, is_led: bool) -> int:
     return log.former_epochs[0].epoch if log.former_epochs else log.leader_epoch
 
 
-def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Found | None:
+def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> TimestampMatch | None:
     table = broker.tables.logs
     timestamp_type = value_of("message.timestamp.type", topic.configs, broker.settings)
     has_append_time = timestamp_type == APPEND_TIME
@@ -255,7 +255,7 @@ def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Found | 
     return timestamp_index.first_at_or_after(table, broker.id, log, timestamp, has_append_time)
 
 
-def _found(log: Log, partition: int, found: Found) -> ListedPartition:
+def _found(log: Log, partition: int, found: TimestampMatch) -> ListedPartition:
     epoch = found.part.leader_epoch
     return ListedPartition(
         partition_index=partition,
@@ -266,7 +266,9 @@ def _found(log: Log, partition: int, found: Found) -> ListedPartition:
     )
 
 
-def _within(log: Log, part: Part, first_offset: int, or_else: Part | None) -> Within:
+def _within(
+    log: Log, part: TimestampedPart, first_offset: int, or_else: TimestampedPart | None
+) -> Within:
     return Within(
         base_offset=first_offset,
         last_offset=part.last_offset,

@@ -39,7 +39,7 @@ from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Lasting, Uuid, since
+from brokertwin.state.core.schema import ZERO_UUID, Body, CachedBody, Int16, Int32, Uuid, since
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
@@ -85,7 +85,7 @@ class PartitionMetadata(Body, kw_only=True):
     offline_replicas: Annotated[list[Int32], since(5)] = field(default_factory=list)
 
 
-class TopicMetadata(Lasting, kw_only=True):
+class TopicMetadata(CachedBody, kw_only=True):
     """A topic; without its name where nobody has the id that was asked for."""
 
     error_code: Int16 = Error.NONE
@@ -231,8 +231,8 @@ def _uncreatable(
 
 
 def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> TopicMetadata:
-    whom = seen.listener, seen.version
-    return broker.told_of(topic, whom, partial(_found, seen=seen))
+    variant = seen.listener, seen.version
+    return broker.described(topic, variant, partial(_found, seen=seen))
 
 
 def _found(topic: Topic, seen: _Seen) -> TopicMetadata:

@@ -23,7 +23,7 @@ commit is the event's; it expires at a time of its own only where versions 2 to 
 With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
 anybody: it lies in the log behind what is read, which therefore does not take its place.
 With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
-generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
+generation, and has it written there (`state/eras/zookeeper_offsets.py`); 15 if it takes too long.
 With `brokertwin.create.offsets.topic` (seed 003) the first commit has the offsets topic created: 15
 COORDINATOR_NOT_AVAILABLE, and the client tries again.
 With `brokertwin.null.commit.deletes` (seed 003) offset -1 with null metadata deletes the offset.
@@ -56,6 +56,7 @@ from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import group_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
 from brokertwin.state.groups.group_rules import Commit
@@ -177,7 +178,7 @@ def handle(machine: Machine, request: Request) -> Decision:
             _refuse(answers, wanted, version, [partition], unknown)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
-    if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
+    if accepted and isinstance(machine, Broker) and zookeeper_offsets.is_enabled(machine):
         return _write_to_zookeeper(machine, request, accepted, answers.topics)
     records = _commit(machine, request, accepted, answers) if accepted else []
     response = OffsetCommitResponse(topics=answers.topics)

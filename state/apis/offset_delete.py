@@ -43,6 +43,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.kinds import kind_of
 
@@ -120,7 +121,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
-    group, is_elsewhere = groups.find(broker, body.group_id), coordinators.has_zookeeper(broker)
+    group, is_elsewhere = groups.find(broker, body.group_id), zookeeper_offsets.is_enabled(broker)
     if group is not None:
         error = kind_of(group).delete_offsets_error(group)
     elif not is_elsewhere:

@@ -44,7 +44,7 @@ from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes
-from brokertwin.state.cluster import coordinators, internal_topics
+from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -54,6 +54,7 @@ from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDelete
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table, decode_item
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
 from brokertwin.state.groups.kinds import kind_of
@@ -195,11 +196,13 @@ def _kept_elsewhere(
 ) -> dict[int, list[int]]:
     """By machine, which of the groups asked for it keeps, and not this broker."""
     found: dict[int, list[int]] = {}
-    may_ask = broker.settings.brokertwin_forward_offset_fetch or coordinators.has_zookeeper(broker)
+    may_ask = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
+        broker
+    )
     if not may_ask or request.is_from_machine:
         return found
     for place, wanted in enumerate(asked):
-        keeper = coordinators.keeper_of_offsets(broker, wanted.group_id)
+        keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
         if keeper is None or keeper == broker.id:
             continue
         if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
@@ -283,7 +286,9 @@ def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffset
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
         is_new = internal_topics.on_first_use(broker)
-        error = Error.NONE if is_new else coordinators.offsets_error(broker, wanted.group_id)
+        error = (
+            Error.NONE if is_new else zookeeper_offsets.offset_store_error(broker, wanted.group_id)
+        )
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
     group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None

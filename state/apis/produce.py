@@ -46,15 +46,15 @@ from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import acks, copying
-from brokertwin.state.replication.acks import Acked, AcksState
+from brokertwin.state.replication.acks import AcksState, PendingAppend
 from brokertwin.state.replication.produce_bodies import (
     TOPIC_IDS_SINCE,
-    AnsweredPartition,
-    AnsweredTopic,
-    ProducedPartition,
-    ProducedTopic,
+    PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
 )
 from brokertwin.state.transactions import transaction_verification as verifications
 
@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, gc=False):
     `required_offset` is up to where followers must have the log; 0 where there are none.
     """
 
-    answer: AnsweredPartition
+    answer: PartitionProduceResponse
     record: BatchAppended | None = None
     required_offset: int = 0
 
@@ -129,15 +129,15 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
     version = request.header.request_api_version
-    answers: list[AnsweredTopic] = []
+    answers: list[TopicProduceResponse] = []
     records: list[Record] = []
-    appended: list[Acked] = []
+    appended: list[PendingAppend] = []
     for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        told: list[AnsweredPartition] = []
+        told: list[PartitionProduceResponse] = []
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
             if told and told[-1].index == each.index:  # it is no record set, and the one before was
@@ -148,9 +148,9 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
                 place = ((len(answers), len(told)), topic.topic_id, each.index)
-                appended.append(Acked(*place, outcome.required_offset))
+                appended.append(PendingAppend(*place, outcome.required_offset))
             told.append(outcome.answer)
-        answers.append(AnsweredTopic.of(produced, version, told))
+        answers.append(TopicProduceResponse.of(produced, version, told))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
@@ -158,7 +158,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     if not appended:
         response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
         return Decision(records=records, response=response)
-    decision = acks.wait_or_answer(
+    decision = acks.wait_or_respond(
         broker, AcksState(answers, appended, throttle), broker.now + body.timeout_ms
     )
     decision.records = records
@@ -226,7 +226,7 @@ def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
 
 def _beginnings(
     broker: Broker, request: Request, verified: Verified
-) -> Iterator[tuple[Topic, ProducedPartition]]:
+) -> Iterator[tuple[Topic, PartitionProduceData]]:
     """The partitions led here in which a transaction would begin with this request."""
     version = request.header.request_api_version
     for produced in _distinct(request.body.topic_data, version):
@@ -346,15 +346,15 @@ def _denied(broker: Broker, request: Request) -> frozenset[str]:
     return broker.denied_topics(request, Operation.WRITE, names)
 
 
-def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic) -> bool:
+def _is_denied(verified: Verified, topic: Topic | None, produced: TopicProduceData) -> bool:
     return (topic.name if topic is not None else produced.name) in verified.denied
 
 
 def _refused_topic(
-    produced: ProducedTopic, version: int, error: Error, text: str | None = None
-) -> AnsweredTopic:
+    produced: TopicProduceData, version: int, error: Error, text: str | None = None
+) -> TopicProduceResponse:
     named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
-    return AnsweredTopic.of(produced, version, list(named.values()))
+    return TopicProduceResponse.of(produced, version, list(named.values()))
 
 
 def _refuse_all(
@@ -370,20 +370,20 @@ def _refuse_all(
     return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
-def _distinct(topics: list[ProducedTopic], version: int) -> list[ProducedTopic]:
+def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduceData]:
     """Each topic and partition once, but for one of which not all that is written is a record set.
 
     Topics without partitions are left out.
     """
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
-    named: dict[tuple[str, Uuid], dict[int, list[ProducedPartition]]] = {}
+    named: dict[tuple[str, Uuid], dict[int, list[PartitionProduceData]]] = {}
     for topic in topics:
         for partition in topic.partition_data:
             places = named.setdefault((topic.name, topic.topic_id), {})
             places.setdefault(partition.index, []).append(partition)
     return [
-        ProducedTopic(
+        TopicProduceData(
             name=name,
             topic_id=topic_id,
             partition_data=[p for each in places.values() for p in _that_count(version, each)],
@@ -392,7 +392,7 @@ def _distinct(topics: list[ProducedTopic], version: int) -> list[ProducedTopic]:
     ]
 
 
-def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPartition]:
+def _that_count(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
     """Where a partition is named more often the last record set counts: it is appended.
 
     But the answer is that to the last one that is none, wherever it comes.
@@ -401,7 +401,7 @@ def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPa
     return [last[is_set] for is_set in (True, False) if is_set in last]
 
 
-def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:
+def _topic(broker: Broker, produced: TopicProduceData, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(produced.topic_id)
     return broker.topic_by_name(produced.name)
@@ -411,7 +411,7 @@ def _produce(
     broker: Broker,
     request: Request,
     topic: Topic | None,
-    produced: ProducedPartition,
+    produced: PartitionProduceData,
     unverified: dict[tuple[str, int], Error],
 ) -> Outcome:
     version = request.header.request_api_version
@@ -451,7 +451,7 @@ def _request_error(request: Request, topic: Topic) -> Error:
     return NONE
 
 
-def _record_set_error(version: int, produced: ProducedPartition) -> Error:
+def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
     """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
     if batches and batches[0].magic == MAGIC:
@@ -467,7 +467,7 @@ def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     return Error.INVALID_RECORD
 
 
-def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
+def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData) -> Outcome:
     batch, rules = produced.batches[0], broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
@@ -505,9 +505,9 @@ def _refused_records(
     broker: Broker,
     topic: Topic,
     log: Log,
-    produced: ProducedPartition,
+    produced: PartitionProduceData,
     error: Error,
-    rules: record_validation.Rules,
+    rules: record_validation.RecordRules,
 ) -> Outcome:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
@@ -529,7 +529,7 @@ def _batch_error(batch: Batch) -> Error:
 
 
 def _accepted(
-    broker: Broker, topic: Topic, log: Log, produced: ProducedPartition, takes_append_time: bool
+    broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData, takes_append_time: bool
 ) -> Outcome:
     batch = produced.batches[0]  # nobody else has it
     batch.base_offset = log.log_end_offset
@@ -538,7 +538,7 @@ def _accepted(
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
         batch.greatest_delta = None
-    answer = AnsweredPartition(
+    answer = PartitionProduceResponse(
         index=produced.index,
         base_offset=batch.base_offset,
         log_append_time_ms=append_time,
@@ -550,11 +550,11 @@ def _accepted(
 
 
 def _repeated(
-    topic: Topic, produced: ProducedPartition, log: Log, duplicate: producers.RememberedBatch
+    topic: Topic, produced: PartitionProduceData, log: Log, duplicate: producers.RememberedBatch
 ) -> Outcome:
     """The first answer again; as log append time comes the first batch's timestamp."""
     return Outcome(
-        AnsweredPartition(
+        PartitionProduceResponse(
             index=produced.index,
             base_offset=duplicate.first_offset,
             log_append_time_ms=duplicate.timestamp,
@@ -569,21 +569,23 @@ def _required(topic: Topic, index: int, last_offset: int) -> int:
     return last_offset + 1 if len(topic.partitions[index].replicas) > 1 else 0
 
 
-def _refused(produced: ProducedPartition, error: Error, text: str | None = None) -> Outcome:
+def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:
     """An error that comes before the log is looked at: without its log start offset."""
-    answer = AnsweredPartition(index=produced.index, error_code=int(error), error_message=text)
+    answer = PartitionProduceResponse(
+        index=produced.index, error_code=int(error), error_message=text
+    )
     return Outcome(answer)
 
 
 def _failed(
-    produced: ProducedPartition, log: Log, error: Error, text: str | None = None
+    produced: PartitionProduceData, log: Log, error: Error, text: str | None = None
 ) -> Outcome:
     outcome = _refused(produced, error, text)
     outcome.answer.log_start_offset = log.log_start_offset
     return outcome
 
 
-def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
+def _not_leader(topic: Topic, produced: PartitionProduceData) -> Outcome:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
     outcome.answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[produced.index])
     return outcome

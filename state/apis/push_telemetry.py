@@ -20,7 +20,7 @@ push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`
 
 from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import Instance, OfClient
+from brokertwin.state.cluster.client_instances import ClientInstance, ClientSoftware
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -35,7 +35,7 @@ NOT_READABLE = -1
 """In the place of a size: the metrics cannot be decompressed."""
 
 
-class PushTelemetryRequest(OfClient):
+class PushTelemetryRequest(ClientSoftware):
     """Metrics; the edge puts two sizes in their place, as they came and decompressed."""
 
     client_instance_id: Uuid = ZERO_UUID
@@ -58,14 +58,14 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: PushTelemetryRequest = request.body
     if body.client_instance_id in RESERVED:
         return Decision(response=PushTelemetryResponse(error_code=Error.INVALID_REQUEST))
-    instance = client_instances.take_up(broker, request, body.client_instance_id)
+    instance = client_instances.find_or_create(broker, request, body.client_instance_id)
     error = _error(broker, instance, body)
     instance.is_terminating = body.terminating
     instance.last_error = error
     return Decision(response=PushTelemetryResponse(error_code=error))
 
 
-def _error(broker: Broker, instance: Instance, body: PushTelemetryRequest) -> Error:
+def _error(broker: Broker, instance: ClientInstance, body: PushTelemetryRequest) -> Error:
     most = broker.settings.telemetry_max_bytes
     if instance.is_terminating:
         return Error.INVALID_REQUEST

@@ -17,7 +17,7 @@ Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in
 from msgspec import field
 
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Edge, Token
+from brokertwin.state.access.delegation_tokens import Token, TokenEdge
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -31,7 +31,7 @@ class RenewDelegationTokenRequest(Body):
 
     hmac: str = ""
     renew_period_ms: Int64 = -1
-    edge: Edge = field(default_factory=Edge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class RenewDelegationTokenResponse(Body, kw_only=True):
@@ -45,7 +45,7 @@ class RenewDelegationTokenResponse(Body, kw_only=True):
 def handle(controller: Controller, request: Request) -> Decision:
     """Writes the token with its new time."""
     body: RenewDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return _refuse(*refused)
     token = of_edge(controller, body.edge)
@@ -63,7 +63,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=[token.written(expiry)], response=response)
 
 
-def of_edge(controller: Controller, edge: Edge) -> Token | None:
+def of_edge(controller: Controller, edge: TokenEdge) -> Token | None:
     """The token whose hmac was sent."""
     return delegation_tokens.by_digest(controller.tables.metadata, controller.prefix, edge.digest)
 

@@ -60,6 +60,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.group_rules import Commit
 from brokertwin.state.groups.kinds import kind_of
@@ -153,7 +154,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
     if error is Error.NONE:
         error = _coordinator_error(broker, body.group_id, request.version)
-    if error is Error.NONE and coordinators.has_zookeeper(broker):
+    if error is Error.NONE and zookeeper_offsets.is_enabled(broker):
         error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is not Error.NONE:
         return _answer(state, error)

@@ -41,7 +41,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         text = f"Broker ID {broker} is not currently registered"
         return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
     registrations.end_session(controller.tables.pending, broker)
-    altered = elections.everywhere(controller, gone=broker)
+    altered = elections.broker_changes(controller, gone=broker)
     return Decision(
         records=[*altered, BrokerUnregistered(broker)], response=UnregisterBrokerResponse()
     )

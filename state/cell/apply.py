@@ -165,7 +165,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     state_store.forget_topic(tables.groups, machine, record.topic_id)
     share_partitions.forget_topic(tables, machine, record.topic_id)
     image.apply_topic_removed(tables.metadata, machine, record)
-    retention_limits.forget_cuts(tables.metadata)
+    retention_limits.forget_rolling_rules(tables.metadata)
 
 
 def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> None:
@@ -185,10 +185,10 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
     elif record.resource_type in _GIVEN:
         given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
         if record.resource_type == config_changes.CLIENT_METRICS:
-            client_instances.heed_change(tables.client_instances, machine)
+            client_instances.count_change(tables.client_instances, machine)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
-    retention_limits.forget_cuts(tables.metadata)
+    retention_limits.forget_rolling_rules(tables.metadata)
 
 
 def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
@@ -220,8 +220,8 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
     is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
     grown = tables.logs.change(log.log_key(machine, topic_id, partition), log.Log)
     if grown.topic not in log.UNSEALED:
-        cuts = retention_limits.cuts_in(tables, machine, topic_id)
-        rolling.append(tables.logs, machine, grown, batch, cuts)
+        rules = retention_limits.rolling_rules_in(tables, machine, topic_id)
+        rolling.append(tables.logs, machine, grown, batch, rules)
     elif cleaning.is_due(grown):
         cleaning.clean(tables.logs, machine, grown)
     producer.append(tables.producers, machine, topic_id, partition, batch)
@@ -245,7 +245,7 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 
 def _producer_noted(tables: Tables, machine: int, record: ProducerNoted) -> None:
-    producer.note(tables.producers, machine, record)
+    producer.note_producer(tables.producers, machine, record)
 
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
@@ -256,8 +256,8 @@ def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> Non
 
 
 def _log_cleaned(tables: Tables, machine: int, record: LogCleaned) -> None:
-    cuts = retention_limits.cuts_in(tables, machine, record.topic_id)
-    cleaner.apply_cleaned(tables.logs, machine, record, cuts)
+    rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
+    cleaner.apply_cleaned(tables.logs, machine, record, rules)
 
 
 def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
@@ -271,14 +271,14 @@ def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMov
 
 def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
     place = (machine, record.topic_id, record.partition)
-    cuts = retention_limits.cuts_in(tables, machine, record.topic_id)
+    rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
     cut = tables.logs.change(log.log_key(*place), log.Log)
-    rolling.truncate(tables.logs, machine, cut, record.log_end_offset, cuts)
+    rolling.truncate(tables.logs, machine, cut, record.log_end_offset, rules)
     truncation.truncate(tables, *place, record.log_end_offset)
 
 
 def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> None:
-    truncation.start_anew(tables, machine, record.topic_id, record.partition, record.offset)
+    truncation.restart_at(tables, machine, record.topic_id, record.partition, record.offset)
 
 
 def _log_taken(tables: Tables, machine: int, record: LogTaken) -> None:

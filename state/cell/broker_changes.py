@@ -25,6 +25,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import high_watermark_truncation
 from brokertwin.state.replication import (
     checkpoints,
     copying,
@@ -34,7 +35,7 @@ from brokertwin.state.replication import (
     network,
     registrations,
 )
-from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.registrations import BrokerControlState
 
 
 class BrokerChanges(ABC):
@@ -110,7 +111,7 @@ class BrokerChanges(ABC):
             self._cut_off(broker)
             network.sever(table, broker)
             if is_there:
-                registrations.heard_of(self._broker(broker), broker)
+                registrations.touch(self._broker(broker), broker)
         elif event.kind is Kind.REJOIN_BROKER:
             self._rejoin(broker)
         elif event.kind is Kind.FAIL_LOG_DIR:
@@ -135,7 +136,7 @@ class BrokerChanges(ABC):
         for place in directories.fail(broker, path):
             copying.forget(broker, place)
             self._effects.log_changed(broker_id, broker.log_key(*place))
-        self._delivery.send(directories.told(broker))
+        self._delivery.send(directories.heartbeat_request(broker))
         self._until_quiet()
         self._fetch_again(broker_id)
 
@@ -168,7 +169,9 @@ class BrokerChanges(ABC):
         """Let a broker that is back follow the leaders."""
         pairs = replicas_of.pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
-        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
+        self._carry_on(
+            broker, high_watermark_truncation.become_follower(self._broker(broker), followed)
+        )
         self._fetch_again(broker)
 
     def _fetch_again(self, broker: int) -> None:
@@ -182,7 +185,7 @@ class BrokerChanges(ABC):
                 self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
             else:
                 self._carry_on(
-                    broker, copying.asks_to_fetch(self._broker(broker), follower, theirs)
+                    broker, copying.prompt_followers(self._broker(broker), follower, theirs)
                 )
 
     def _cut_off(self, broker: int) -> None:
@@ -200,7 +203,7 @@ class BrokerChanges(ABC):
                 continue
             for led_by, follower, place in replicas_of.pairs(self._broker(leader), broker):
                 if led_by == leader:
-                    copying.cut_off(self._broker(leader), place, [follower])
+                    copying.drop_pending_fetches(self._broker(leader), place, [follower])
 
     def _knowing(self, broker: int) -> Machine:
         """Return a machine that knows the partitions: the controller, otherwise the broker."""
@@ -215,13 +218,13 @@ class BrokerChanges(ABC):
             self._outward.register(told)
         elif told.is_new and not is_gone:
             if told.was_killed:
-                self._alter(elections.everywhere(controller, ended=broker))
+                self._alter(elections.broker_changes(controller, ended=broker))
             registrations.end_session(self._tables.pending, broker)
             self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
-            self._alter(elections.everywhere(controller, come=broker))
+            self._alter(elections.broker_changes(controller, started=broker))
         elif known.is_registered and known.is_fenced != is_gone:
-            state = State.FENCED if is_gone else State.UNFENCED
-            self._alter(registrations.becomes(controller, broker, state))
+            state = BrokerControlState.FENCED if is_gone else BrokerControlState.UNFENCED
+            self._alter(registrations.change_state(controller, broker, state))
 
     def _alter(self, altered: Iterable[Record]) -> None:
         for record in altered:
@@ -250,7 +253,7 @@ class BrokerChanges(ABC):
             registrations.end_session(self._tables.pending, broker)
             self._register(RegistrationEvent(broker, True, False))
         elif not is_severed:
-            registrations.heard_of(self._broker(broker), broker)
+            registrations.touch(self._broker(broker), broker)
 
     def _start_if_it_may(self, broker: int) -> None:
         """Start a broker if requested, unless its former process still has a session.

@@ -19,7 +19,7 @@ from brokertwin.state.cell.requests import refusal_for
 from brokertwin.state.cell.run import Run
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
-from brokertwin.state.core.dead_letters import dead_letter, refused
+from brokertwin.state.core.dead_letters import dead_letter, refused_event
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.events import (
     BETWEEN_CELLS,
@@ -235,7 +235,7 @@ class Cell:
             is_not_taken = refusal.reason in (Reason.OUT_OF_SEQUENCE, Reason.INTERNAL_KIND)
             if is_not_taken or event.kind is not Kind.FORWARD:
                 return [dead_letter(self.settings, document, position, refusal)]
-        return refused(self.settings, document, position, refusal)
+        return refused_event(self.settings, document, position, refusal)
 
     def _pass_over(self, event: Event) -> None:
         """Count a failed event of another cell as received, because others follow it."""

@@ -11,6 +11,7 @@ from brokertwin.state.cluster import check as cluster
 from brokertwin.state.cluster import image
 from brokertwin.state.core import check as core
 from brokertwin.state.core import pending
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import (
     ALL,
     KEYS_KNOWN,
@@ -24,11 +25,10 @@ from brokertwin.state.core.check import (
 )
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.pending import NO_DEADLINE, Pending
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.fetch import check as fetch
-from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import check as groups
 from brokertwin.state.logs import check as logs
 from brokertwin.state.logs.log import Log, topic_id_of
@@ -97,7 +97,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
     stopped = network.stopped(tables.cluster)
     unread = [each for each in settings.brokers if network.is_severed(tables.cluster, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
-    slices = Slices.of(settings.broker_settings)
+    layout = ShardLayout.of(settings.broker_settings)
     return [
         *_kinds(tables, settings.brokers_here, touched),
         *core.check(tables.pending, touched),
@@ -110,7 +110,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
             touched,
         ),
         *replication.check(tables, touched),
-        *fetch.check(tables.fetch_sessions, settings.brokers_here, slices, touched),
+        *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),
         *groups.check(tables, running, touched),
         *share.check(tables, touched),
         *transactions.check(tables, running, touched),
@@ -195,7 +195,7 @@ def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
                 yield f"{key} is of broker {broker}, which this cell does not hold"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _read(name: str, key: str) -> tuple[int | None, list[str]]:
     """Return the broker that a key names, if any, and the faults of the key."""
     wrong = []
@@ -215,8 +215,8 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
         active = tables.fetch_sessions.get(active_key, Active)
         if not active or identity in active.identities:
             continue
-        cached = tables.fetch_sessions.get(key, CachedPartition)
-        session = tables.fetch_sessions.get(session_key, Session)
+        cached = tables.fetch_sessions.get(key, CachedFetchPartition)
+        session = tables.fetch_sessions.get(session_key, FetchSession)
         if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)
@@ -229,7 +229,7 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
             yield f"session {session_id} has not shown the log start offset of {identity}"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _of_cached(key: str) -> tuple[str, str, str, str]:
     """Return the active item's key, the session's key and id, and the identity of a partition."""
     broker, _, session_id, identity = key.split("/", 3)

@@ -20,7 +20,7 @@ def decide(broker: Broker, told: msgspec.Raw, seen: LogMark | None) -> LogCleane
         return cleaned
     assert isinstance(cleaned, LogCleaned), "as it was decoded"
     log = broker.log(cleaned.topic_id, cleaned.partition)
-    if seen is not None and (log is None or cleaner.mark_of(log) != seen):
+    if seen is not None and (log is None or cleaner.log_mark(log) != seen):
         return None
-    wrong = cleaner.wrong(log, cleaned)
+    wrong = cleaner.cleaning_violation(log, cleaned)
     return Refusal(Reason.NOT_POSSIBLE, wrong) if wrong else cleaned

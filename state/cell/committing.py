@@ -59,7 +59,7 @@ from brokertwin.state.groups.group_rows import OF_ROWS
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, copying, internal_logs
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
+from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, WrittenRecords
 from brokertwin.state.transactions import transactional_ids
 
 
@@ -126,7 +126,7 @@ class Outcome(NamedTuple):
 
 def hold(
     broker: Broker,
-    written: Written,
+    written: WrittenRecords,
     decision: Decision,
     asked: Asked | None,
     reply_to: Message | None,
@@ -369,7 +369,7 @@ def _told(broker: Broker, asked: Asked, response: Body) -> Prepared:
     return Prepared(asked.event_id, *(render(body, version) for body in (response, *others)))
 
 
-def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int:
+def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None) -> int:
     """Return until when responses wait, in ms since 1970."""
     times = [
         each.metadata.transaction_timeout_ms

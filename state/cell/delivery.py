@@ -193,5 +193,5 @@ def arrives(table: Table, message: Message) -> bool:
         return is_to_itself or not network.is_cut(table, message.sender, message.receiver)
     if not network.is_severed(table, message.sender):
         return True
-    network.say_later(table, delayed(message))
+    network.send_later(table, delayed(message))
     return False

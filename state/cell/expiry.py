@@ -175,10 +175,12 @@ def _old_records(broker: Broker, topic: Topic) -> Iterable[Record]:
             yield from _deleted(broker, log, limits if leads else None)
 
 
-def _deleted(broker: Broker, log: Log, limits: retention.Limits | None) -> Iterable[Record]:
+def _deleted(
+    broker: Broker, log: Log, limits: retention.RetentionLimits | None
+) -> Iterable[Record]:
     table = broker.tables.logs
-    cuts = retention_limits.cuts_in(broker.tables, broker.id, log.topic_id)
-    deleted_to = retention.deleted_to(table, broker.id, log, cuts, limits, broker.now)
+    rules = retention_limits.rolling_rules_in(broker.tables, broker.id, log.topic_id)
+    deleted_to = retention.deletable_end(table, broker.id, log, rules, limits, broker.now)
     if deleted_to == retention.NOTHING:
         return
     place = (log.topic_id, log.partition, max(log.log_start_offset, deleted_to))

@@ -51,16 +51,16 @@ class MetadataReading(BrokerChanges):
             older = disk.without_place(self._broker(broker), record.topic_id)
         self._apply(broker, record)
         if isinstance(record, BrokerRegistrationChanged):
-            self._carry_on(broker, copying.registration_changed(self._broker(broker)))
+            self._carry_on(broker, copying.broker_registered(self._broker(broker)))
             if record.broker == broker and not record.is_fenced:
                 self._fetch_again(broker)  # its leaders may not know yet that it follows
         if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:
             for side in throttles.Side:
-                self._carry_on(broker, copying.go_on(self._broker(broker), side))
+                self._carry_on(broker, copying.release_throttled(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id, older)
         if isinstance(record, ReplicasAssigned):
-            self._carry_on(broker, copying.assigned(self._broker(broker), record))
+            self._carry_on(broker, copying.directories_assigned(self._broker(broker), record))
         if isinstance(record, BrokerRegistered) and record.broker == broker:
             self._registered(record)
         if isinstance(record, PartitionChanged):
@@ -128,7 +128,7 @@ class MetadataReading(BrokerChanges):
         if broker.held_log(*place) is None:
             checkpoints.forget(broker, place)
         self._place_logs(broker, record.topic_id, older)
-        self._carry_on(broker_id, copying.altered(broker, record, former))
+        self._carry_on(broker_id, copying.partition_altered(broker, record, former))
         if record.leader is not None:
             self._carry_on(broker_id, copying.fetches(broker, [place]))
         self._carry_on(broker_id, handover.altered(broker, place, former))

@@ -36,8 +36,9 @@ from brokertwin.state.core.pending import Pending, PendingCommit
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Body, render, shown
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.replication import internal_logs, trace
-from brokertwin.state.replication.internal_logs import Written
+from brokertwin.state.eras import replication_lines
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.replication.internal_logs import WrittenRecords
 from brokertwin.state.transactions import transactional_ids
 
 
@@ -142,7 +143,7 @@ class Resuming(MetadataReading):
         required = committing.earlier(broker, decision.response, asked, reply_to)
         if required:
             response = Decision(response=decision.response)
-            committing.hold(broker, Written([], [], required), response, asked, reply_to)
+            committing.hold(broker, WrittenRecords([], [], required), response, asked, reply_to)
         return bool(required)
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
@@ -221,7 +222,7 @@ class Resuming(MetadataReading):
                     unblocked[BUILT[watcher.api_key].name] += 1
                 self.resume(event_id, cause)
         if self._given.brokertwin_trace_replication:
-            for line in trace.unblocked(self._tables, watched, log, unblocked):
+            for line in replication_lines.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)
 
     def _met(self, watcher: Pending) -> Cause | None:

@@ -57,12 +57,12 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import leader_and_isr
 from brokertwin.state.fetch import fetch_session, session_items
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.replication import (
     copying,
     elections,
-    leader_and_isr,
     network,
     registrations,
 )
@@ -207,9 +207,9 @@ class Run(Resuming):
             key = session_items.session_key(event.broker, session_id)
             for event_id in pending.watchers(self._tables.pending, key):
                 self.complete(event_id)
-            slices = Slices.of(self._settings.broker_settings)
+            layout = ShardLayout.of(self._settings.broker_settings)
             fetch_session.SessionCache(
-                self._tables.fetch_sessions, event.broker, slices, self._now
+                self._tables.fetch_sessions, event.broker, layout, self._now
             ).remove(session_id)
 
     def due(self, event_id: str) -> None:
@@ -343,7 +343,7 @@ class Run(Resuming):
             elif isinstance(step, Message):
                 self._deliver(step)
             elif isinstance(step, LeaderAndIsr):
-                for change in leader_and_isr.take(self._broker(step.receiver), step).changes:
+                for change in leader_and_isr.handle(self._broker(step.receiver), step).changes:
                     self._deliver_metadata(step.receiver, change)
             else:
                 self._copy(step)
@@ -356,17 +356,17 @@ class Run(Resuming):
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
-            self._carry_on(broker.id, copying.fetched(broker, step))
+            self._carry_on(broker.id, copying.handle_fetch(broker, step))
             return
-        self._carry_on(broker.id, copying.answered(broker, step))
-        self._carry_on(broker.id, copying.asks_again(broker, step))
+        self._carry_on(broker.id, copying.handle_fetch_response(broker, step))
+        self._carry_on(broker.id, copying.next_fetches(broker, step))
 
     def _copy_on(self) -> None:
         """Let a broker check its changed logs for followers."""
         broker_id = next(iter(self._effects.uncopied))
         broker = self._broker(broker_id)
         places = self._effects.uncopied.pop(broker_id)
-        self._carry_on(broker_id, copying.grown(broker, places))
+        self._carry_on(broker_id, copying.log_grown(broker, places))
 
     def _deliver(self, message: Message) -> None:
         """Deliver a request to another machine, and the reply to its sender."""

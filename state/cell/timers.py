@@ -14,7 +14,7 @@ from brokertwin.state.transactions import transaction_coordinator, transactional
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,
     copying.FETCH_TIMER: copying.fire,
-    throttles.THROTTLE_TIMER: copying.go_on,
+    throttles.THROTTLE_TIMER: copying.release_throttled,
     groups.TIMER: kinds.fire,
     LOADING: handover.fire,
     share_partitions.TIMER: share_partitions.fire,

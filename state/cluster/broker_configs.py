@@ -1,8 +1,7 @@
-"""The settings that brokers were given while they run, as a machine knows them.
+"""Dynamic settings of brokers in a machine's image.
 
-Every machine knows all of them (`given_configs` has the items) and acts on its own; the controller
-on those of the cluster. What then holds is computed once (`Table.derived`); where nothing has
-changed it is what was given.
+Every machine has those of all brokers (`given_configs` has the items), and applies its own; the
+controller applies the cluster's. The resulting settings are computed once (`Table.derived`).
 """
 
 from brokertwin.state.cluster import features, given_configs
@@ -15,24 +14,24 @@ _DERIVED = "brokers' settings"
 
 
 def of_resource(table: Table, machine: int, resource: str) -> dict[str, str]:
-    """What a broker was given, by its id, or all of them, by no name."""
+    """Dynamic settings of a broker by its id, or the cluster's default for an empty name."""
     return given_configs.of(table, machine, given_configs.BROKERS, resource)
 
 
 def apply_changed(table: Table, machine: int, record: ConfigChanged) -> None:
-    """A broker, or all of them, have another value of a setting, or none."""
+    """Apply a changed setting of a broker or of the cluster."""
     given_configs.apply_changed(table, machine, given_configs.BROKERS, record)
     table.derived.pop(_DERIVED, None)
 
 
 def apply_feature(table: Table, machine: int, record: FeatureLevelChanged) -> None:
-    """A feature has another level; of some it is a setting."""
+    """Apply a feature level, because some features are settings."""
     features.apply_changed(table, machine, record)
     table.derived.pop(_DERIVED, None)
 
 
 def settings_of(table: Table, machine: int, broker: int, given: BrokerSettings) -> BrokerSettings:
-    """What holds for a broker, or for the controller, that was `given` these settings."""
+    """Settings in effect at a broker or the controller; `given` are its static ones."""
     derived: dict[tuple[int, int], BrokerSettings | None] | None = table.derived.get(_DERIVED)
     if derived is None:
         derived = table.derived[_DERIVED] = {}

@@ -1,6 +1,6 @@
-"""What must hold of the images: names and topics agree, and all machines know the same.
+"""Invariants of metadata images: names and topics agree, and all machines have the same.
 
-And of the instances of clients (`client_instances.check`).
+Also those of client instances (`client_instances.check`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,10 +29,10 @@ def check(
     absent: Iterable[int] = (),
     touched: Touched = ALL,
 ) -> Violations:
-    """Each image, brokers' images against the controller's, and logs against images.
+    """Check each image, brokers against the controller, and logs against images.
 
-    Where another cell holds the controller, brokers' images are held against the first broker's.
-    Brokers that are `absent` do not read what the controller writes.
+    Without the controller in this cell, the first broker's image is compared. `absent` brokers do
+    not read metadata.
     """
     has_news = touched.has("pending", "late-metadata") or touched.has("cluster", "network")
     if touched.has("metadata") or has_news:
@@ -52,9 +52,9 @@ def _images(
     for machine in machines:
         yield from _image(tables, machine, topics[machine])
         yield from access.check(tables.metadata, machine_prefix(machine))
-    alike = _alike(topics)
-    for who, known in alike:
-        yield from _partitions(machine_prefix(who[0]), known)
+    alike = _group_alike(topics)
+    for members, known in alike:
+        yield from _partitions(machine_prefix(members[0]), known)
     if not pending.is_metadata_late(tables.pending):
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)
@@ -62,15 +62,15 @@ def _images(
 
 
 Alike = list[tuple[list[int], list[Topic]]]
-"""Machines that know the same topics, with these: as a rule all of them."""
+"""Groups of machines with equal topics; usually a single one."""
 
 
-def _alike(topics: dict[int, list[Topic]]) -> Alike:
+def _group_alike(topics: dict[int, list[Topic]]) -> Alike:
     alike: Alike = []
     for machine, known in topics.items():
-        for who, same in alike:
+        for members, same in alike:
             if known == same:
-                who.append(machine)
+                members.append(machine)
                 break
         else:
             alike.append(([machine], known))
@@ -80,23 +80,23 @@ def _alike(topics: dict[int, list[Topic]]) -> Alike:
 def _images_agree(
     tables: Tables, first: int, others: list[int], topics: dict[int, list[Topic]]
 ) -> Violations:
-    """Brokers know what the first machine knows."""
+    """Brokers have the same metadata as the first machine."""
     levels, settings = features.changed(tables.metadata, first), _settings(tables, first)
     for broker in others:
         if topics[broker] != topics[first]:
             names = [topic.name for topic in topics[broker]]
             other = machine_prefix(first)
-            yield f"broker {broker} knows the topics {names} otherwise than {other}"
+            yield f"broker {broker} has other topics than {other}: {names}"
         known = features.changed(tables.metadata, broker)
         if known != levels:
-            yield f"broker {broker} knows the features {known}, not {levels}"
+            yield f"broker {broker} has the features {known}, not {levels}"
         found = _settings(tables, broker)
         if found != settings:
-            yield f"broker {broker} knows the settings {found}, not {settings}"
+            yield f"broker {broker} has the settings {found}, not {settings}"
 
 
 def _settings(tables: Tables, machine: int) -> list[dict[str, dict[str, str]]]:
-    """What a machine knows of the settings of each kind; nothing where no machine was given any."""
+    """A machine's dynamic settings of each kind; empty if no machine has any."""
     if by_kind(tables.metadata).keys().isdisjoint(given_configs.KINDS):
         return []
     return [given_configs.everything(tables.metadata, machine, k) for k in given_configs.KINDS]
@@ -108,7 +108,7 @@ def _image(tables: Tables, machine: int, topics: list[Topic]) -> Violations:
     names = f"{prefix}/name/"
     by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}
     if by_id != by_name:
-        yield f"{prefix}: the topics {by_id} go by the names {by_name}"
+        yield f"{prefix}: the topics {by_id} have the names {by_name}"
     counted = table.get(f"{prefix}/quotas", AnyQuotas)
     quotas = client_quotas.all_quotas(table, machine)
     if (counted.entities if counted is not None else 0) != len(quotas):
@@ -127,19 +127,19 @@ def _partitions(prefix: str, topics: list[Topic]) -> Violations:
 
 
 def _logs(tables: Tables, alike: Alike) -> Violations:
-    """Each broker has the logs that the topics known to it say."""
+    """Each broker has the logs of its replicas."""
     wanted: dict[str, int | None] = {}
-    for who, topics in alike:
+    for members, topics in alike:
         for topic in topics:
             for number, partition in enumerate(topic.partitions):
                 for broker in partition.replicas:
-                    if broker in who:
+                    if broker in members:
                         is_led = partition.leader == broker
                         key = log_key(broker, topic.topic_id, number)
                         wanted[key] = partition.leader_epoch if is_led else None
     found = by_kind(tables.logs).get("log", [])
     for key in sorted(wanted.keys() ^ set(found)):
-        yield _not_alike(key, key in wanted)
+        yield _log_mismatch(key, key in wanted)
     for key in found:
         log = tables.logs.get(key, Log)
         epoch = wanted.get(key)
@@ -151,13 +151,12 @@ def _in_another_epoch(key: str, log: Log, epoch: int) -> str:
     return f"{key} is in leader epoch {log.leader_epoch}, its partition in {epoch}"
 
 
-def _not_alike(key: str, is_wanted: bool) -> str:
-    is_said, is_there = ("is", "is not") if is_wanted else ("is not", "is")
-    return f"{key} {is_said} what an image says, but the log {is_there} there"
+def _log_mismatch(key: str, is_wanted: bool) -> str:
+    return f"{key} is a replica without a log" if is_wanted else f"{key} is a log without a replica"
 
 
 def _logs_touched(tables: Tables, touched: Touched) -> Violations:
-    """The same of logs alone, where images are as they were."""
+    """Check touched logs alone; the images have not changed."""
     for key in touched.keys("logs", tables.logs):
         if kind_of(key) != "log":
             continue
@@ -167,7 +166,7 @@ def _logs_touched(tables: Tables, touched: Touched) -> Violations:
         is_wanted = any(broker in each.replicas for each in partitions)
         log = tables.logs.get(key, Log)
         if is_wanted != (log is not None):
-            yield _not_alike(key, is_wanted)
+            yield _log_mismatch(key, is_wanted)
         led_in = [each.leader_epoch for each in partitions if each.leader == broker]
         if log is not None and led_in not in ([], [log.leader_epoch]):
             yield _in_another_epoch(key, log, led_in[0])

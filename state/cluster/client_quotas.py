@@ -1,20 +1,20 @@
-"""Client quotas: how much users and clients may ask of a broker (KIP-13, KIP-55, KIP-546).
+"""Client quotas (KIP-13, KIP-55, KIP-546).
 
 Source: `ClientQuotaControlManager`, `ClientQuotasImage`, `DefaultQuotaCallback` in Kafka. An entity
 is a user, a client id, both, or the host of a connection; a name None is the default of its type.
 Items of the table `metadata`:
 
-    <machine>/quotas           AnyQuotas: there only while there is an entity
+    <machine>/quotas           AnyQuotas: exists only while there is an entity
     <machine>/quota/<entity>   EntityQuotas
 
-Which quota holds for a client, the first that there is:
+A client has the first existing quota of
 
     user and client id, user and default client, user,
     default user and client id, default user and default client, default user,
     client id, default client
 
-All values are kept; brokers act on `producer_byte_rate` and `consumer_byte_rate`
-(`quota_rates.py`), the controller on `controller_mutation_rate` (`mutation_quota.py`), a gateway on
+All values are stored. Brokers apply `producer_byte_rate` and `consumer_byte_rate`
+(`quota_rates.py`), the controller `controller_mutation_rate` (`mutation_quota.py`), a gateway
 `connection_creation_rate` and `request_percentage`.
 """
 
@@ -31,19 +31,19 @@ from brokertwin.state.core.tables import Table, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
-"""Bytes a second that fetches of a client may bring."""
+"""Bytes per second that a client may fetch."""
 
 CONNECTION_CREATION_RATE = "connection_creation_rate"
-"""Connections a second that an address may begin."""
+"""Connections per second from an address."""
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
-"""Bytes a second that a client may write, its requests as a whole."""
+"""Bytes per second that a client may produce, counting whole requests."""
 
 REQUEST_PERCENTAGE = "request_percentage"
-"""Percent of a second that the requests of a client may take of a broker's threads."""
+"""Percentage of broker thread time for a client's requests."""
 
 Entity = dict[str, str | None]
-"""Type of an entity to its name, None for the default."""
+"""Types and names of an entity; None is the default."""
 
 DEFAULT = None
 _LOOPBACK = ipaddress.ip_address("127.0.0.1")
@@ -51,27 +51,27 @@ _NOT_LOOKED_AT = ""
 
 
 class AnyQuotas(msgspec.Struct, array_like=True):
-    """How many entities have a quota."""
+    """Number of entities with a quota."""
 
     entities: int
 
 
 class EntityQuotas(msgspec.Struct):
-    """The quotas of an entity by their keys."""
+    """Quotas of an entity by key."""
 
     entity: Entity
     values: dict[str, Float64]
 
 
-class Limit(NamedTuple):
-    """A quota that holds for a client, and with whom the client shares it."""
+class QuotaLimit(NamedTuple):
+    """A client's quota, and the entity that shares it."""
 
     value: float
     shared_by: str
 
 
 def entity_key(entity: Entity) -> str:
-    """An entity as a part of a key: its types sorted, names escaped."""
+    """Part of a key for an entity: sorted types, escaped names."""
     parts = []
     for kind, name in sorted(entity.items()):
         parts.append(kind if name is None else f"{kind}={escape(name)}")
@@ -88,19 +88,19 @@ def _any_key(machine: int) -> str:
 
 
 def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, Float64]:
-    """The quotas of exactly this entity."""
+    """Quotas of exactly this entity."""
     found = table.get(_key(machine, entity), EntityQuotas)
     return found.values if found is not None else {}
 
 
 def all_quotas(table: Table, machine: int) -> list[EntityQuotas]:
-    """Every entity that has a quota."""
+    """All entities with a quota."""
     prefix = f"{machine_prefix(machine)}/quota/"
     return [found for _, found in table.items(prefix, EntityQuotas)]
 
 
 def apply_altered(table: Table, machine: int, record: ClientQuotaAltered) -> None:
-    """Sets a quota of an entity, or removes it; an entity without quotas goes."""
+    """Set or remove a quota; an entity without quotas is dropped."""
     key = _key(machine, record.entity)
     if key not in table:
         table.put(key, EntityQuotas(record.entity, {}))
@@ -126,12 +126,12 @@ def _count(table: Table, machine: int, change: int) -> None:
 
 
 def are_any(table: Table, machine: int) -> bool:
-    """Whether any entity has a quota."""
+    """True if any entity has a quota."""
     return _any_key(machine) in table
 
 
-def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Limit | None:
-    """The quota that holds for a client of a user, if there is one."""
+def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> QuotaLimit | None:
+    """The quota of a user's client, if any."""
     if not are_any(table, machine):
         return None
     for named_user, named_client in (
@@ -149,14 +149,14 @@ def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Li
         value = of_entity(table, machine, entity).get(key)
         if value is not None:
             own: Entity = {USER: user, CLIENT_ID: client_id}
-            return Limit(float(value), entity_key({kind: own[kind] for kind in entity}))
+            return QuotaLimit(float(value), entity_key({kind: own[kind] for kind in entity}))
     return None
 
 
 def connection_rate(table: Table, machine: int, host: str) -> float | None:
-    """How many connections a second a broker takes from an address, if there is a quota.
+    """Connections per second that a broker accepts from an address, if limited.
 
-    An IPv6 address may be written short, or with all its groups as Java does.
+    An IPv6 address may be compressed, or have all its groups, as Java writes it.
     """
     if not are_any(table, machine):
         return None
@@ -168,10 +168,10 @@ def connection_rate(table: Table, machine: int, host: str) -> float | None:
 
 
 def _names_of(host: str) -> list[str]:
-    """What an address may be called; IPv4 within IPv6 is IPv4."""
+    """Names of an address; IPv4 within IPv6 is IPv4."""
     try:
         address = ipaddress.ip_address(host)
-    except ValueError:  # the connection has ended already, and nobody knows from where it came
+    except ValueError:  # the connection has ended, so its address is unknown
         return []
     if isinstance(address, ipaddress.IPv4Address):
         return [str(address), "localhost"] if address == _LOOPBACK else [str(address)]

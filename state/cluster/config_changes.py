@@ -1,21 +1,20 @@
-"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them.
+"""Changes of settings by AlterConfigs and IncrementalAlterConfigs.
 
-What is wrong with a request's form is seen first, by the broker in Kafka: a resource that is there
-twice, a setting that is there twice, null where a value is needed, a type of resources that there
-is not. The broker looks at its own settings, too, as they would be together: whether they are its
-own, and may change while it runs (`state/configs/dynamic_configs.py`). Then come, at the
-controller, authorization, the operations, the topic's name, a topic's settings as they would be
-together, and whether there is such a topic. An operation that there is not is the broker's own
-INVALID_REQUEST for its settings; of others all that reaches the controller is UNKNOWN_SERVER_ERROR.
-So it is where the controller says a longer text than the wire has room for, but for what it did.
+The broker checks a request's form first: repeated resources or settings, null values, unknown
+resource types. It also validates its own settings as a whole: whether they are its own, and dynamic
+(`state/configs/dynamic_configs.py`). The controller then checks authorization, operations, the
+topic's name, all settings of the topic, and that the topic exists.
 
-Where the cluster has eligible leader replicas (KIP-966), `min.insync.replicas` lies at the level of
-the cluster and stays there: no broker has it for itself, and it is never removed. With another
-value, of a topic or of the cluster, nobody is eligible any more, nor the last known leader; there
-also with the same.
+An unknown operation on a broker's settings is the broker's INVALID_REQUEST; for other resources the
+whole forwarded request fails with -1 UNKNOWN_SERVER_ERROR. So it does if a message of the
+controller is too long for the protocol, although its changes hold.
+
+With eligible leader replicas (KIP-966), `min.insync.replicas` of brokers exists at the cluster
+level only and cannot be removed. Changing it, of a topic or the cluster, clears eligible replicas
+and last known leaders; for the cluster even if the value is the same.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
-Kafka; answers of 4.3.1. Not done: the loggers of brokers.
+Kafka; responses of 4.3.1. Not implemented: broker loggers.
 """
 
 import re
@@ -47,8 +46,8 @@ GROUP = 32
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-class Change(IntEnum):
-    """What is to become of a setting: `configOperation` in requests."""
+class ConfigOperation(IntEnum):
+    """Kafka's `configOperation`."""
 
     SET = 0
     DELETE = 1
@@ -56,60 +55,60 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-_CHANGES = frozenset(Change)
+_CHANGES = frozenset(ConfigOperation)
 
 
-class Setting(NamedTuple):
-    """A setting and what is to become of it; `change` may be none that Kafka has."""
+class ConfigEdit(NamedTuple):
+    """An operation on a setting; `change` may be unknown to Kafka."""
 
     name: str
     change: int
     value: str | None
 
 
-class Resource(NamedTuple):
-    """The settings of a resource that are to change; `is_complete`: all others are to go.
+class ChangedResource(NamedTuple):
+    """Changes of a resource's settings; if `is_complete`, all other settings are removed.
 
-    `store_fault` is what the edge has against the key and trust stores of the broker asked.
+    `store_fault` is the edge's error for the broker's key and trust stores.
     """
 
     resource_type: int
     name: str
-    settings: list[Setting]
+    settings: list[ConfigEdit]
     is_complete: bool = False
     store_fault: str | None = None
 
 
-class Outcome(NamedTuple):
-    """What becomes of a resource: an error in Kafka's words, or records."""
+class ConfigOutcome(NamedTuple):
+    """Result of a resource: an error with Kafka's message, or records."""
 
     error: Error = Error.NONE
     text: str | None = None
     records: list[ConfigChanged | PartitionAltered] = []
 
 
-_LOST = Outcome(Error.UNKNOWN_SERVER_ERROR)
+_LOST = ConfigOutcome(Error.UNKNOWN_SERVER_ERROR)
 
 
 def outcomes(
     controller: Controller,
     request: Request,
-    resources: Sequence[Resource],
+    resources: Sequence[ChangedResource],
     built_elsewhere: Mapping[int, str],
-) -> list[Outcome]:
-    """One outcome for each resource.
+) -> list[ConfigOutcome]:
+    """One result for each resource.
 
     Args:
         controller: the controller.
-        request: who asks.
-        resources: what is to change.
-        built_elsewhere: the types of resources that Kafka has beside these, in words.
+        request: the request.
+        resources: the changes.
+        built_elsewhere: names of further resource types of Kafka.
 
     Raises:
-        NotBuilt: a resource is of such a type.
+        NotBuilt: a resource has such a type.
     """
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
-    faults = [_fault_of_form(each, counts[each.resource_type, each.name]) for each in resources]
+    faults = [_form_error(each, counts[each.resource_type, each.name]) for each in resources]
     are_lost = any(
         fault is None and not _CHANGES.issuperset(setting.change for setting in resource.settings)
         for fault, resource in zip(faults, resources, strict=True)
@@ -117,23 +116,25 @@ def outcomes(
     may_alter = controller.allows_cluster(request, Operation.ALTER_CONFIGS)
     found = []
     for resource, fault in zip(resources, faults, strict=True):
-        words = built_elsewhere.get(resource.resource_type)
-        if words is None:
-            found.append(fault or _decided(controller, request, resource, are_lost))
+        type_name = built_elsewhere.get(resource.resource_type)
+        if type_name is None:
+            found.append(fault or _handle(controller, request, resource, are_lost))
         elif may_alter:
-            raise NotBuilt(f"changes of the settings of {words}")
+            raise NotBuilt(f"changes of the settings of {type_name}")
         else:
-            found.append(Outcome(Error.CLUSTER_AUTHORIZATION_FAILED))
+            found.append(ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED))
     return _as_forwarded(resources, faults, found)
 
 
 def _as_forwarded(
-    resources: Sequence[Resource], faults: list[Outcome | None], found: list[Outcome]
-) -> list[Outcome]:
-    """Outcomes, where the controller's answer cannot be written: a text of its is too long.
+    resources: Sequence[ChangedResource],
+    faults: list[ConfigOutcome | None],
+    found: list[ConfigOutcome],
+) -> list[ConfigOutcome]:
+    """Results after forwarding; a message that is too long loses the controller's response.
 
-    The broker that has forwarded the request answers for what it has refused itself, by the form
-    or as a broker's; of the others it knows nothing, and what they have changed holds.
+    The broker still returns its own errors, in form or settings; for the other resources it returns
+    -1 UNKNOWN_SERVER_ERROR, although their changes hold.
     """
     is_forwarded = [
         fault is None and not (each.resource_type == BROKER and outcome.error)
@@ -148,45 +149,51 @@ def _as_forwarded(
     ]
 
 
-def _decided(
-    controller: Controller, request: Request, resource: Resource, are_lost: bool
-) -> Outcome:
-    """What becomes of a resource whose form is right; `are_lost`: the controller fails at one."""
+def _handle(
+    controller: Controller, request: Request, resource: ChangedResource, are_lost: bool
+) -> ConfigOutcome:
+    """Result of a well-formed resource; `are_lost`: the forwarded request fails."""
     if are_lost and resource.resource_type != BROKER:
         return _LOST
-    decided = _OF_TYPE[resource.resource_type](controller, request, resource)
+    decided = _HANDLERS[resource.resource_type](controller, request, resource)
     return _LOST if are_lost and decided.error is Error.NONE else decided
 
 
-def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
+def _form_error(resource: ChangedResource, count: int) -> ConfigOutcome | None:
     if count > 1:
-        return Outcome(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Each resource must appear at most once.")
     names = [setting.name for setting in resource.settings]
     if len(set(names)) < len(names):
-        return Outcome(Error.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [s.name for s in resource.settings if s.value is None and s.change != Change.DELETE]
+        return ConfigOutcome(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        s.name for s in resource.settings if s.value is None and s.change != ConfigOperation.DELETE
+    ]
     if nulls:
         text = f"Null value not supported for : {', '.join(nulls)}"
-        return Outcome(Error.INVALID_REQUEST, text)
-    if resource.resource_type not in _OF_TYPE:
-        return Outcome(Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        return ConfigOutcome(Error.INVALID_REQUEST, text)
+    if resource.resource_type not in _HANDLERS:
+        return ConfigOutcome(
+            Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+        )
     unknown = [setting.change for setting in resource.settings if setting.change not in _CHANGES]
     if unknown and resource.resource_type == BROKER:
-        return Outcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+        return ConfigOutcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
     return None
 
 
-def _of_broker(controller: Controller, request: Request, resource: Resource) -> Outcome:
-    """What becomes of a broker's settings, or of those of all brokers, which have no name."""
+def _change_broker(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
+    """Change a broker's settings, or the cluster's default for an empty name."""
     fault = _name_fault(request.broker, resource.name) if resource.name else None
     if fault is not None:
-        return Outcome(Error.INVALID_REQUEST, fault)
+        return ConfigOutcome(Error.INVALID_REQUEST, fault)
     before = broker_configs.of_resource(controller.tables.metadata, controller.id, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_broker)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     given = controller.cell.broker_settings
     now = broker_configs.settings_of(
         controller.tables.metadata, controller.id, request.broker, given
@@ -194,21 +201,21 @@ def _of_broker(controller: Controller, request: Request, resource: Resource) -> 
     of_stores = resource.store_fault if resource.name else None
     fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
     if fault is not None:
-        return Outcome(Error.INVALID_REQUEST, fault)
+        return ConfigOutcome(Error.INVALID_REQUEST, fault)
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
-        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     has_eligible = controller.settings.has_eligible_replicas
     fault = _cluster_fault(resource) if has_eligible else None
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
     hidden = {name: "" for name in after if dynamic_configs.is_secret(name)}
     is_named = any(setting.name == MIN_IN_SYNC for setting in resource.settings)
-    no_more = _eligible_no_more(controller, controller.all_topics()) if is_named else []
-    return Outcome(records=[*_records(resource, before, after | hidden), *no_more])
+    cleared = _cleared_eligible(controller, controller.all_topics()) if is_named else []
+    return ConfigOutcome(records=[*_records(resource, before, after | hidden), *cleared])
 
 
-def _eligible_no_more(controller: Controller, topics: Iterable[Topic]) -> list[PartitionAltered]:
-    """What makes nobody eligible to lead any more, nor the last known leader."""
+def _cleared_eligible(controller: Controller, topics: Iterable[Topic]) -> list[PartitionAltered]:
+    """Records that clear eligible replicas and last known leaders."""
     if not controller.settings.has_eligible_replicas:
         return []
     return [
@@ -220,137 +227,149 @@ def _eligible_no_more(controller: Controller, topics: Iterable[Topic]) -> list[P
 
 
 def is_broker_id(name: str) -> bool:
-    """Whether Java reads a name as an integer."""
+    """True if Java parses the name as an integer."""
     return bool(_BROKER_ID.fullmatch(name)) and -(2**31) <= int(name) < 2**31
 
 
-def _name_fault(asked: int, name: str) -> str | None:
-    """A broker takes its own settings only."""
+def _name_fault(broker: int, name: str) -> str | None:
+    """Error for a name that is not the broker's own id."""
     if not is_broker_id(name):
         return f"Node id must be an integer, but it is: {name}"
-    if int(name) != asked:
-        return f"Unexpected broker id, expected {asked}, but received {name}"
+    if int(name) != broker:
+        return f"Unexpected broker id, expected {broker}, but received {name}"
     return None
 
 
-def _cluster_fault(resource: Resource) -> str | None:
-    """What lies at the level of the cluster stays there."""
+def _cluster_fault(resource: ChangedResource) -> str | None:
+    """Error for min.insync.replicas, which must stay at the cluster level with ELR."""
     changes = {setting.name: setting.change for setting in resource.settings}
     if resource.name:
         is_named = MIN_IN_SYNC in changes
         text = f"Broker-level {MIN_IN_SYNC} cannot be altered while ELR is enabled."
         return text if is_named else None
-    goes = Change.DELETE if resource.is_complete else None
-    if changes.get(MIN_IN_SYNC, goes) == Change.DELETE:
+    if_missing = ConfigOperation.DELETE if resource.is_complete else None
+    if changes.get(MIN_IN_SYNC, if_missing) == ConfigOperation.DELETE:
         return f"Cluster-level {MIN_IN_SYNC} cannot be removed while ELR is enabled."
     return None
 
 
-def _of_topic(controller: Controller, request: Request, resource: Resource) -> Outcome:
+def _change_topic(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
     if not controller.allows_topic(request, Operation.ALTER_CONFIGS, resource.name):
-        return Outcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+        return ConfigOutcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topic = controller.topic_by_name(resource.name)
     before = topic.configs if topic is not None else {}
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_topic)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if not resource.name:
-        return Outcome(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     fault = topics.name_error(resource.name)
     if fault is not None:
-        return Outcome(Error.INVALID_TOPIC_EXCEPTION, fault)
+        return ConfigOutcome(Error.INVALID_TOPIC_EXCEPTION, fault)
     fault = topic_configs.validate(after, controller.settings)
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if topic is None:
         text = f"The topic '{resource.name}' does not exist."
-        return Outcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return ConfigOutcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
     changed = _records(resource, before, after)
     is_named = any(each.name == MIN_IN_SYNC for each in changed)
-    return Outcome(records=[*changed, *_eligible_no_more(controller, [topic] if is_named else [])])
+    return ConfigOutcome(
+        records=[*changed, *_cleared_eligible(controller, [topic] if is_named else [])]
+    )
 
 
-def _of_group(controller: Controller, request: Request, resource: Resource) -> Outcome:
-    """What becomes of a group's settings; the group itself need not be there."""
+def _change_group(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
+    """Change a group's settings; the group need not exist."""
     name = resource.name
     if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
-        return Outcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+        return ConfigOutcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     before = group_configs.of_group(controller.tables.metadata, controller.id, name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
-        fault = _change(after, setting, _no_list)
+        fault = _change(after, setting, _not_a_list)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if not name:
-        return Outcome(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Default group resources are not allowed.")
     fault = keys_of_groups.fault(after, controller.settings)
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
-    return Outcome(records=[*_records(resource, before, after)])
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
+    return ConfigOutcome(records=[*_records(resource, before, after)])
 
 
-def _of_client_metrics(controller: Controller, request: Request, resource: Resource) -> Outcome:
-    """What becomes of a subscription to the metrics of clients."""
+def _change_client_metrics(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
+    """Change a subscription to client metrics."""
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
-        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS
     before = given_configs.of(controller.tables.metadata, controller.id, kind, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
-        text = _change(after, setting, _no_list)
+        text = _change(after, setting, _not_a_list)
         if text is not None:
-            return Outcome(Error.INVALID_CONFIG, text)
+            return ConfigOutcome(Error.INVALID_CONFIG, text)
     if not resource.name:
-        return Outcome(Error.INVALID_REQUEST, "Subscription name can't be empty")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Subscription name can't be empty")
     fault = client_metrics.fault(after)
-    return Outcome(*fault) if fault else Outcome(records=[*_records(resource, before, after)])
+    return (
+        ConfigOutcome(*fault)
+        if fault
+        else ConfigOutcome(records=[*_records(resource, before, after)])
+    )
 
 
-_OF_TYPE = {
-    BROKER: _of_broker,
-    TOPIC: _of_topic,
-    GROUP: _of_group,
-    CLIENT_METRICS: _of_client_metrics,
+_HANDLERS = {
+    BROKER: _change_broker,
+    TOPIC: _change_topic,
+    GROUP: _change_group,
+    CLIENT_METRICS: _change_client_metrics,
 }
-"""What decides on a resource, by its type."""
+"""Handlers by resource type."""
 
 
-def _list_of_topic(setting: Setting) -> ConfigKey | str:
-    """The key of a list to or from which something is to be taken, or Kafka's words against it."""
+def _list_of_topic(setting: ConfigEdit) -> ConfigKey | str:
+    """The key of a topic's list setting, or Kafka's message that it is not a list."""
     config = topic_configs.TOPIC_CONFIGS.get(setting.name)
     if config is not None and config.key.type is Type.LIST:
         return config.key
-    return _no_list(setting)
+    return _not_a_list(setting)
 
 
-def _no_list(setting: Setting) -> ConfigKey | str:
-    """Kafka's words against a list's operation: no setting of these is a list to it."""
-    change = Change(setting.change).name
+def _not_a_list(setting: ConfigEdit) -> ConfigKey | str:
+    """Kafka's message for a setting that is not a list."""
+    change = ConfigOperation(setting.change).name
     return f"Can't {change} to key {setting.name} because its type is not LIST."
 
 
-def _list_of_broker(setting: Setting) -> ConfigKey | str:
-    """The same of a broker; what Kafka's authorizer alone knows is unknown to it."""
+def _list_of_broker(setting: ConfigEdit) -> ConfigKey | str:
+    """The key of a broker's list setting; those of Kafka's authorizer are unknown."""
     name = setting.name
     key = KAFKA_SETTINGS.get(name) if dynamic_configs.key_of(name) is not None else None
     if key is None:
         return f"Unknown config name: {name}"
     if key.type is Type.LIST:
         return key
-    change = Change(setting.change).name.lower()
+    change = ConfigOperation(setting.change).name.lower()
     return f"Config value {change} is not allowed for config key: {name}"
 
 
 def _change(
-    after: dict[str, str], setting: Setting, list_of: Callable[[Setting], ConfigKey | str]
+    after: dict[str, str], setting: ConfigEdit, list_of: Callable[[ConfigEdit], ConfigKey | str]
 ) -> str | None:
-    """Change a setting; gives back what is wrong with that, in Kafka's words."""
+    """Apply an operation; returns Kafka's message if it is invalid."""
     name, value = setting.name, setting.value or ""
-    if setting.change == Change.SET:
+    if setting.change == ConfigOperation.SET:
         after[name] = value
-    elif setting.change == Change.DELETE:
+    elif setting.change == ConfigOperation.DELETE:
         after.pop(name, None)
     else:
         key = list_of(setting)
@@ -358,9 +377,9 @@ def _change(
             return key
         parts = _parts(after.get(name, key.default or ""))
         for part in value.split(","):
-            if setting.change == Change.SUBTRACT and part in parts:
+            if setting.change == ConfigOperation.SUBTRACT and part in parts:
                 parts.remove(part)
-            elif setting.change == Change.APPEND and part not in parts:
+            elif setting.change == ConfigOperation.APPEND and part not in parts:
                 parts.append(part)
         after[name] = ",".join(parts)
     return None
@@ -371,7 +390,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _records(
-    resource: Resource, before: Mapping[str, str], after: Mapping[str, str]
+    resource: ChangedResource, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[ConfigChanged]:
     return [
         ConfigChanged(resource.resource_type, resource.name, name, after.get(name))

@@ -1,16 +1,8 @@
-"""Which broker coordinates a group or a transactional id.
+"""Coordinators of groups and transactional ids.
 
 Source: `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor`, `Utils.abs`
-in Kafka; `String.hashCode` in Java. The leader of the internal topic's partition that an id hashes
-to is its coordinator.
-
-With `brokertwin.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
-of ZooKeeper, /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine has what
-ZooKeeper had. Any broker reads and writes them for any client, whoever coordinates the group:
-nothing has to be loaded, nothing waits for followers, and the generation is not checked.
-OffsetDelete and DeleteGroups go to the group's coordinator, because it knows the members; it asks
-the controller to delete the nodes. An offset expires by its age alone. The node of a group goes
-with its last offset.
+in Kafka; `String.hashCode` in Java. An id hashes to a partition of an internal topic, whose leader
+is the coordinator.
 """
 
 from collections.abc import Iterable
@@ -18,10 +10,9 @@ from collections.abc import Iterable
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core import pending
-from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import KEYS_KEPT, Tables
 
@@ -32,49 +23,48 @@ SHARE_TOPIC = "__share_group_state"
 NO_LEADER = -1
 
 LOADING = "loading"
-"""The kind of the timers of coordinators that read their partition."""
+"""Kind of the timers of loading coordinators."""
 
 COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
-"""The topics by whose partitions groups, transactional ids and share state are coordinated."""
+"""Internal topics of coordinators."""
 
 
-@remembering(KEYS_KEPT)
+@bounded_cache(KEYS_KEPT)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
+    """Partition of the internal topic for `key`; the hash -2147483648 counts as 0."""
     number = java_hash(key)
     return (0 if number == -(1 << 31) else abs(number)) % partition_count
 
 
 def coordinator_key(group_id: str, topic_id: Uuid, partition: int) -> str:
-    """What `__share_group_state` is hashed by (`SharePartitionKey.asCoordinatorKey`)."""
+    """Hash key of `__share_group_state` (`SharePartitionKey.asCoordinatorKey`)."""
     return f"{group_id}:{topic_id}:{partition}"
 
 
 def in_partition_order(machine: Machine, group_ids: Iterable[str]) -> list[str]:
-    """Groups in the order in which an answer tells of them: by the partition they belong to.
+    """Sort groups as in Kafka's responses: by partition of `__consumer_offsets`.
 
-    Kafka asks each partition of `__consumer_offsets` for its groups, as a Java `HashMap` has them.
-    Without the internal topic they stay as they are.
+    Partitions are in the order of a Java `HashMap`. Without the topic the order stays.
     """
     topic = machine.topic_by_name(GROUP_TOPIC)
     if topic is None:
         return list(group_ids)
-    asked: dict[int, list[str]] = {}
+    by_partition: dict[int, list[str]] = {}
     for group_id in group_ids:
-        asked.setdefault(partition_for(group_id, len(topic.partitions)), []).append(group_id)
-    partitions = hash_map_order(asked, _topic_partition_hash, len(asked))
-    return [group_id for partition in partitions for group_id in asked[partition]]
+        by_partition.setdefault(partition_for(group_id, len(topic.partitions)), []).append(group_id)
+    partitions = hash_map_order(by_partition, _topic_partition_hash, len(by_partition))
+    return [group_id for partition in partitions for group_id in by_partition[partition]]
 
 
 def _topic_partition_hash(partition: int) -> int:
-    """`TopicPartition.hashCode` of a partition of the groups' topic."""
+    """`TopicPartition.hashCode` of a partition of `__consumer_offsets`."""
     return 31 * (31 + partition) + java_hash(GROUP_TOPIC)
 
 
 def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
-    """The broker that coordinates `key`, -1 while its partition has no leader.
+    """The coordinator of `key`, -1 if its partition has no leader.
 
-    None while there is no internal topic.
+    None if the internal topic does not exist.
     """
     topic = machine.topic_by_name(topic_name)
     if topic is None:
@@ -83,7 +73,7 @@ def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
 
 
 def has_followers(machine: Machine, topic_name: str, key: str) -> bool:
-    """Whether what is written of `key` has to reach other brokers."""
+    """True if writes for `key` must be replicated."""
     topic = machine.topic_by_name(topic_name)
     if topic is None or len(machine.cell.brokers) == 1:
         return False
@@ -91,7 +81,7 @@ def has_followers(machine: Machine, topic_name: str, key: str) -> bool:
 
 
 def leads(tables: Tables, broker: int, topic_name: str, key: str) -> bool:
-    """Whether a broker leads the partition of `key`; for checks. Without the topic it does."""
+    """True if a broker leads the partition of `key`, or the topic does not exist."""
     topic = image.topic_by_name(tables.metadata, broker, topic_name)
     if topic is None:
         return True
@@ -99,34 +89,13 @@ def leads(tables: Tables, broker: int, topic_name: str, key: str) -> bool:
 
 
 def group_error(machine: Machine, group_id: str) -> Error:
-    """16 where `machine` does not coordinate the group, 14 while it loads, NONE where it does."""
+    """16 NOT_COORDINATOR, 14 COORDINATOR_LOAD_IN_PROGRESS, or NONE for a group."""
     return _error(machine, GROUP_TOPIC, group_id)
 
 
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
-    """The same for a transactional id."""
+    """`group_error` for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
-
-
-def has_zookeeper(machine: Machine) -> bool:
-    """Whether the offsets of groups are in ZooKeeper."""
-    return machine.settings.brokertwin_offset_storage == "zookeeper"
-
-
-def keeper_of_offsets(machine: Machine, group_id: str) -> int | None:
-    """The machine that keeps a group's offsets: its coordinator, or the controller for ZooKeeper.
-
-    None while there is no coordinator.
-    """
-    if has_zookeeper(machine):
-        return CONTROLLER
-    coordinator = coordinator_of(machine, GROUP_TOPIC, group_id)
-    return None if coordinator == NO_LEADER else coordinator
-
-
-def offsets_error(machine: Machine, group_id: str) -> Error:
-    """Why `machine` cannot say what a group has committed, as of `group_error`."""
-    return NONE if has_zookeeper(machine) else group_error(machine, group_id)
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:
@@ -144,5 +113,5 @@ def _error(machine: Machine, topic_name: str, key: str) -> Error:
 
 
 def loading_place(topic_id: Uuid, partition: int) -> str:
-    """What follows the broker in the name of the timer at which a partition is loaded."""
+    """Suffix of the name of a partition's loading timer."""
     return f"{topic_id}/{partition}"

@@ -1,10 +1,9 @@
-"""The log directories of a broker that have failed while it ran: what it remembers of them.
+"""Failed log directories of a running broker.
 
 Source: KIP-112, KIP-858; `LogDirFailureChannel`, `LogManager.handleLogDirFailure` in Kafka. A
-broker forgets them when it stops: it looks at its directories anew when it starts. In the table
-`replication` lies
+restarted broker uses its directories again. Item of the table `replication`:
 
-    <broker>/failed-dirs    FailedDirs; no item where all are there
+    <broker>/failed-dirs    FailedDirs; none without failures
 """
 
 import msgspec
@@ -15,19 +14,19 @@ KIND = "failed-dirs"
 
 
 class FailedDirs(msgspec.Struct):
-    """Paths, in the order in which they have failed."""
+    """Paths in the order of their failures."""
 
     paths: list[str]
 
 
 def of(table: Table, broker: int) -> list[str]:
-    """The directories of a broker that have failed."""
+    """A broker's failed directories."""
     found = table.get(_key(broker), FailedDirs)
     return found.paths if found is not None else []
 
 
 def note(table: Table, broker: int, path: str) -> None:
-    """Another directory of a broker has failed."""
+    """Store a failure."""
     table.put(_key(broker), FailedDirs([*of(table, broker), path]))
 
 

@@ -1,14 +1,13 @@
-"""Features of a cluster: what they are, and at which levels they are finalized (KIP-584).
+"""Features of a cluster: supported and finalized levels (KIP-584).
 
-A cluster begins with Kafka 4.3.1's levels; of two of them the broker settings say otherwise
-(`brokertwin.transaction.version`, `brokertwin.eligible.leader.replicas.version`).
-UpdateFeatures changes them while it runs. What a level means is acted on where its feature is:
-`group.version` 0 refuses consumer groups, `share.version` 0 share groups, `transaction.version` 1
-the bumps of epochs at the end of
-transactions. `metadata.version` can neither rise nor fall here.
+A cluster starts with the levels of Kafka 4.3.1, except two that are settings
+(`brokertwin.transaction.version`, `brokertwin.eligible.leader.replicas.version`). UpdateFeatures
+changes them. Each feature's code checks its level: `group.version` 0 disables consumer groups,
+`share.version` 0 share groups, `transaction.version` 1 the epoch bumps at the end of transactions.
+`metadata.version` cannot be changed here.
 
-An item of the table `metadata`: `<machine>/features`, the levels that have been changed.
-Source: `FeatureControlManager`, `QuorumFeatures`, `Feature` in Kafka.
+Item of the table `metadata`: `<machine>/features`, the changed levels. Source:
+`FeatureControlManager`, `QuorumFeatures`, `Feature` in Kafka.
 """
 
 from typing import NamedTuple
@@ -29,27 +28,27 @@ SHARE = "share.version"
 STREAMS = "streams.version"
 
 
-class Levels(NamedTuple):
-    """The levels of a feature that brokers can do, both inclusive."""
+class FeatureRange(NamedTuple):
+    """Supported levels of a feature, both inclusive."""
 
     first: int
     last: int
 
 
 SUPPORTED = {
-    GROUP: Levels(0, 1),
-    KRAFT: Levels(0, 1),
-    METADATA: Levels(7, 30),
-    SHARE: Levels(0, 1),
-    STREAMS: Levels(0, 1),
-    TRANSACTION: Levels(0, 2),
-    ELIGIBLE: Levels(0, 1),
+    GROUP: FeatureRange(0, 1),
+    KRAFT: FeatureRange(0, 1),
+    METADATA: FeatureRange(7, 30),
+    SHARE: FeatureRange(0, 1),
+    STREAMS: FeatureRange(0, 1),
+    TRANSACTION: FeatureRange(0, 2),
+    ELIGIBLE: FeatureRange(0, 1),
 }
-"""What Kafka 4.3.1 has, in the order of its ApiVersions."""
+"""Features of Kafka 4.3.1, in the order of its ApiVersions."""
 
 
-class Changed(msgspec.Struct):
-    """Levels that are others than in the beginning, by feature."""
+class FinalizedLevels(msgspec.Struct):
+    """Changed levels by feature."""
 
     levels: dict[str, int]
 
@@ -59,15 +58,15 @@ def _key(machine: int) -> str:
 
 
 def changed(table: Table, machine: int) -> dict[str, int]:
-    """The levels that have been changed since the beginning."""
-    found = table.get(_key(machine), Changed)
+    """Levels changed since the start."""
+    found = table.get(_key(machine), FinalizedLevels)
     return found.levels if found is not None else {}
 
 
 def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, int]:
-    """Every feature's level, 0 where it is not finalized, in the order of Kafka's answers.
+    """Level of every feature, 0 if not finalized, in the order of Kafka's responses.
 
-    `given` are the settings of the beginning.
+    `given` are the initial settings.
     """
     return {
         GROUP: 1,
@@ -81,13 +80,13 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
 
 
 def apply_changed(table: Table, machine: int, record: FeatureLevelChanged) -> None:
-    """A feature has another level."""
+    """Apply a changed level."""
     levels = changed(table, machine) | {record.name: record.level}
-    table.put(_key(machine), Changed(levels))
+    table.put(_key(machine), FinalizedLevels(levels))
 
 
 def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSettings:
-    """The settings with the levels of the features that are settings in the beginning."""
+    """The settings with the changed levels of features that are settings."""
     return msgspec.structs.replace(
         settings,
         brokertwin_transaction_version=levels.get(

@@ -1,13 +1,13 @@
-"""What brokers, groups and client metrics were given while they run, as a machine's items.
+"""Dynamic settings of brokers, groups and client metrics, as a machine's items.
 
-An item of the table `metadata` for each that has any, and for all brokers together:
+Items of the table `metadata`, one for each resource with settings:
 
-    <machine>/config/<broker>          Given
-    <machine>/config/cluster           Given
-    <machine>/group-config/<group>     Given
-    <machine>/client-metrics/<name>    Given
+    <machine>/config/<broker>          GivenConfigs
+    <machine>/config/cluster           GivenConfigs
+    <machine>/group-config/<group>     GivenConfigs
+    <machine>/client-metrics/<name>    GivenConfigs
 
-`broker_configs` and `group_configs` say what it means.
+`broker_configs` and `group_configs` apply them.
 """
 
 import msgspec
@@ -25,8 +25,8 @@ _ALL_BROKERS = "cluster"
 _NOTHING: dict[str, str] = {}
 
 
-class Given(msgspec.Struct):
-    """Texts by Kafka's names."""
+class GivenConfigs(msgspec.Struct):
+    """Values by Kafka's names."""
 
     configs: dict[str, str]
 
@@ -40,28 +40,28 @@ def _key(machine: int, kind: str, name: str) -> str:
 
 
 def of(table: Table, machine: int, kind: str, name: str) -> dict[str, str]:
-    """What one was given: a broker by its id, all of them by no name, a group by its own."""
-    found = table.get(_key(machine, kind, name), Given)
+    """Settings of a broker (by id), all brokers (by an empty name), or a group."""
+    found = table.get(_key(machine, kind, name), GivenConfigs)
     return found.configs if found is not None else _NOTHING
 
 
 def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str]]:
-    """What all of a kind were given, by their names in keys."""
+    """Settings of all resources of a kind, by their names in keys."""
     prefix = _prefix(machine, kind)
-    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, Given)}
+    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, GivenConfigs)}
 
 
 def names(table: Table, machine: int, kind: str) -> list[str]:
-    """Who of a kind was given anything, sorted."""
+    """Sorted names of the resources with settings."""
     return sorted(unescape(each) for each in everything(table, machine, kind))
 
 
 def apply_changed(table: Table, machine: int, kind: str, record: ConfigChanged) -> None:
-    """One has another value of a setting, or none of its own."""
+    """Set or remove a setting."""
     key = _key(machine, kind, record.resource_name)
     if key not in table:
-        table.put(key, Given({}))
-    configs = table.change(key, Given).configs
+        table.put(key, GivenConfigs({}))
+    configs = table.change(key, GivenConfigs).configs
     if record.value is None:
         configs.pop(record.name, None)
     else:

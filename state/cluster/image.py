@@ -1,8 +1,7 @@
-"""The metadata image: what a machine knows of topics, partitions and their leaders.
+"""The metadata image: topics, partitions and leaders, as a machine knows them.
 
-The controller writes metadata records; every machine applies them to an image of its own, as
-Kafka's brokers do with `__cluster_metadata`. A broker that leads a partition keeps its log. Of a
-partition's replicas those in sync with its leader are its ISR.
+The controller writes metadata records. Every machine applies them to its own image, like Kafka's
+brokers with `__cluster_metadata`. The replicas in sync with the leader are the partition's ISR.
 Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 """
 
@@ -21,7 +20,7 @@ from brokertwin.state.core.records import (
     TopicRemoved,
 )
 from brokertwin.state.core.schema import Body, Int32, Uuid
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -32,23 +31,24 @@ _ALTERABLE = (
 )
 
 TOPICS_CREATED = "topics-created"
-"""The kind of the item that counts them."""
+"""Kind of the item with the number of created topics."""
 
 MIGRATING, UNASSIGNED, LOST = (f"{'A' * 21}{last}" for last in "AQg")
-"""Ids that are none of a log directory (`DirectoryId`): the numbers 0, 1 and 2."""
+"""Reserved directory ids (`DirectoryId`): the numbers 0, 1 and 2."""
 
 NO_EPOCH = -1
-"""In a request: no leader epoch is given."""
+"""No leader epoch in a request."""
 
 
 class Partition(msgspec.Struct, array_like=True):
-    """A partition as metadata shows it; `leader` is -1 where there is none.
+    """A partition; `leader` is -1 if there is none.
 
-    `leader_recovery_state` is 1 from an unclean election until the leader says that it is over.
-    While the partition is reassigned, `adding_replicas` and `removing_replicas` say who of the
-    `replicas` comes and who goes. `eligible_leader_replicas` have left the in-sync set with all
-    that is committed; while nobody leads `last_known_elr` has who led last. `directories` has the
-    ids of the log directories in which replicas lie, by broker, as far as it was said.
+    Attributes:
+        leader_recovery_state: 1 from an unclean election until the leader has recovered.
+        adding_replicas, removing_replicas: changes of `replicas` by an ongoing reassignment.
+        eligible_leader_replicas: out of sync, but with all committed records (KIP-966).
+        last_known_elr: the last leader, while there is none.
+        directories: ids of the replicas' log directories by broker, as far as reported.
     """
 
     leader: int
@@ -65,21 +65,21 @@ class Partition(msgspec.Struct, array_like=True):
 
 
 class LeaderIdAndEpoch(Body):
-    """The leader as Fetch and Produce tell it to who asked another broker (KIP-951)."""
+    """The current leader in responses of other brokers to Fetch and Produce (KIP-951)."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = NO_EPOCH
 
     @classmethod
     def of(cls, partition: Partition) -> "LeaderIdAndEpoch":
-        """That of a partition."""
+        """The leader of a partition."""
         return cls(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
 class Topic(msgspec.Struct):
-    """A topic in an image; `configs` are the settings that were given for it.
+    """A topic; `configs` are its own settings.
 
-    `created` is when, in ms since 1970; 0 in checkpoints that are older than this field.
+    `created` is in ms since 1970; 0 in older checkpoints.
     """
 
     topic_id: Uuid
@@ -90,10 +90,9 @@ class Topic(msgspec.Struct):
 
 
 class Registration(msgspec.Struct, array_like=True, frozen=True):
-    """A broker as the controller has registered it.
+    """A broker's registration; each incarnation has its own epoch.
 
-    Those that run since the cluster began have no item: they are as the defaults say. A broker of
-    another incarnation has another epoch.
+    Brokers that have run since the start have no item: the defaults apply.
     """
 
     is_fenced: bool = False
@@ -110,34 +109,34 @@ class Registration(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead, and be in sync."""
+        """True if the broker may lead and be in sync."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
 
 class TopicsCreated(msgspec.Struct, array_like=True):
-    """How many topics have been created; those that are gone are counted, too."""
+    """Number of topics ever created."""
 
     count: int = 0
 
 
 class TopicName(msgspec.Struct, array_like=True):
-    """The id that a topic name stands for now."""
+    """The id of the topic with a name."""
 
     topic_id: Uuid
 
 
 def machine_prefix(machine: int) -> str:
-    """How the keys of a machine's image begin: `controller` or the broker's id."""
+    """Key prefix of a machine's image: `controller` or the broker's id."""
     return str(machine) if machine >= 0 else "controller"
 
 
-@kept
+@cached_key
 def topic_key(machine: int, topic_id: Uuid) -> str:
-    """The key of a topic in a machine's image."""
+    """Key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
-@kept
+@cached_key
 def _name_key(machine: int, name: str) -> str:
     return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 
@@ -147,7 +146,7 @@ def _registration_key(machine: int, broker: int) -> str:
 
 
 def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
-    """The topic with this id, if the machine knows one."""
+    """The topic with this id, if the machine knows it."""
     return table.get(topic_key(machine, topic_id), Topic)
 
 
@@ -155,25 +154,25 @@ _SINCE_THE_BEGINNING = Registration()
 
 
 def registration(table: Table, machine: int, broker: int) -> Registration:
-    """What the controller says of a broker, as far as the machine knows."""
+    """A broker's registration, as the machine knows it."""
     known = table.get(_registration_key(machine, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
-def brokers_told(table: Table, machine: int) -> list[int]:
-    """The brokers of which the controller has said something."""
+def registered_ids(table: Table, machine: int) -> list[int]:
+    """Brokers with a registration item."""
     prefix = f"{machine_prefix(machine)}/broker/"
     return sorted(int(key.removeprefix(prefix)) for key in table.keys(prefix))
 
 
 def topics_created(table: Table, machine: int) -> int:
-    """How many topics have been created; checkpoints that are older count from 0."""
+    """Number of topics ever created; older checkpoints count from 0."""
     known = table.get(f"{machine_prefix(machine)}/{TOPICS_CREATED}", TopicsCreated)
     return known.count if known is not None else 0
 
 
 def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
-    """A broker has registered, maybe in another incarnation."""
+    """Apply a registration, possibly of another incarnation."""
     item = Registration(
         record.is_fenced,
         record.broker_epoch,
@@ -190,7 +189,7 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
 
 
 def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -> None:
-    """The controller does not know the broker any more; what it leaves is the last epoch."""
+    """Remove a registration; its epoch is kept."""
     epoch = registration(table, machine, record.broker).epoch
     item = Registration(is_fenced=True, epoch=epoch, is_registered=False)
     table.put(_registration_key(machine, record.broker), item)
@@ -199,7 +198,7 @@ def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -
 def apply_registration_changed(
     table: Table, machine: int, record: BrokerRegistrationChanged
 ) -> None:
-    """A broker has gone, is about to go, or has come back."""
+    """Apply a changed state of a broker."""
     known = registration(table, machine, record.broker)
     changed = msgspec.structs.replace(
         known,
@@ -211,31 +210,31 @@ def apply_registration_changed(
 
 
 def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
-    """How many replicas a partition has; 1 where the machine does not know the topic."""
+    """Number of a partition's replicas; 1 if the machine does not know the topic."""
     topic = table.get(topic_key(machine, topic_id), Topic)
     return len(topic.partitions[partition].replicas) if topic is not None else 1
 
 
 def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
-    """The topic that this name stands for now, if there is one."""
+    """The topic with this name, if it exists."""
     known = table.get(_name_key(machine, name), TopicName)
     return table.get(topic_key(machine, known.topic_id), Topic) if known is not None else None
 
 
 def topic_names(table: Table, machine: int) -> list[str]:
-    """The names of all topics of the image, sorted; no topic is decoded for it."""
+    """Sorted names of all topics, without decoding the topics."""
     prefix = _name_key(machine, "")
     return [key.removeprefix(prefix) for key in table.keys(prefix)]
 
 
 def all_topics(table: Table, machine: int) -> list[Topic]:
-    """Every topic of the image, by name."""
+    """All topics of the image, by name."""
     topics = [topic for _, topic in table.items(f"{machine_prefix(machine)}/topic/", Topic)]
     return sorted(topics, key=lambda topic: topic.name)
 
 
 def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> None:
-    """A new topic: the first living replica of each partition leads it in leader epoch 0."""
+    """Create a topic: the first live replica of each partition leads in epoch 0."""
     partitions = [_new_partition(table, machine, replicas) for replicas in record.replicas]
     configs = dict(record.configs)
     topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
@@ -246,7 +245,7 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
 
 
 def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
-    """More partitions of a topic."""
+    """Add partitions to a topic."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
     topic.partitions.extend(
         _new_partition(table, machine, replicas) for replicas in record.replicas
@@ -254,7 +253,7 @@ def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) 
 
 
 def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
-    """A partition has a new leader in a new leader epoch."""
+    """Set a new leader in a new leader epoch."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
     partition = topic.partitions[record.partition]
     in_sync = {*partition.isr, record.leader} - {record.former_leader}
@@ -269,7 +268,7 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
 
 
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
-    """A partition has another in-sync set, another leader, or other replicas."""
+    """Change in-sync set, leader or replicas of a partition."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
     former = topic.partitions[record.partition]
     now = topic.partitions[record.partition] = altered(former, record)
@@ -280,7 +279,7 @@ def apply_partition_altered(table: Table, machine: int, record: PartitionAltered
 
 
 def altered(partition: Partition, record: PartitionAltered) -> Partition:
-    """The partition as a record leaves it, but for the log directories of new replicas."""
+    """The partition after a record, without the directories of new replicas."""
     changes = {name: value for name in _ALTERABLE if (value := getattr(record, name)) is not None}
     begins_epoch = record.leader is not None
     return msgspec.structs.replace(
@@ -292,7 +291,7 @@ def altered(partition: Partition, record: PartitionAltered) -> Partition:
 
 
 def apply_replicas_assigned(table: Table, machine: int, record: ReplicasAssigned) -> None:
-    """A broker has said in which log directories its replicas lie."""
+    """Set the log directories of a broker's replicas."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
     for number, directory in record.directories.items():
         partition = topic.partitions[number]
@@ -301,7 +300,7 @@ def apply_replicas_assigned(table: Table, machine: int, record: ReplicasAssigned
 
 
 def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:
-    """A topic has another value of a setting, or none of its own."""
+    """Set or remove a topic's setting."""
     topic = topic_by_name(table, machine, record.resource_name)
     if topic is None:
         return
@@ -313,7 +312,7 @@ def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> N
 
 
 def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> None:
-    """The topic is gone; its name is free for another one with another id."""
+    """Remove a topic; its name can be used again."""
     topic = topic_by_id(table, machine, record.topic_id)
     if topic is not None:
         table.drop(topic_key(machine, record.topic_id))
@@ -321,14 +320,14 @@ def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> Non
 
 
 def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition:
-    """All that are alive are in sync; the first of them leads."""
+    """A partition whose live replicas are in sync; the first of them leads."""
     alive = [broker for broker in replicas if registration(table, machine, broker).is_active]
     directories = default_directories(table, machine, replicas)
     return Partition(alive[0], 0, 0, list(replicas), alive, directories=directories)
 
 
 def default_directories(table: Table, machine: int, brokers: list[int]) -> dict[int, Uuid]:
-    """Where replicas lie of which nobody has said it: on brokers that have one directory alone."""
+    """Directories of replicas on brokers with one directory, which report nothing."""
     known = {broker: registration(table, machine, broker).log_dirs for broker in brokers}
     return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
 
@@ -338,9 +337,9 @@ def _those_of(directories: dict[int, Uuid], replicas: list[int]) -> dict[int, Uu
 
 
 def is_dir_online(log_dirs: list[Uuid], directory: Uuid | None) -> bool:
-    """Whether a replica's directory is there, of a broker that has these (`DirectoryId.isOnline`).
+    """True if a replica's directory is online (`DirectoryId.isOnline`).
 
-    None: nobody has said where the replica lies. A broker that has said no directories has all.
+    None means not reported. An empty `log_dirs` means that all directories are online.
     """
     if directory in (None, UNASSIGNED, MIGRATING):
         return True
@@ -348,7 +347,7 @@ def is_dir_online(log_dirs: list[Uuid], directory: Uuid | None) -> bool:
 
 
 def is_replica_offline(table: Table, machine: int, partition: Partition, broker: int) -> bool:
-    """Whether a replica lies in a log directory that has failed, as far as a machine knows."""
+    """True if a replica is in a failed log directory, as the machine knows it."""
     if broker not in partition.directories:  # nearly always, and quick
         return False
     log_dirs = registration(table, machine, broker).log_dirs

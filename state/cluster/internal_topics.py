@@ -1,16 +1,19 @@
-"""The topics that brokers keep their coordinators' state in: when and how they are created.
+"""Creation of internal topics.
 
-A broker has an internal topic created when it is first asked for a coordinator, or when a client
-that may create topics asks for its metadata. Kafka takes the replication factor as it is set and
-fails while there are fewer brokers; here it is at most the number of brokers, so that a cluster of
-one broker works with Kafka's default of 3.
+A broker creates an internal topic at the first FindCoordinator, or at a Metadata of a client that
+may create topics. Kafka uses the configured replication factor and fails with fewer brokers. Here
+it is at most the number of brokers, so that one broker works with Kafka's default of 3.
 
 Source: `DefaultAutoTopicCreationManager` in Kafka.
 """
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.cluster.new_topics import Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.cluster.new_topics import (
+    CreatableConfig,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
@@ -23,7 +26,7 @@ _PREFIXES = {
 
 
 def creation(machine: Machine, names: list[str]) -> list[Message]:
-    """The request that a broker sends to the controller to have topics created; none for none."""
+    """The request to the controller that creates topics, if any."""
     if not names:
         return []
     body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])
@@ -36,16 +39,18 @@ def on_first_use(machine: Machine) -> list[str]:
     return [GROUP_TOPIC] if creates and machine.topic_by_name(GROUP_TOPIC) is None else []
 
 
-def _new_topic(machine: Machine, name: str) -> NewTopic:
+def _new_topic(machine: Machine, name: str) -> CreatableTopic:
     prefix = _PREFIXES.get(name)
     if prefix is None:
-        return NewTopic(name=name)
+        return CreatableTopic(name=name)
     factor = int(_setting(machine, f"{prefix}.replication.factor"))
-    return NewTopic(
+    return CreatableTopic(
         name=name,
         num_partitions=int(_setting(machine, f"{prefix}.num.partitions")),
         replication_factor=min(factor, len(machine.cell.brokers)),
-        configs=[Config(name=key, value=value) for key, value in _configs(machine, name, prefix)],
+        configs=[
+            CreatableConfig(name=key, value=value) for key, value in _configs(machine, name, prefix)
+        ],
     )
 
 
@@ -76,7 +81,7 @@ def _configs(machine: Machine, name: str, prefix: str) -> list[tuple[str, str]]:
 
 
 def _setting(machine: Machine, name: str) -> str:
-    """A broker's setting as text: as typed, else as given, else Kafka's default."""
+    """A broker's setting as text: typed, else given, else Kafka's default."""
     typed = getattr(machine.settings, name.replace(".", "_"), None)
     if typed is not None:
         return str(typed)

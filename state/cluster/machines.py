@@ -1,7 +1,7 @@
-"""The two kinds of machines as their handlers see them: a broker and a controller.
+"""Brokers and the controller, as their handlers see them.
 
-Both are views on the tables of their cell: the keys of what they own begin with their id. A
-handler reads through them; only `apply` (in `state/cell/apply.py`) writes durable state.
+Both are views of their cell's tables, whose keys start with the machine's id. Handlers read through
+them; only `apply` (`state/cell/apply.py`) writes durable state.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
@@ -31,7 +31,7 @@ from brokertwin.state.logs.log import Log
 
 HOST = "localhost"
 PORT = 9092
-"""Stand for where the edge is reached; to the port the broker's id is added."""
+"""Placeholders for the address of the edge; the broker's id is added to the port."""
 
 NO_LEADER = -1
 
@@ -39,23 +39,23 @@ Endpoint = tuple[str, int]
 """Host and port."""
 
 Reached = Mapping[int, Endpoint]
-"""The brokers that a client can reach, and where."""
+"""Addresses of the brokers that a client can reach."""
 
-PARTITIONS_TOLD_MAX = 10_000
-"""What is told of so many partitions is kept for the next who asks."""
+DESCRIBED_PARTITIONS_MAX = 10_000
+"""Limit of the partitions in `Machine.described`."""
 
-Told = TypeVar("Told")
+Description = TypeVar("Description")
 
 
 def placeholder(broker: int) -> Endpoint:
-    """Stands for where the edge is reached in the place of a broker."""
+    """Placeholder for the address of the edge of a broker."""
     return HOST, PORT + broker
 
 
 class Usable(NamedTuple):
-    """Brokers that may get partitions: those alive, then fenced ones where these are too few.
+    """Brokers for new partitions: live ones, and fenced ones for a lack of those.
 
-    `racks` has the rack of each that is in one.
+    `racks` has the racks of brokers that have one.
     """
 
     alive: list[int]
@@ -66,8 +66,7 @@ class Usable(NamedTuple):
 class Machine:
     """A broker or the controller at the time `now` (ms since 1970).
 
-    What it has looked up in its image it keeps in mind until it is told to `forget`: `topics_seen`
-    are topics by their ids.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
     """
 
     def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
@@ -81,34 +80,34 @@ class Machine:
         self.now = now
         self.topics_seen: dict[Uuid, Topic] = {}
         self._named_topics: dict[str, Topic] = {}
-        self._told: dict[tuple[Uuid, Hashable], Any] = {}
-        self._partitions_told = 0
+        self._described: dict[tuple[Uuid, Hashable], Any] = {}
+        self._described_partitions = 0
         self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
 
     def forget(self) -> None:
-        """Looks at its image again: a metadata record has come."""
+        """Drop cached look-ups after a metadata record."""
         self.topics_seen.clear()
         self._named_topics.clear()
-        self._told.clear()
+        self._described.clear()
         self._alive = None
         self._rules.clear()
         self._has_quotas = None
 
     @property
     def prefix(self) -> str:
-        """How the keys of the machine's metadata image begin."""
+        """Key prefix of the machine's metadata image."""
         return image.machine_prefix(self.id)
 
     def has_feature(self, name: str) -> bool:
-        """Whether a feature that begins above level 0 is there still."""
+        """True if a feature that starts above level 0 has not been disabled."""
         return features.changed(self.tables.metadata, self.id).get(name, 1) > 0
 
     def allows(
         self, request: Request, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """Whether whoever sent `request` may do `operation`; always without an authorizer."""
+        """True if the request's client may do `operation`; always without an authorizer."""
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows(
@@ -130,7 +129,7 @@ class Machine:
         return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
-        """Whether whoever sent `request` may do `operation` to at least one topic."""
+        """True if the request's client may do `operation` on any topic."""
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows_any(
@@ -145,7 +144,7 @@ class Machine:
     def denied_topics(
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
-        """Those of the topics `names` to which `operation` is not allowed."""
+        """The topics on which `operation` is denied."""
         if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
@@ -155,7 +154,7 @@ class Machine:
     def authorized_operations(
         self, request: Request, resource_type: ResourceType, name: str
     ) -> int:
-        """What whoever sent `request` may do to a resource, a bit for each operation's code."""
+        """Operations of the request's client on a resource, a bit for each code."""
         return sum(
             1 << operation
             for operation in authorizer.OPERATIONS[resource_type]
@@ -163,7 +162,7 @@ class Machine:
         )
 
     def topic_by_name(self, name: str) -> Topic | None:
-        """The topic with this name in the machine's metadata image."""
+        """The topic with this name in the machine's image."""
         found = self._named_topics.get(name)
         if found is None:
             found = image.topic_by_name(self.tables.metadata, self.id, name)
@@ -172,7 +171,7 @@ class Machine:
         return found
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic with this id in the machine's metadata image."""
+        """The topic with this id in the machine's image."""
         found = self.topics_seen.get(topic_id)
         if found is None:
             found = image.topic_by_id(self.tables.metadata, self.id, topic_id)
@@ -181,43 +180,45 @@ class Machine:
         return found
 
     def rules_of(self, topic: Topic) -> TopicRules:
-        """What a topic asks of what is appended to it."""
+        """The topic's checks of appended batches."""
         found = self._rules.get(topic.topic_id)
         if found is None:
             found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
         return found
 
-    def told_of(self, topic: Topic, whom: Hashable, tell: Callable[[Topic], Told]) -> Told:
-        """What is told of a topic: made when first asked for, the same until metadata changes.
+    def described(
+        self, topic: Topic, variant: Hashable, describe: Callable[[Topic], Description]
+    ) -> Description:
+        """A topic's description, cached until metadata changes.
 
-        `whom` stands for what else it depends on: who is alike in that is told the same.
+        `variant` stands for everything else that the description depends on.
         """
-        found: Told | None = self._told.get((topic.topic_id, whom))
+        found: Description | None = self._described.get((topic.topic_id, variant))
         if found is None:
-            self._partitions_told += len(topic.partitions)
-            if not self._told or self._partitions_told > PARTITIONS_TOLD_MAX:
-                self._told.clear()
-                self._partitions_told = len(topic.partitions)
-            found = self._told[topic.topic_id, whom] = tell(topic)
+            self._described_partitions += len(topic.partitions)
+            if not self._described or self._described_partitions > DESCRIBED_PARTITIONS_MAX:
+                self._described.clear()
+                self._described_partitions = len(topic.partitions)
+            found = self._described[topic.topic_id, variant] = describe(topic)
         return found
 
     @property
     def has_quotas(self) -> bool:
-        """Whether any user or client has a quota, as far as this machine knows."""
+        """True if any user or client has a quota."""
         if self._has_quotas is None:
             self._has_quotas = client_quotas.are_any(self.tables.metadata, self.id)
         return self._has_quotas
 
     def topic_names(self) -> list[str]:
-        """The names of all topics in the machine's metadata image, sorted."""
+        """Sorted names of all topics."""
         return image.topic_names(self.tables.metadata, self.id)
 
     def topics_created(self) -> int:
-        """How many topics have ever come, as far as this machine knows."""
+        """Number of topics ever created."""
         return image.topics_created(self.tables.metadata, self.id)
 
     def all_topics(self) -> list[Topic]:
-        """Every topic of the machine's metadata image, by name."""
+        """All topics by name."""
         return image.all_topics(self.tables.metadata, self.id)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
@@ -227,19 +228,19 @@ class Machine:
         return min(wanted, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
-        """Whether the controller counts a broker as alive, as far as this machine knows."""
+        """True if a broker is not fenced."""
         return not self.registration(broker).is_fenced
 
     def is_active(self, broker: int) -> bool:
-        """Whether a broker is alive and not about to go: it may lead, and be in sync."""
+        """True if a broker is alive and not shutting down: it may lead and be in sync."""
         return self.registration(broker).is_active
 
     def is_replica_offline(self, partition: Partition, broker: int) -> bool:
-        """Whether a replica lies in a log directory that has failed, as far as it is known."""
+        """True if a replica is in a failed log directory."""
         return image.is_replica_offline(self.tables.metadata, self.id, partition, broker)
 
     def offline_replicas(self, partition: Partition, reached: Container[int]) -> list[int]:
-        """Replicas that a client does not reach, or that lie in a directory that has failed."""
+        """Replicas that a client cannot reach, or in a failed log directory."""
         return [
             each
             for each in partition.replicas
@@ -247,11 +248,11 @@ class Machine:
         ]
 
     def registration(self, broker: int) -> Registration:
-        """What the controller says of a broker, as far as this machine knows."""
+        """A broker's registration, as this machine knows it."""
         return image.registration(self.tables.metadata, self.id, broker)
 
     def rack_of(self, broker: int) -> str | None:
-        """The rack that a broker is in: as it has said, else as the settings say; None for none."""
+        """A broker's rack: registered, else from the settings; None if it has none."""
         registered = self.registration(broker).rack
         if registered is not None:
             return registered
@@ -262,11 +263,10 @@ class Machine:
         return self.settings.broker_rack or None
 
     def endpoint(self, broker: int, listener: str) -> Endpoint | None:
-        """Where a client reaches a broker that has come by a listener; None where it cannot.
+        """Address of a broker for a client of a listener; None if there is none.
 
-        It is as the broker has said, of its first listener where nobody knows by which one the
-        client came (""); of a broker that the settings name a placeholder for the edge, but by a
-        listener that was opened while it runs.
+        It is as registered, for an unknown listener ("") that of the first one. For a broker of the
+        settings it is a placeholder for the edge, unless the listener was added while it ran.
         """
         known = self.registration(broker)
         if listener and known.listeners:
@@ -278,33 +278,33 @@ class Machine:
         return placeholder(broker) if broker in self.cell.brokers else None
 
     def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
-        """Those of the brokers that a client reaches that has come by a listener, and where."""
+        """Addresses of the brokers that a client of a listener can reach."""
         found = ((broker, self.endpoint(broker, listener)) for broker in brokers)
         return {broker: endpoint for broker, endpoint in found if endpoint is not None}
 
     @property
     def brokers(self) -> list[int]:
-        """The brokers of the cluster: those of the settings, then others that have registered."""
-        told = image.brokers_told(self.tables.metadata, self.id)
-        return [*self.cell.brokers, *(each for each in told if each not in self.cell.brokers)]
+        """All brokers: those of the settings, then others that have registered."""
+        known = image.registered_ids(self.tables.metadata, self.id)
+        return [*self.cell.brokers, *(each for each in known if each not in self.cell.brokers)]
 
     def alive_brokers(self) -> list[int]:
-        """The brokers of the cluster that are alive; a list that is only read."""
+        """Live brokers. Do not change the list."""
         if self._alive is None:
             self._alive = [broker for broker in self.brokers if self.is_alive(broker)]
         return self._alive
 
     def registered_brokers(self) -> list[int]:
-        """The brokers that the controller knows, alive or not."""
+        """Registered brokers, live or not."""
         return [each for each in self.brokers if self.registration(each).is_registered]
 
 
 class Broker(Machine):
-    """A broker: the logs it leads, its producers, sessions, groups and waiting requests.
+    """A broker: its logs, producers, sessions, groups and pending requests.
 
-    `told_at` is when another cell hears of it at the earliest, in ms since 1970: the time of the
-    event, which is later than `now` where something due before the event happens. A time-out of who
-    waits for another cell counts from there. Where one cell holds all it is `now`.
+    `told_at` is the earliest time at which another cell can receive its messages, in ms since 1970:
+    the time of the event, which is later than `now` for timers due before it. Timeouts of waits for
+    another cell start there. With a single cell it equals `now`.
     """
 
     def __init__(
@@ -320,24 +320,24 @@ class Broker(Machine):
         self.failed_dirs = failed_dirs.of(tables.replication, broker)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:
-        """The log of a partition that this broker holds, and can read."""
+        """The log of a partition, if this broker has it and can read it."""
         found = self.held_log(topic_id, partition)
         is_lost = self.failed_dirs and found is not None and self._is_failed(found)
         return None if is_lost else found
 
     def held_log(self, topic_id: Uuid, partition: int) -> Log | None:
-        """The log of a partition, also where its directory has failed."""
+        """The log of a partition, even if its directory has failed."""
         return self.tables.logs.get(log.log_key(self.id, topic_id, partition), Log)
 
     def has_lost(self, topic_id: Uuid, partition: int) -> bool:
-        """Whether the log of a partition lies in a directory that has failed: 56."""
+        """True if the log is in a failed directory: 56 KAFKA_STORAGE_ERROR."""
         if not self.failed_dirs:  # nearly always
             return False
         found = self.held_log(topic_id, partition)
         return found is not None and self._is_failed(found)
 
     def storage_error(self, topic_id: Uuid, partition: int) -> Error:
-        """Why there is no log of a partition: its directory has failed, or it is no replica."""
+        """Why there is no log: a failed directory, or this broker is not a replica."""
         is_lost = self.has_lost(topic_id, partition)
         return Error.KAFKA_STORAGE_ERROR if is_lost else Error.NOT_LEADER_OR_FOLLOWER
 
@@ -346,23 +346,24 @@ class Broker(Machine):
 
     @property
     def log_dirs(self) -> list[str]:
-        """The log directories, failed ones, too; the first is that of logs without a place."""
+        """Log directories including failed ones; the first has the logs without a directory."""
         return log_dirs.of(self.settings)
 
     @property
     def live_dirs(self) -> list[str]:
-        """Those that have not failed."""
+        """Log directories that have not failed."""
         return [each for each in self.log_dirs if each not in self.failed_dirs]
 
     @property
     def cordoned_dirs(self) -> list[str]:
-        """Those that get no new logs."""
+        """Log directories that get no new logs."""
         return log_dirs.cordoned(self.settings)
 
     def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
-        """Why this broker does not serve a partition: 74 or 75 for its epoch, 6, or NONE.
+        """Error if this broker does not serve a partition as its leader.
 
-        In Kafka's order (`Partition.checkCurrentLeaderEpoch`, then leadership).
+        In Kafka's order: 74 FENCED_LEADER_EPOCH or 75 UNKNOWN_LEADER_EPOCH
+        (`Partition.checkCurrentLeaderEpoch`), then 6 NOT_LEADER_OR_FOLLOWER.
         """
         error = self.epoch_error(partition, current_leader_epoch)
         if error is NONE and partition.leader != self.id:
@@ -370,7 +371,7 @@ class Broker(Machine):
         return error
 
     def epoch_error(self, partition: Partition, current_leader_epoch: int) -> Error:
-        """Why who names this leader epoch is not served, by the leader or by a follower."""
+        """Error for a request's leader epoch, at the leader or a follower."""
         if current_leader_epoch != NO_EPOCH:
             if current_leader_epoch < partition.leader_epoch:
                 return Error.FENCED_LEADER_EPOCH
@@ -380,26 +381,26 @@ class Broker(Machine):
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the broker is registered, as far as it knows."""
+        """The broker's epoch, as far as it knows."""
         return self.registration(self.id).epoch
 
     def log_key(self, topic_id: Uuid, partition: int) -> str:
-        """The key of a partition's log, by which requests wait for it."""
+        """Key of a partition's log, on which requests wait."""
         return log.log_key(self.id, topic_id, partition)
 
 
 class Controller(Machine):
-    """The controller: topics, brokers and blocks of producer ids of its cluster."""
+    """The controller: topics, brokers and producer id blocks."""
 
     def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
         super().__init__(CONTROLLER, tables, settings, now)
 
     def is_of_epoch(self, broker: int, epoch: int) -> bool:
-        """Whether a broker is registered in this epoch (`checkBrokerEpoch`); else 77."""
+        """True if a broker is registered in this epoch (`checkBrokerEpoch`)."""
         return broker in self.registered_brokers() and self.registration(broker).epoch == epoch
 
     def usable_brokers(self) -> Usable:
-        """The brokers that may get partitions: none that is about to go, or has cordoned all."""
+        """Brokers for new partitions: not shutting down, with a directory not cordoned."""
         there = [each for each in self.registered_brokers() if self._takes_logs(each)]
         fenced = [broker for broker in there if not self.is_alive(broker)]
         racks = {broker: rack for broker in there if (rack := self.rack_of(broker)) is not None}
@@ -411,14 +412,14 @@ class Controller(Machine):
         return log_dirs.takes_logs(broker_configs.settings_of(metadata, CONTROLLER, broker, given))
 
     def min_in_sync_for_eligible(self, topic: Topic) -> int | None:
-        """With fewer in sync replicas become eligible; None where the cluster has none of these.
+        """Least in-sync replicas below which replicas become eligible; None without ELR.
 
-        As in Kafka the number of replicas is that of the first partition
+        As in Kafka, the replication factor is that of the first partition
         (`ReplicationControlManager.getTopicEffectiveMinIsr`).
         """
         return self.min_in_sync(topic, 0) if self.settings.has_eligible_replicas else None
 
     def may_elect_unclean(self, topic: Topic) -> bool:
-        """Whether a replica that is not in sync may lead: records are lost then."""
+        """True if a replica out of sync may be elected, which loses records."""
         name = "unclean.leader.election.enable"
         return value_of(name, topic.configs, self.settings) is True

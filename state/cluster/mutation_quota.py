@@ -1,19 +1,18 @@
-"""How many partitions a second clients may create and delete: `controller_mutation_rate` (KIP-599).
+"""The quota for creating and deleting partitions: `controller_mutation_rate` (KIP-599).
 
-A token bucket for all who share a quota: it fills by the quota a second, up to what comes in
-`controller.quota.window.num` windows of `controller.quota.window.size.seconds`, and each partition
-takes a token; there may be less than none. How a request is held to it depends on its version:
+The clients that share a quota share a token bucket. It fills at the quota per second, up to the
+tokens of `controller.quota.window.num` windows of `controller.quota.window.size.seconds`. Each
+partition takes a token; the number may become negative. The version of a request decides:
 
-    strict      nothing is taken while there are less than no tokens: the topic is refused with
-                89 THROTTLING_QUOTA_EXCEEDED. CreateTopics from 6, DeleteTopics from 5,
-                CreatePartitions from 3
-    permissive  all is taken
+    strict      with a negative number of tokens, topics fail with 89 THROTTLING_QUOTA_EXCEEDED:
+                CreateTopics since 6, DeleteTopics since 5, CreatePartitions since 3
+    permissive  all topics are accepted
 
-Where it is refused, or leaves less than no tokens, the answer says how long it takes until there
-are none. A strict request that takes too much is not told: the next one is refused.
+If a topic fails, or a permissive request leaves a negative number, the throttle time is the time
+until there are 0 tokens. A strict request that takes too many is not throttled, but the next one.
 
-Buckets are items of the table `quotas`, `controller/bucket/<entity>`: a controller that starts
-forgets them, as it forgets those of clients that have been silent for an hour.
+Buckets are volatile items of the table `quotas`, `controller/bucket/<entity>`, and expire after
+an hour without use.
 
 Source: `ControllerMutationQuotaManager`, `TokenBucket`, `ControllerApis` in Kafka.
 """
@@ -23,7 +22,7 @@ from collections.abc import Iterable
 import msgspec
 
 from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.client_quotas import Limit
+from brokertwin.state.cluster.client_quotas import QuotaLimit
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS
 from brokertwin.state.core.decision import Request
@@ -34,14 +33,14 @@ CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 EXCEEDED = "The throttling quota has been exceeded."
 
 
-class Bucket(msgspec.Struct, array_like=True):
-    """The tokens that there were, and when; ms since 1970."""
+class TokenBucket(msgspec.Struct, array_like=True):
+    """Tokens at a time, in ms since 1970."""
 
     tokens: float = 0.0
     last_update: int = 0
 
     def refill(self, now: int, quota: float, settings: BrokerSettings) -> None:
-        """Tokens come with time."""
+        """Add the tokens since the last update."""
         seconds = settings.controller_quota_window_num
         seconds *= settings.controller_quota_window_size_seconds
         gained = quota * (now - self.last_update) / 1000
@@ -50,15 +49,15 @@ class Bucket(msgspec.Struct, array_like=True):
 
 
 class MutationQuota:
-    """What a request may still create and delete.
+    """The quota for one request.
 
     Args:
         controller: the controller.
-        request: who asks.
-        strict_since: the first version of the API that is refused.
+        request: the request.
+        strict_since: the first strict version of the API.
 
     Attributes:
-        throttle_ms: for how long the client is not heard after the answer.
+        throttle_ms: how long the client's connection is muted after the response.
     """
 
     def __init__(self, controller: Controller, request: Request, strict_since: int) -> None:
@@ -68,15 +67,15 @@ class MutationQuota:
         self._limit = None if request.is_from_machine else _limit(controller, request)
 
     def takes(self, partitions: int) -> bool:
-        """Whether as many may be created or deleted; then they are counted."""
+        """Take tokens for partitions; False if the quota is exceeded."""
         limit = self._limit
         if limit is None:
             return True
         table = self._controller.tables.quotas
         key = f"{self._controller.prefix}/bucket/{limit.shared_by}"
         if key not in table:
-            table.put(key, Bucket())
-        bucket = table.change(key, Bucket)
+            table.put(key, TokenBucket())
+        bucket = table.change(key, TokenBucket)
         bucket.refill(self._controller.now, limit.value, self._controller.settings)
         if self._is_strict and bucket.tokens < 0:
             self._wait_for(bucket, limit.value)
@@ -86,21 +85,21 @@ class MutationQuota:
             self._wait_for(bucket, limit.value)
         return True
 
-    def _wait_for(self, bucket: Bucket, quota: float) -> None:
+    def _wait_for(self, bucket: TokenBucket, quota: float) -> None:
         self.throttle_ms = round(-bucket.tokens / quota * 1000)
 
 
-def _limit(controller: Controller, request: Request) -> Limit | None:
+def _limit(controller: Controller, request: Request) -> QuotaLimit | None:
     table, client_id = controller.tables.metadata, request.header.client_id
     who = request.principal, client_id
     return quota_rates.limit_of(table, controller.id, *who, CONTROLLER_MUTATION_RATE)
 
 
 def expired(controller: Controller) -> Iterable[Record]:
-    """Forgets, in place, the buckets of clients that are silent; gives no records."""
+    """Drop idle buckets. Volatile state: no record is written."""
     table, before = controller.tables.quotas, controller.now - EXPIRATION_CHECK_INTERVAL_MS
     for key in table.keys(f"{controller.prefix}/bucket/"):
-        bucket = table.get(key, Bucket)
+        bucket = table.get(key, TokenBucket)
         if bucket is not None and bucket.last_update <= before:
             table.drop(key)
     return ()

@@ -1,12 +1,12 @@
-"""How fast clients have been lately, and for how long one that was too fast has to wait.
+"""Rates of clients, and their throttle times.
 
-Source: `ClientQuotaManager`, `QuotaUtils.throttleTime`, `Rate`, `SampledStat` in Kafka. A rate is
-taken over samples of `quota.window.size.seconds`, of which there are `quota.window.num`, and over
-all of them but one at least: one large answer after a silence is not a violation yet.
+Source: `ClientQuotaManager`, `QuotaUtils.throttleTime`, `Rate`, `SampledStat` in Kafka. A rate has
+`quota.window.num` samples of `quota.window.size.seconds`. It covers at least all samples but one,
+so one large response after an idle time does not exceed the quota.
 
-Rates are items of the table `quotas`, `<broker>/rate/<key>/<entity>`: a broker that restarts
-forgets them. A fetch counts by its whole answer (`state/fetch/response_size.py`), what is produced
-as the edge says, by the whole request; where nobody says, by its records.
+Rates are volatile items of the table `quotas`, `<broker>/rate/<key>/<entity>`. A fetch counts
+with its whole response (`state/fetch/response_size.py`), a produce with its whole request if the
+edge reports the size, else with its records.
 """
 
 import math
@@ -19,7 +19,7 @@ from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
-    Limit,
+    QuotaLimit,
 )
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import Record
@@ -30,83 +30,83 @@ USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1
 
 EXPIRATION_CHECK_INTERVAL_MS = 3_600_000
-"""How often rates are looked at in which nothing counts any more: they say what a new one says.
+"""Interval at which rates without current samples are dropped.
 
-Kafka's ClientQuotaManager forgets a client that has been silent for as long.
+Kafka's ClientQuotaManager drops clients that were idle for as long.
 """
 
 
-class Sample(msgspec.Struct, array_like=True):
-    """What was counted from `start` on; times are ms since 1970."""
+class QuotaSample(msgspec.Struct, array_like=True):
+    """The sum since `start`; times are in ms since 1970."""
 
     start: int
     last_event: int
     value: float = 0.0
 
 
-class Windows(NamedTuple):
-    """How many samples a rate has, and how long each is."""
+class QuotaWindows(NamedTuple):
+    """Number and length of a rate's samples."""
 
     num: int
     size_ms: int
 
     @property
     def age_ms(self) -> int:
-        """For how long a sample counts after the last that was added to it."""
+        """How long a sample counts after its last event."""
         return self.num * self.size_ms
 
 
-class Rate(msgspec.Struct, array_like=True):
-    """Samples, the present one last."""
+class QuotaRate(msgspec.Struct, array_like=True):
+    """Samples, the current one last."""
 
-    samples: list[Sample]
+    samples: list[QuotaSample]
 
     @property
     def last_event(self) -> int:
-        """When something was counted last; 0 where nothing was."""
+        """Time of the last event; 0 if there is none."""
         return max((each.last_event for each in self.samples), default=0)
 
-    def record(self, now: int, value: float, windows: Windows) -> None:
-        """Counts something."""
+    def record(self, now: int, value: float, windows: QuotaWindows) -> None:
+        """Count a value."""
         if not self.samples or now - self.samples[-1].start >= windows.size_ms:
-            self.samples.append(Sample(now, now))
+            self.samples.append(QuotaSample(now, now))
             del self.samples[: -(windows.num + 1)]
         self.samples[-1].value += value
         self.samples[-1].last_event = now
 
-    def per_second(self, now: int, windows: Windows) -> float:
-        """What was counted a second."""
+    def per_second(self, now: int, windows: QuotaWindows) -> float:
+        """The rate per second."""
         total = sum(sample.value for sample in self.present(now, windows))
         return total * 1000 / self.window_ms(now, windows)
 
-    def window_ms(self, now: int, windows: Windows) -> int:
-        """The time over which the rate is taken."""
+    def window_ms(self, now: int, windows: QuotaWindows) -> int:
+        """Time that the rate covers."""
         start = min((sample.start for sample in self.present(now, windows)), default=now)
         elapsed = now - start
         missing = windows.num - 1 - elapsed // windows.size_ms
         return max(elapsed + max(missing, 0) * windows.size_ms, 1)
 
-    def present(self, now: int, windows: Windows) -> list[Sample]:
-        """The samples that count; older ones are forgotten."""
+    def present(self, now: int, windows: QuotaWindows) -> list[QuotaSample]:
+        """Current samples; older ones are dropped."""
         self.samples = [each for each in self.samples if now - each.last_event < windows.age_ms]
         return self.samples
 
 
-def windows_of(settings: BrokerSettings) -> Windows:
-    """The windows of the quotas of clients."""
-    return Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+def windows_of(settings: BrokerSettings) -> QuotaWindows:
+    """Windows of client quotas."""
+    return QuotaWindows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
-def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
-    """The quota of a consumer's fetches, if there is one."""
+def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
+    """The quota of a consumer's fetches, if any."""
     if not broker.has_quotas:
         return None
     table = broker.tables.metadata
     return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
 
 
-def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
-    """The quota of what a producer writes, if there is one."""
+def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
+    """The quota of a producer's requests, if any."""
     if not broker.has_quotas:
         return None
     table = broker.tables.metadata
@@ -115,26 +115,26 @@ def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limi
 
 def limit_of(
     table: Table, machine: int, principal: str, client_id: str | None, key: str
-) -> Limit | None:
-    """The quota that holds for a principal and its client, if there is one."""
+) -> QuotaLimit | None:
+    """The quota of a principal's client, if any."""
     user = principal.removeprefix(USER_PREFIX)
     return client_quotas.limit(table, machine, user, client_id or "", key)
 
 
-def max_bytes(broker: Broker, limit: Limit | None) -> int:
-    """The most that one answer may have: what a quota lets through in its windows."""
+def max_bytes(broker: Broker, limit: QuotaLimit | None) -> int:
+    """Largest response that a quota allows in its windows."""
     if limit is None:
         return INT32_MAX
     settings = broker.settings
     seconds = (settings.quota_window_num - 1) * settings.quota_window_size_seconds
     most = limit.value * seconds
-    return 0 if math.isnan(most) else min(int(most), INT32_MAX)  # as Java makes an int of it
+    return 0 if math.isnan(most) else min(int(most), INT32_MAX)  # Java's conversion to int
 
 
-def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
-    """For how long the client has to wait for an answer of this size; 0: it may have it.
+def throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:
+    """Throttle time for a response of this size; 0 if it can be sent.
 
-    What is not given is not counted: the client comes back for it.
+    A throttled response is not sent and does not count, because the client fetches again.
     """
     rate = _rate(broker, CONSUMER_BYTE_RATE, limit)
     wait = _excess_ms(broker, rate, limit, size_in_bytes)
@@ -143,37 +143,37 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
     return wait
 
 
-def produce_throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
-    """For how long a client is not heard that has sent a Produce of this size; 0: as before.
+def produce_throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:
+    """Throttle time after a Produce of this size.
 
-    What it has sent counts in any case: it is written.
+    The request always counts, because it is written.
     """
     return _excess_ms(broker, _rate(broker, PRODUCER_BYTE_RATE, limit), limit, size_in_bytes)
 
 
-def _rate(broker: Broker, quota: str, limit: Limit) -> Rate:
+def _rate(broker: Broker, quota: str, limit: QuotaLimit) -> QuotaRate:
     table = broker.tables.quotas
     key = f"{broker.id}/rate/{quota}/{limit.shared_by}"
     if key not in table:
-        table.put(key, Rate([]))
-    return table.change(key, Rate)
+        table.put(key, QuotaRate([]))
+    return table.change(key, QuotaRate)
 
 
-def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> int:
-    """Counts it; how long it takes until the rate is as it may be."""
+def _excess_ms(broker: Broker, rate: QuotaRate, limit: QuotaLimit, size_in_bytes: int) -> int:
+    """Count bytes; time until the rate does not exceed the limit."""
     windows = windows_of(broker.settings)
     rate.record(broker.now, size_in_bytes, windows)
     excess = rate.per_second(broker.now, windows) - limit.value
-    if not excess > 0:  # nor where the quota is no number
+    if not excess > 0:  # also if the quota is not a number
         return 0
     return round(excess / limit.value * rate.window_ms(broker.now, windows))
 
 
 def expired(broker: Broker) -> Iterable[Record]:
-    """Forgets, in place, the clients that have been silent for all windows; gives no records."""
+    """Drop idle clients. Volatile state: no record is written."""
     table, windows = broker.tables.quotas, windows_of(broker.settings)
     for key in table.keys(f"{broker.id}/rate/"):
-        rate = table.get(key, Rate)
+        rate = table.get(key, QuotaRate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:
             table.drop(key)
     return ()

@@ -1,6 +1,6 @@
-"""How much of a topic's logs stays, by the settings of the topic.
+"""A topic's settings for retention, cleaning and rolling.
 
-By time and size (`state/logs/retention.py`), and what the cleaner takes (`state/logs/cleaner.py`).
+They are applied in `state/logs/retention.py`, `state/logs/cleaner.py`, `state/logs/rolling.py`.
 """
 
 from collections.abc import Mapping
@@ -13,80 +13,80 @@ from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table, Tables
-from brokertwin.state.logs.cleaner import Rules
-from brokertwin.state.logs.log_segments import Cuts
-from brokertwin.state.logs.retention import Limits
+from brokertwin.state.logs.cleaner import CleaningRules
+from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.retention import RetentionLimits
 
 _DERIVED = "how logs are cut"
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """How a topic's logs are cut by brokers that were `given` these settings."""
+class _ParsedRules(msgspec.Struct, frozen=True):
+    """Rolling rules of a topic on brokers with these static settings."""
 
     given: BrokerSettings
-    cuts: Cuts
+    rolling: RollingRules
 
 
-def of_topic(topic: Topic, settings: BrokerSettings) -> Limits | None:
-    """How much of a topic's logs stays; None where they are compacted alone."""
+def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
+    """Retention of a topic's logs; None if there is none, or only compaction."""
     if not has_policy(topic, settings, "delete"):
         return None
     retention_ms = _number("retention.ms", topic.configs, settings)
     retention_bytes = _number("retention.bytes", topic.configs, settings)
     if retention_ms < 0 and retention_bytes < 0:
         return None
-    return Limits(retention_ms, retention_bytes)
+    return RetentionLimits(retention_ms, retention_bytes)
 
 
 def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
-    """Whether all of these are in a topic's cleanup.policy."""
+    """True if a topic's cleanup.policy has all of these."""
     return all(_has_policy(topic.configs, settings, name) for name in names)
 
 
-def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
-    """What the cleaner goes by; None where the topic is not compacted, or is a coordinator's."""
+def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
+    """Settings of the log cleaner; None for topics that it does not clean."""
     if topic.name in INTERNAL_TOPICS or not has_policy(topic, settings, "compact"):
         return None
     ratio = value_of("min.cleanable.dirty.ratio", topic.configs, settings)
     assert isinstance(ratio, float), ratio
-    return Rules(
+    return CleaningRules(
         _number("delete.retention.ms", topic.configs, settings),
         _number("min.compaction.lag.ms", topic.configs, settings),
         _number("max.compaction.lag.ms", topic.configs, settings),
         ratio,
-        cuts_of(topic.configs, settings),
+        rolling_rules_of(topic.configs, settings),
     )
 
 
-def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> Cuts:
-    """How a broker cuts a topic's logs now; kept until a setting changes."""
+def rolling_rules_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
+    """Rolling rules of a topic on a broker, cached until a setting changes."""
     given = tables.given
     derived = tables.metadata.derived
-    kept: dict[tuple[int, Uuid], _Kept] | None = derived.get(_DERIVED)
+    kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
     if kept is None:
         kept = derived[_DERIVED] = {}
     found = kept.get((machine, topic_id))
     if found is None or found.given is not given:
         topic = image.topic_by_id(tables.metadata, machine, topic_id)
         settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
-        found = _Kept(given, cuts_of(topic.configs if topic else {}, settings))
+        found = _ParsedRules(given, rolling_rules_of(topic.configs if topic else {}, settings))
         kept[machine, topic_id] = found
-    return found.cuts
+    return found.rolling
 
 
-def forget_cuts(table: Table) -> None:
-    """Settings, or topics, have changed. `table` is `metadata`."""
+def forget_rolling_rules(table: Table) -> None:
+    """Drop cached rules after a change of settings or topics. `table` is `metadata`."""
     table.derived.pop(_DERIVED, None)
 
 
-def cuts_of(configs: Mapping[str, str], settings: BrokerSettings) -> Cuts:
-    """How a log is cut; a compacted one also when its first record has to be cleaned."""
+def rolling_rules_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
+    """Rolling rules; a compacted log also rolls when its first record must be cleaned."""
     given = value_of("internal.segment.bytes", configs, settings)
     segment_bytes = given if isinstance(given, int) else _number("segment.bytes", configs, settings)
     segment_ms = _number("segment.ms", configs, settings)
     if _has_policy(configs, settings, "compact"):
         segment_ms = min(segment_ms, _number("max.compaction.lag.ms", configs, settings))
-    return Cuts(
+    return RollingRules(
         segment_ms,
         segment_bytes,
         _number("segment.jitter.ms", configs, settings),

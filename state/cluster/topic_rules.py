@@ -1,36 +1,35 @@
-"""What a topic asks of what is appended to it: by its own settings, else by the broker's.
+"""A topic's checks of appended batches, from its own and the broker's settings.
 
-A broker works it out when it is first asked, and keeps it until metadata changes
-(`Broker.rules_of`).
+Computed at the first use, and cached until metadata changes (`Machine.rules_of`).
 """
 
 import msgspec
 
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.configs import codecs
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.logs import producer, record_validation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
-    """The largest batch in bytes, what is asked of records, and of sequences.
+    """Largest batch in bytes, checks of records and sequences, and the codec.
 
-    `codec` is what the edge keeps batches in; None: as they came.
+    The edge recompresses batches with `codec`; None keeps them as they are.
     """
 
     max_message_bytes: int
-    records: record_validation.Rules
-    producers: producer.Rules
-    codec: Codec | None = None
+    records: record_validation.RecordRules
+    producers: producer.SequenceRules
+    codec: TopicCodec | None = None
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
-    """The rules of a topic at a broker with these settings."""
+    """Rules of a topic at a broker with these settings."""
     configs = topic.configs
     policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
     kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
-    records = record_validation.Rules(
+    records = record_validation.RecordRules(
         "compact" in policy,
         kind == "LogAppendTime",
         int(
@@ -44,7 +43,7 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
             )
         ),
     )
-    sequences = producer.Rules(
+    sequences = producer.SequenceRules(
         settings.brokertwin_reject_unknown_producer,
         settings.brokertwin_duplicates_below_expected,
         settings.transaction_partition_verification_enable,

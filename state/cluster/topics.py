@@ -1,8 +1,8 @@
-"""What creating topics and partitions has in common: names, ids, and where replicas go.
+"""Names, ids and replica placement of topics.
 
-Kafka draws topic ids and the brokers of a partition at random. Here an id comes from the event (its
-nonce, or `choices`), and replicas go round the racks in turn, and round the brokers of each,
-beginning with one that the topic's name decides.
+Kafka draws topic ids and first brokers at random. Here an id derives from the event (its nonce, or
+`choices`). Replicas go round the racks, and round the brokers of each rack, starting with one
+derived from the topic's name.
 
 Sources: `Topic`, `ReplicationControlManager`, `StripedReplicaPlacer`, `Uuid` in Kafka.
 """
@@ -22,12 +22,12 @@ from brokertwin.state.core.schema import ZERO_UUID, Uuid
 NAME_LENGTH_MAX = 249
 
 RECORDS_PER_REQUEST_MAX = 10_000
-"""Metadata records that one request may cause; Kafka refuses it beyond that."""
+"""Limit of metadata records for one request, as in Kafka."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
 CLUSTER_METADATA = "__cluster_metadata"
-"""The metadata log of the controllers; it cannot be created as a topic."""
+"""The controllers' metadata log, which cannot be created as a topic."""
 
 _Item = TypeVar("_Item")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -35,7 +35,7 @@ _RESERVED = {ZERO_UUID, "AAAAAAAAAAAAAAAAAAAAAQ"}
 
 
 def name_error(name: str) -> str | None:
-    """What is wrong with a topic's name, in Kafka's words; None where it may be used."""
+    """Kafka's message for an invalid topic name, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -54,14 +54,14 @@ def name_error(name: str) -> str | None:
 
 
 def unify(name: str) -> str:
-    """The name as metrics show it: two topics whose unified names are the same collide."""
+    """The name in metrics; topics with the same unified name collide."""
     return name.replace(".", "_")
 
 
 def derive_uuid(*parts: str) -> Uuid:
-    """A random-looking id (a version 4 UUID) that is a function of `parts` alone.
+    """A version 4 UUID that is a function of `parts`.
 
-    As in Kafka it never begins with a dash, which command lines would take for an option.
+    As in Kafka it never starts with a dash, which command lines would take for an option.
     """
     for attempt in range(256):
         seed = "\0".join((*parts, str(attempt)))
@@ -71,11 +71,11 @@ def derive_uuid(*parts: str) -> Uuid:
         uuid = base64.urlsafe_b64encode(octets).decode("ascii").rstrip("=")
         if not uuid.startswith("-"):
             return uuid
-    raise AssertionError("256 ids in a row begin with a dash")
+    raise AssertionError("256 consecutive ids start with a dash")
 
 
 def is_uuid(text: str) -> bool:
-    """Whether `text` is an id as Kafka writes it: 16 bytes in base64url without padding."""
+    """True for an id as Kafka writes it: 16 bytes in base64url without padding."""
     try:
         octets = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -87,7 +87,7 @@ def is_uuid(text: str) -> bool:
 def new_topic_id(
     name: str, chosen: Uuid | None, seeds: Sequence[str], is_taken: Callable[[Uuid], bool]
 ) -> Uuid:
-    """The id of a new topic: the chosen one where it can be one, else one made from the seeds."""
+    """Id of a new topic: the chosen one if it is usable, else derived from `seeds`."""
     if chosen is not None and chosen not in _RESERVED and is_uuid(chosen) and not is_taken(chosen):
         return chosen
     attempt = 0
@@ -101,7 +101,7 @@ def new_topic_id(
 def place(
     name: str, brokers: Usable, first: int, count: int, replication_factor: int
 ) -> list[list[int]]:
-    """The replicas of the partitions `first` to `first + count - 1`, each list's leader first."""
+    """Replicas of the partitions `first` to `first + count - 1`, leaders first."""
     start = partition_for(name, len(brokers.alive))
     alive, fenced = _racks(brokers.alive, brokers.racks), _racks(brokers.fenced, brokers.racks)
     return [
@@ -111,7 +111,7 @@ def place(
 
 
 def _racks(brokers: list[int], racks: Mapping[int, str]) -> list[list[int]]:
-    """The brokers by their racks; those that are in none are in one together, as in Kafka."""
+    """Brokers by rack; those without a rack are in one, as in Kafka."""
     by_rack: dict[str, list[int]] = {}
     for broker in brokers:
         by_rack.setdefault(racks.get(broker, ""), []).append(broker)
@@ -119,20 +119,20 @@ def _racks(brokers: list[int], racks: Mapping[int, str]) -> list[list[int]]:
 
 
 def _from(racks: list[list[int]], start: int) -> list[int]:
-    """All of them: one of each rack, from one rack on, then the next of each."""
+    """All brokers, starting at one rack: one of each rack, then the next of each."""
     turn, first = divmod(start, len(racks) or 1)
     rings = [_ring(brokers, turn) for brokers in _ring(racks, first)]
     return [each for row in zip_longest(*rings) for each in row if each is not None]
 
 
 def _ring(items: list[_Item], start: int) -> list[_Item]:
-    """All of them in a ring, from one on."""
+    """All items of a ring, starting at one of them."""
     at = start % len(items) if items else 0
     return items[at:] + items[:at]
 
 
 def unreachable(replication_factor: int, brokers: Usable) -> str | None:
-    """Why so many replicas cannot be had; None where they can.
+    """Kafka's message if there are too few brokers, or None.
 
     Source: `StripedReplicaPlacer` in Kafka.
     """
@@ -154,7 +154,7 @@ def unreachable(replication_factor: int, brokers: Usable) -> str | None:
 
 
 def all_fenced(partition: int) -> str:
-    """What is wrong with replicas none of which is alive."""
+    """Kafka's message for an assignment without live replicas."""
     return (
         "All brokers specified in the manual partition assignment for partition"
         f" {partition} are fenced or in controlled shutdown."
@@ -164,7 +164,7 @@ def all_fenced(partition: int) -> str:
 def assignment_error(
     replicas: Sequence[int], replication_factor: int | None, brokers: Sequence[int]
 ) -> str | None:
-    """What is wrong with the replicas that a client wants for a partition; None for nothing.
+    """Kafka's message for an invalid assignment of a partition, or None.
 
     `replication_factor` is that of the partitions before it, None for the first.
     """

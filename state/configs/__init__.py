@@ -1,17 +1,15 @@
-"""Kafka's settings: which there are, of what kind, what is valid, what a client is shown.
+"""Kafka's settings: names, types, validation, and DescribeConfigs.
 
-kafka_settings, setting_kinds   the brokers' settings of 4.3.1, and how they are told
-topic_configs, config_keys      the topics' settings and their checks
-codecs                          the codec that a topic asks for
-broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs' view
-group_configs, client_metrics   the same of single groups, of subscriptions to client metrics
-durations                       times to wait, as ISO 8601 and Java write them
-setting_texts                   what each setting is for: texts_of_brokers, texts_of_logs,
-                                texts_of_topics, texts_of_groups, texts_of_security
-dynamic_configs                 which settings of brokers change while they run, and what then holds
-broker_checks                   what is asked of all of them together
-connection_checks, listeners    of those of connections and classes, and of listeners
-log_dirs                        log directories, and those that get no new logs
+kafka_settings, setting_kinds   broker settings of 4.3.1; which are internal, dynamic, and so on
+topic_configs, config_keys      topic settings; types and validation
+codecs                          `compression.type` of a topic
+broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs
+group_configs, client_metrics   settings of groups and of client metrics subscriptions
+durations                       ISO 8601 durations, as Java parses them
+dynamic_configs                 dynamic broker settings: validation and precedence
+broker_checks                   validation of all settings of a broker
+connection_checks, listeners    validation of connections, classes and listeners
+log_dirs                        log directories, and cordoned ones
 
-The tables of settings are Kafka 4.3.1's own, in its order: they change with Kafka's version alone.
+The tables of settings are those of Kafka 4.3.1 in its order, and change with Kafka's version only.
 """

@@ -1,7 +1,7 @@
-"""What Kafka asks of all settings of a broker together, when some of them change while it runs.
+"""Validation of all settings of a broker when some of them change.
 
-Each value is right by itself; here it is held against the others, and against those that hold now.
-The words of the errors are Kafka's.
+Each value is valid by itself; here it is compared with the others and with the current ones. The
+messages are Kafka's.
 
 Source: `KafkaConfig.validateValues`, `DynamicThreadPool`, `DynamicLogConfig`, `LogCleaner`,
 `SocketServer` and `ConnectionQuotas` (`validateReconfiguration` of each) in Kafka.
@@ -16,7 +16,7 @@ _LADDERS = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Settings that stand for one another, the first that was given counts."""
+"""Synonyms; the first given one applies."""
 
 SYNONYMS = {name: ladder for ladder in _LADDERS for name in ladder} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
@@ -32,15 +32,15 @@ _DOUBLED_OR_HALVED = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Counts of threads, which change by a factor of two at most."""
+"""Thread counts, which may change at most by a factor of two."""
 
 _CLEANERS = "log.cleaner.threads"
 _NETWORK = "num.network.threads"
-"""Each listener has so many of its own."""
+"""A setting of each listener."""
 
 
 def number(name: str, settings: BrokerSettings) -> int:
-    """The value of a setting, in ms where its name has them."""
+    """Value of a setting, in ms for times."""
     for each in SYNONYMS.get(name, (name,)):
         if each in settings.given:
             scale = {"hours": 3_600_000, "minutes": 60_000}.get(each.rpartition(".")[2], 1)
@@ -53,9 +53,10 @@ def number(name: str, settings: BrokerSettings) -> int:
 
 
 def conflict(then: BrokerSettings, now: BrokerSettings, of_stores: str | None = None) -> str | None:
-    """What is right by itself, but not beside the other settings, or those that hold now.
+    """Kafka's message for settings that conflict with others or with current ones.
 
-    The stores are looked at first of what runs, as the listeners have begun first.
+    Of the running components, key and trust stores are checked first, because listeners were
+    started first.
     """
     required = _required(then)
     if required is not None:
@@ -70,7 +71,7 @@ def conflict(then: BrokerSettings, now: BrokerSettings, of_stores: str | None = 
 
 
 def _required(then: BrokerSettings) -> str | None:
-    """What Kafka asks of all settings of a broker, as at its start."""
+    """Kafka's message for a conflict between settings, as at a start."""
     if number("log.roll.ms", then) < 1:
         return "requirement failed: log.roll.ms must be greater than or equal to 1"
     if number("log.roll.jitter.ms", then) < 0:
@@ -92,7 +93,7 @@ def _required(then: BrokerSettings) -> str | None:
 
 
 def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
-    """What the parts of a broker that runs do not take."""
+    """Kafka's message of a running component that rejects the change."""
     counts = [(name, number(name, then), number(name, now)) for name in _DOUBLED_OR_HALVED]
     for listener in listeners.of_data(now):
         own, current = (int(listeners.of_listener(e, listener, _NETWORK)) for e in (then, now))
@@ -118,7 +119,7 @@ def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
 
 
 def _local_retention(then: BrokerSettings, unit: str) -> str | None:
-    """What is kept beside remote storage is at most what is kept at all."""
+    """Retention besides remote storage is at most the total retention."""
     name, other = f"log.local.retention.{unit}", f"log.retention.{unit}"
     local, total = number(name, then), number(other, then)
     if total < 0 or local == -2:

@@ -1,9 +1,9 @@
-"""The settings that a broker is given: Kafka's names and texts in, typed settings out.
+"""Static settings of a broker: Kafka's names and texts in, typed settings out.
 
-Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
-What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
-effect, or that it is only shown as the default of new topics. Settings whose names begin with
-`brokertwin.` are ours; their defaults are Kafka's behaviour.
+Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and values are validated like Kafka's.
+Settings used by the machines are typed in `BrokerSettings`. For the others a warning says that they
+have no effect, or only as the default of new topics. Settings that start with `brokertwin.` are not
+Kafka's; their defaults give Kafka's behaviour.
 """
 
 import difflib
@@ -28,56 +28,60 @@ from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 from brokertwin.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
+    # Racks of brokers, as in 1:east,2:west; the others have `broker.rack`.
     "brokertwin.broker.racks": ConfigKey(LIST, ""),
+    # A coordinator that loads its partition accepts OffsetCommit.
     "brokertwin.commit.while.loading": ConfigKey(BOOLEAN, "false"),
+    # How long a coordinator loads its partition (state/cell/handover.py).
     "brokertwin.coordinator.load.ms": ConfigKey(INT, "0", 0),
+    # OffsetCommit and OffsetFetch create __consumer_offsets if it does not exist.
     "brokertwin.create.offsets.topic": ConfigKey(BOOLEAN, "false"),
+    # A batch below the expected sequence is a duplicate (state/logs/producer.py).
     "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    # Finalized level of eligible.leader.replicas.version (KIP-966).
     "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    # Shards of the fetch session cache (state/fetch/shards.py).
     "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
+    # A broker forwards OffsetFetch to the group's coordinator.
     "brokertwin.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
+    # Coordinators also write to internal partitions with one replica.
     "brokertwin.internal.logs": ConfigKey(BOOLEAN, "false"),
+    # An idle follower leaves the ISR even if it has the whole log, as in Kafka 0.10.
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    # Elections are sent as LeaderAndIsr commands (state/eras/leader_and_isr.py).
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
+    # OffsetFetch returns 3 UNKNOWN_TOPIC_OR_PARTITION if there is no committed offset.
     "brokertwin.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    # OffsetCommit of offset -1 with null metadata deletes the committed offset.
     "brokertwin.null.commit.deletes": ConfigKey(BOOLEAN, "false"),
+    # OffsetFetch restarts the retention time of the offsets that it returns.
     "brokertwin.offset.age.from.fetch": ConfigKey(BOOLEAN, "false"),
+    # Where committed offsets are stored (state/eras/zookeeper_offsets.py).
     "brokertwin.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
+    # OffsetFetch responses have the timestamp of each offset.
     "brokertwin.offset.timestamps": ConfigKey(BOOLEAN, "false"),
+    # An unknown producer must start at sequence 0 (state/logs/producer.py).
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    # Brokers log replication as in Kafka 0.10 (state/eras/replication_lines.py).
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
+    # Finalized level of transaction.version (KIP-890).
     "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
+    # Followers truncate by leader epoch or to the high watermark, as before KIP-101.
     "brokertwin.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
+    # Blocks of producer ids are claimed in ZooKeeper (transactions/producer_id_blocks.py).
     "brokertwin.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
-"""Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
-unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
-
-`brokertwin.broker.racks` says in which racks brokers are, `1:east,2:west`; others have that of
-`broker.rack`. In Kafka each broker has a file of its own.
-`brokertwin.transaction.version` and `brokertwin.eligible.leader.replicas.version` are the
-levels at which these features are finalized (`state/replication/eligible.py` for the second).
-`brokertwin.coordinator.load.ms` and `brokertwin.commit.while.loading` are about coordinators
-that load (`state/cell/handover.py`), `brokertwin.fetch.session.cache.shards` about the cache of
-fetch sessions (`state/fetch/slices.py`), `brokertwin.missing.offset.error` about what OffsetFetch
-says of a partition without an offset, `brokertwin.forward.offset.fetch` about groups that another
-broker coordinates, `brokertwin.null.commit.deletes` about OffsetCommit without a payload.
-`brokertwin.create.offsets.topic`, `brokertwin.offset.age.from.fetch` and
-`brokertwin.offset.timestamps` are in `state/apis/offset_fetch.py`.
-`brokertwin.offset.storage` says who keeps offsets (`state/cluster/coordinators.py`).
-`brokertwin.zk.producer.id.blocks` is in
-`state/transactions/producer_id_blocks.py`.
-"""
+"""Settings that Kafka does not have. Their defaults give Kafka's behaviour."""
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
-"""Every setting that is known."""
+"""Every known setting."""
 
 TYPED = {
     info.name.replace("_", "."): info.name
     for info in msgspec.structs.fields(BrokerSettings)
     if info.name not in ("given", "layers")
 }
-"""The settings with a field in `BrokerSettings`, and the field's name."""
+"""Settings with a field in `BrokerSettings`, and the field's name."""
 
 ACTED_ON = TYPED.keys() | {
     "compression.gzip.level",
@@ -127,23 +131,23 @@ ACTED_ON = TYPED.keys() | {
         for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
     ),
 }
-"""The settings that change what the machines do."""
+"""Settings that affect the machines."""
 
 _SHOWN = {synonym.name for config in TOPIC_CONFIGS.values() for synonym in config.synonyms}
 
 _FORMER = re.compile(r"^brokerstream\.")
-"""Prefix of our settings before the project was renamed; recordings and commands still have it."""
+"""Prefix before the project was renamed, still found in recordings and commands."""
 
 _PREFIXES = ("config.providers.", "listener.name.", "rlmm.config.", "rsm.config.")
-"""How names begin that Kafka hands on to plugins and listeners."""
+"""Prefixes of settings for plugins and listeners."""
 
 
 class UnknownSettingError(ValueError):
-    """Kafka has no setting of this name.
+    """Kafka has no setting with this name.
 
     Attributes:
         name: the unknown name.
-        nearest: names of Kafka that are most like it, at most three, the best first.
+        nearest: at most three similar names, the best first.
     """
 
     def __init__(self, name: str) -> None:
@@ -154,13 +158,13 @@ class UnknownSettingError(ValueError):
 
 
 def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
-    """Typed settings of a broker, and a warning for each one that has no effect or not all of it.
+    """Parse settings of a broker; also returns warnings for those without full effect.
 
-    Secrets are checked and not kept.
+    Secrets are validated but not kept.
 
     Raises:
         UnknownSettingError: Kafka has no such setting.
-        InvalidConfigError: Kafka would refuse the value.
+        InvalidConfigError: Kafka would reject the value.
     """
     typed: dict[str, object] = {}
     given: dict[str, str] = {}
@@ -183,7 +187,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
 
 
 def _check_ours(name: str, value: Value) -> None:
-    """What no type says. Raises InvalidConfigError for racks of nothing that is a broker's id."""
+    """Checks beyond the type. Raises InvalidConfigError for racks without a broker id."""
     if name == "brokertwin.broker.racks" and isinstance(value, list):
         for each in value:
             broker, _, rack = each.partition(":")

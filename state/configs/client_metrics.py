@@ -1,13 +1,13 @@
-"""Settings of client metrics: what clients are asked to tell of themselves, and which clients.
+"""Settings of client metrics subscriptions (KIP-714).
 
-A subscription has a name. Kafka's clients ask for those that match them with
-GetTelemetrySubscriptions, which a broker names only where a plugin takes what they push; there is
-none here, and who asks all the same is answered (`state/cluster/client_instances.py`). KIP-714.
+A subscription has a name. Clients request matching subscriptions with GetTelemetrySubscriptions,
+which ApiVersions only has if a plugin receives the metrics. There is none here, but such requests
+get responses (`state/cluster/client_instances.py`).
 
-An expression that clients are matched with is taken where Python reads it, not Java, and matched
-by RE2 where that knows it.
+Patterns are accepted if Python can parse them (not Java), and matched by RE2 if possible.
 
-Source: `ClientMetricsConfigs`, `ClientMetricsManager.SubscriptionInfo` in Kafka; answers of 4.3.1.
+Source: `ClientMetricsConfigs`, `ClientMetricsManager.SubscriptionInfo` in Kafka; responses of
+4.3.1.
 """
 
 import re
@@ -24,7 +24,7 @@ MATCH = "match"
 METRICS = "metrics"
 LEAST_MS, MOST_MS, DEFAULT_MS = 100, 3_600_000, 300_000
 PATTERNS_MAX = 256
-"""Compiled patterns that are kept."""
+"""Cached compiled patterns."""
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
     METRICS: ConfigKey(LIST, ""),
@@ -43,18 +43,18 @@ MATCHED = frozenset(
         "client_source_port",
     }
 )
-"""What an expression may be about."""
+"""Client attributes that patterns can match."""
 
 
-class Subscription(NamedTuple):
-    """What is wanted of the clients whose attributes match all patterns, and how often."""
+class MetricsSubscription(NamedTuple):
+    """Metrics and interval for clients whose attributes match all patterns."""
 
     metrics: list[str]
     interval_ms: int
     patterns: dict[str, str]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
-        """Whether a client is meant, by what is known of it."""
+        """True if a client with these known attributes matches."""
         return all(
             name in attributes and _matcher(pattern)(attributes[name])
             for name, pattern in self.patterns.items()
@@ -63,12 +63,12 @@ class Subscription(NamedTuple):
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """What matches a whole text, which a client has chosen.
+    """A full-text matcher for a pattern; the text is chosen by a client.
 
-    RE2 takes no longer for a longer text than is in proportion. What it does not know of Java's
-    patterns (what is looked ahead at, what is repeated) Python's do.
+    RE2 runs in linear time. Patterns of Java that it lacks (look-ahead, backreferences) are matched
+    by Python.
     """
-    # not before a subscription needs it
+    # imported when the first subscription needs it
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
@@ -80,19 +80,19 @@ def _matcher(pattern: str) -> Callable[[str], object]:
     return matches
 
 
-def subscription(configs: Mapping[str, str]) -> Subscription:
-    """What settings mean that `fault` has nothing against."""
+def subscription(configs: Mapping[str, str]) -> MetricsSubscription:
+    """The subscription of valid settings."""
     metrics, interval_ms, match = (
         parse(name, key, configs.get(name, key.default or ""))
         for name, key in CLIENT_METRICS_CONFIGS.items()
     )
     assert isinstance(metrics, list) and isinstance(interval_ms, int) and isinstance(match, list)
     patterns = dict(filter(None, map(_pattern, match)))
-    return Subscription(metrics, interval_ms, patterns)
+    return MetricsSubscription(metrics, interval_ms, patterns)
 
 
 def fault(configs: Mapping[str, str]) -> tuple[Error, str] | None:
-    """What Kafka would say against a subscription's settings; None: it takes them."""
+    """Kafka's error for a subscription's settings, or None."""
     for name in hash_order(sorted(configs), len(configs)):
         if name not in CLIENT_METRICS_CONFIGS:
             return Error.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
@@ -111,8 +111,8 @@ def fault(configs: Mapping[str, str]) -> tuple[Error, str] | None:
 
 
 def _pattern(text: str) -> tuple[str, str] | None:
-    """What clients are matched by, and the expression; None where a text is no such pair."""
-    parts = text.rstrip("=").split("=")  # Java's split drops what is empty at the end
+    """Attribute and pattern of a text, or None if it is not such a pair."""
+    parts = text.rstrip("=").split("=")  # Java's split drops empty parts at the end
     if len(parts) != 2 or parts[0].strip() not in MATCHED:
         return None
     name, expression = (part.strip() for part in parts)

@@ -1,4 +1,4 @@
-"""The codec that a topic asks for, `compression.type`: what the edge keeps its batches in.
+"""`compression.type` of a topic: the codec in which the edge stores its batches.
 
 Source: `LogConfig`, `Compression` and its levels in Kafka.
 """
@@ -14,21 +14,21 @@ AS_IT_CAME = "producer"
 UNCOMPRESSED = "uncompressed"
 
 
-class Codec(NamedTuple):
-    """A codec by the name of the request log, and its level; None where it has none."""
+class TopicCodec(NamedTuple):
+    """A codec by its name in the request log, and its level, if it has levels."""
 
     name: str
     level: int | None = None
 
 
-def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> Codec | None:
-    """The codec that a topic asks for; None: batches stay as they came."""
+def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> TopicCodec | None:
+    """The codec of a topic; None if batches keep their own."""
     name = value_of(TYPE, configs, settings)
     if name == AS_IT_CAME or not isinstance(name, str):
         return None
     if name == UNCOMPRESSED:
-        return Codec("none")
+        return TopicCodec("none")
     if name == "snappy":
-        return Codec(name)
+        return TopicCodec(name)
     level = value_of(f"compression.{name}.level", configs, settings)
-    return Codec(name, level if isinstance(level, int) else None)
+    return TopicCodec(name, level if isinstance(level, int) else None)

@@ -1,6 +1,6 @@
-"""Kafka's configuration keys: types, defaults, bounds, and how their texts are read.
+"""Kafka's configuration keys: types, defaults, bounds, parsing.
 
-The wording of the errors is Kafka's. Source: `ConfigDef` and its validators in Kafka.
+The messages are Kafka's. Source: `ConfigDef` and its validators in Kafka.
 """
 
 import re
@@ -13,7 +13,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class Type(StrEnum):
-    """The type of a configuration key."""
+    """Type of a configuration key."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -42,15 +42,14 @@ _THROTTLED_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 class InvalidConfigError(ValueError):
-    """A value that Kafka refuses for a configuration key; its text is Kafka's."""
+    """A value that Kafka rejects for a configuration key, with Kafka's message."""
 
 
 class ConfigKey(NamedTuple):
     """A configuration key.
 
-    `default` is its text, None where there is none. Numbers lie between `least` and `most`, both
-    inclusive, or are one of `also`. Texts, and the elements of a list, are one of `choices`, where
-    there are any. `is_throttled` marks lists of throttled replicas.
+    Numbers are between `least` and `most`, both inclusive, or one of `also`. Texts and elements of
+    a list are one of `choices`, if there are any. `is_throttled` marks lists of throttled replicas.
     """
 
     type: Type
@@ -64,12 +63,12 @@ class ConfigKey(NamedTuple):
 
 
 def trim(text: str) -> str:
-    """Without what Java's `String.trim` takes from both ends: a space and all that is below it."""
+    """Like Java's `String.trim`: strips all characters up to the space."""
     return text.strip(_TRIMMED)
 
 
 def parse(name: str, key: ConfigKey, text: str) -> Value:
-    """The value that `text` stands for. Raises InvalidConfigError where Kafka would not take it."""
+    """Parse a value. Raises InvalidConfigError if Kafka would reject it."""
     trimmed = trim(text)
     match key.type:
         case Type.BOOLEAN:

@@ -1,7 +1,6 @@
-"""What Kafka asks of a broker's settings of listeners, connections and classes while it runs.
+"""Validation of listener, connection and class settings when they change.
 
-The words of the errors are Kafka's. A class of another name than those that Kafka brings is not
-found: nothing but Kafka's own is on the class path.
+The messages are Kafka's. Only Kafka's own classes are on the class path, so others are not found.
 
 Source: `KafkaConfig.validateValues`, `ConnectionQuotas`, `DynamicMetricsReporters` in Kafka.
 """
@@ -20,11 +19,11 @@ _REPORTERS = "metric.reporters"
 _OF_KAFKA = ("org.apache.kafka.", "java.")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _POSITIVE = ("max.connections", "max.connection.creation.rate")
-"""What a listener may not have none of."""
+"""Listener settings that must be positive."""
 
 
 def class_fault(name: str, text: str) -> str | None:
-    """What Kafka says of the class that a setting names, as it reads it."""
+    """Kafka's message for a class setting when it is parsed."""
     if KAFKA_SETTINGS[name].type is Type.CLASS and text and not text.startswith(_OF_KAFKA):
         return f"Invalid value {text} for configuration {name}: Class {text} could not be found."
     if name == listeners.SETTING and not text:
@@ -37,7 +36,7 @@ def class_fault(name: str, text: str) -> str | None:
 
 
 def required(then: BrokerSettings) -> str | None:
-    """What Kafka asks of all settings of a broker, as at its start."""
+    """Kafka's message for a conflict between settings, as at a start."""
     try:
         overrides = parse_overrides(text_of(then, PER_IP_OVERRIDES))
         if int(text_of(then, "max.connections.per.ip")) == 0 and not overrides:
@@ -65,7 +64,7 @@ def required(then: BrokerSettings) -> str | None:
 
 
 def refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
-    """What the listeners of a broker that runs do not take, nor its reporters of metrics."""
+    """Kafka's message of running listeners or metrics reporters that reject the change."""
     said = listeners.refused(then, now)
     if said is not None:
         return said
@@ -82,10 +81,10 @@ def refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """How many connections single hosts may have, from `host:number,…`.
+    """Connection limits of single hosts, from `host:number,…`.
 
     Raises:
-        InvalidConfigError: it is no such list; in Java's words.
+        InvalidConfigError: invalid text; with Java's message.
     """
     return {host: _int(number) for host, number in pairs_of(PER_IP_OVERRIDES, text)}
 

@@ -1,6 +1,6 @@
-"""Durations as texts: ISO 8601's days, hours, minutes and seconds, as Java takes them.
+"""ISO 8601 durations of days, hours, minutes and seconds, as Java parses them.
 
-Source: `Duration.parse` in Java: every part has a sign of its own, and the whole may have one.
+Source: `Duration.parse` in Java: every part may have a sign, and the whole, too.
 """
 
 import re
@@ -14,11 +14,11 @@ _UNITS_S = (86_400, 3_600, 60, 1)
 _LONG = range(-(2**63), 2**63)
 NANOS_IN_S = 1_000_000_000
 DIGITS = 9
-"""Of a fraction of a second."""
+"""Digits of a fraction of a second."""
 
 
 def nanoseconds(text: str) -> int | None:
-    """How long `P1DT2H3M4.5S` is; None for what Java does not take."""
+    """Nanoseconds of a text like `P1DT2H3M4.5S`; None if Java rejects it."""
     found = _FORM.fullmatch(text)
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Settings of brokers that change while they run: which may, with which values, what then holds.
+"""Dynamic broker settings: which may change, validation, precedence (KIP-226).
 
-A broker has a setting of its own, else that of all brokers, else what it was given at the start,
-else Kafka's default (KIP-226). Names that Kafka does not know are taken as they are. The words of
-the errors are Kafka's; those about several settings together are in `broker_checks`.
+A broker's own value applies before the cluster's, the static one, and Kafka's default. Names
+unknown to Kafka are stored without checks. The messages are Kafka's; those about several settings
+are in `broker_checks`.
 
 Source: `DynamicBrokerConfig`, `DynamicConfig` in Kafka.
 """
@@ -27,14 +27,14 @@ from brokertwin.state.configs.setting_kinds import (
     OF_ONE_BROKER,
 )
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.settings import BrokerSettings, ConfigLayers
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _MECHANISMS = (
     *("sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
     *("sasl.server.callback.handler.class", "connections.max.reauth.ms"),
 )
-"""What a listener may have for each mechanism, whose name then stands before it."""
+"""Listener settings for each mechanism, whose name is then a prefix."""
 
 _CHECKED = {
     **DYNAMIC_ONLY,
@@ -43,30 +43,30 @@ _CHECKED = {
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The key of a setting that a broker itself knows, also of one that is a listener's own."""
+    """Key of a setting that the broker knows, including listeners' own settings."""
     if name in AUTHORIZERS:
         return None
     return KAFKA_SETTINGS.get(_base(name)) or DYNAMIC_ONLY.get(name)
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody can tell that the value of a setting may be shown."""
+    """True if the value may be secret, or is unknown to the broker."""
     key = key_of(name)
     return key is None or key.type is Type.PASSWORD
 
 
 def is_of_store(name: str) -> bool:
-    """Whether a setting is about the key or trust store of a listener."""
+    """True for settings of a listener's key or trust store."""
     return _base(name) != name and _base(name) in OF_LISTENERS
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a setting can be changed without a restart, as DescribeConfigs has it."""
+    """True if a setting can change without a restart, as in DescribeConfigs."""
     return name in _CHECKED
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The names by which a setting may be given, the one that counts first."""
+    """Names by which a setting can be given, in order of precedence."""
     base = _base(name)
     if base == name:
         return SYNONYMS.get(name, (name,))
@@ -74,7 +74,7 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def _base(name: str) -> str:
-    """The name without the listener that it is for."""
+    """The name without a listener prefix."""
     found = _LISTENER.fullmatch(name)
     return found[1] if found else name
 
@@ -82,7 +82,7 @@ def _base(name: str) -> str:
 def layered(
     given: BrokerSettings, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]
 ) -> BrokerSettings:
-    """What holds for a broker that was `given` these settings, with what has changed since."""
+    """Settings in effect at a broker with these static and dynamic settings."""
     texts = dict(given.given)
     typed: dict[str, Value] = {}
     for name, text in (*of_cluster.items(), *of_broker.items()):
@@ -91,7 +91,7 @@ def layered(
         texts[name] = text
         if name in TYPED and name in _CHECKED:
             typed[TYPED[name]] = parse_key(name, _CHECKED[name], text)
-    layers = Layers(dict(of_broker), dict(of_cluster), given.given)
+    layers = ConfigLayers(dict(of_broker), dict(of_cluster), given.given)
     return msgspec.structs.replace(given, **typed, given=texts, layers=layers)
 
 
@@ -102,14 +102,14 @@ def fault(
     now: BrokerSettings,
     of_stores: str | None = None,
 ) -> str | None:
-    """What Kafka would say against these settings of a broker, or of all; None: it takes them.
+    """Kafka's message if it rejects these settings of a broker or the cluster, or None.
 
     Args:
-        asked: all settings of that resource, as they would be.
-        is_of_broker: whether they are for one broker.
-        given: the settings that the broker was given at the start.
-        now: those that hold for it now.
-        of_stores: what the edge has against the key and trust stores that it would have.
+        asked: all settings of the resource after the change.
+        is_of_broker: true for one broker, false for the cluster.
+        given: the broker's static settings.
+        now: its current settings.
+        of_stores: the edge's message about the key and trust stores.
     """
     names = hash_order(asked, len(asked))
     fixed = [name for name in names if name in SETTINGS and not _may_change(name)]
@@ -136,7 +136,7 @@ def fault(
             "Cannot update these configs at default cluster level, broker id must be specified:"
             f" [{', '.join(alone)}]"
         )
-    layers = now.layers or Layers({}, {}, {})
+    layers = now.layers or ConfigLayers({}, {}, {})
     of_cluster, of_broker = layers.of_cluster, layers.of_broker
     wanted = (of_cluster, asked) if is_of_broker else (asked, of_broker)
     return broker_checks.conflict(layered(given, *wanted), now, of_stores)
@@ -149,7 +149,7 @@ def _check_class(name: str, text: str) -> None:
 
 
 def _may_change(name: str) -> bool:
-    return name in _CHECKED or name in AUTHORIZERS  # those Kafka's broker does not know
+    return name in _CHECKED or name in AUTHORIZERS  # Kafka's broker does not know the latter
 
 
 def _is_of_one_listener(name: str) -> bool:

@@ -1,9 +1,9 @@
-"""Settings of single groups: names, types, the broker's settings behind them, what Kafka takes.
+"""Settings of groups: names, types, broker defaults, validation.
 
-A group without a setting of its own has the broker's of the same name behind `group.`; one that the
-broker would not take any more counts as the nearest that it would.
+A group without its own value has the broker's `group.` setting. A value outside of the broker's
+current bounds counts as the nearest bound.
 
-Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
+Source: `GroupConfig`, `GroupConfigManager` in Kafka; responses of 4.3.1.
 """
 
 from collections.abc import Mapping
@@ -58,17 +58,17 @@ _BOUNDED = (
     *("streams.heartbeat.interval.ms", "streams.session.timeout.ms", _STANDBY),
     "streams.assignment.interval.ms",
 )
-"""Those that the broker's settings bound, in the order in which Kafka looks at them."""
+"""Settings bounded by the broker's, in Kafka's order of validation."""
 
 
 def synonym(name: str) -> str | None:
-    """The broker's setting behind a group's, where there is one."""
+    """The broker setting that is the default of a group's, if any."""
     found = f"group.{name}"
     return found if found in KAFKA_SETTINGS else None
 
 
 def number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> int:
-    """What holds for a group that was given `configs`: its own, within the broker's bounds."""
+    """Value in effect for a group with these settings, within the broker's bounds."""
     if name not in configs:
         return of_broker(f"group.{name}", settings)
     value = int(configs[name])
@@ -78,7 +78,7 @@ def number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> i
 
 
 def fault(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
-    """What Kafka would say against these settings of a group; None: it takes them."""
+    """Kafka's message if it rejects these settings of a group, or None."""
     for name in hash_order(sorted(configs), len(configs)):
         if name not in GROUP_CONFIGS:
             return f"Unknown group config name: {name}"
@@ -122,7 +122,7 @@ def _out_of_bounds(configs: Mapping[str, str], settings: BrokerSettings) -> str 
 
 
 def _too_short(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
-    """A session is longer than the time between two heartbeats."""
+    """A session timeout must exceed the heartbeat interval."""
     for kind in ("consumer", "share", "streams"):
         names = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
         session, heartbeat = (
@@ -135,7 +135,7 @@ def _too_short(configs: Mapping[str, str], settings: BrokerSettings) -> str | No
 
 
 def _bound(name: str, side: str, settings: BrokerSettings) -> tuple[str, int] | None:
-    """The broker's setting that bounds a group's on one side, and its value."""
+    """The broker setting that bounds a group's on one side, and its value."""
     kind, rest = name.split(".", 1)
     bound = f"group.{kind}.{side}.{rest}"
     if name == _STANDBY:
@@ -144,5 +144,5 @@ def _bound(name: str, side: str, settings: BrokerSettings) -> tuple[str, int] | 
 
 
 def of_broker(name: str, settings: BrokerSettings) -> int:
-    """A number among the broker's settings: as given, else Kafka's default."""
+    """A numeric broker setting: given, else Kafka's default."""
     return int(settings.given.get(name, KAFKA_SETTINGS[name].default or "0"))

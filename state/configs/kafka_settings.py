@@ -1,10 +1,9 @@
-"""Every setting of a Kafka 4.3.1 broker, by its name: type, default, bounds.
+"""Every setting of a Kafka 4.3.1 broker: type, default, bounds.
 
-Taken from the broker itself (`AbstractKafkaConfig.CONFIG_DEF`), the internal ones included, and
-`super.users` and `allow.everyone.if.no.acl.found` from its authorizer, the only one there is here.
-They stand in the order in which Kafka defines them, those of the authorizer first: DescribeConfigs
-shows settings of one bucket of its hash map in that order.
-`broker_config.py` tells which of them the machines act on.
+Taken from the broker (`AbstractKafkaConfig.CONFIG_DEF`), including internal settings.
+`super.users` and `allow.everyone.if.no.acl.found` are from its authorizer. They are in Kafka's
+order of definition, those of the authorizer first, because DescribeConfigs returns settings of one
+hash bucket in that order. `broker_config.py` has those that the machines use.
 """
 
 from brokertwin.state.configs.config_keys import (

@@ -1,14 +1,14 @@
-"""A broker's listeners: what `listeners` and its like say, and what Kafka takes while it runs.
+"""A broker's listeners: parsing, validation, and changes while it runs.
 
-A listener that is added is opened, one that is taken away closed (the edge does it). Clients are
-told of neither: the advertised listeners are those of the start, and by another one nobody reaches
-any broker. One that is advertised cannot be taken away; where `advertised.listeners` was not given
-that holds for each that was ever added, too. Another place of one that is there changes nothing.
+The edge opens an added listener, and closes a removed one. Clients do not learn of either: the
+advertised listeners are those of the start, and other listeners have no addresses in metadata. An
+advertised listener cannot be removed; without `advertised.listeners` this applies to every listener
+ever added. Changing the address of a listener has no effect.
 
-Of more than four listeners Kafka's words have another order of the names.
+With more than four listeners, Kafka's messages have another order of names.
 
 Source: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`, `Csv.parseCsvMap`,
-`KafkaConfig.validateValues`, `DynamicListenerConfig` in Kafka; answers of 4.3.1.
+`KafkaConfig.validateValues`, `DynamicListenerConfig` in Kafka; responses of 4.3.1.
 """
 
 import re
@@ -30,22 +30,22 @@ _PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _ANY_ADDRESS = "0.0.0.0"
 _LOOKED_AT = (SETTING, PROTOCOL_MAP, "principal.builder.class", *sorted(OF_ALL_LISTENERS))
-"""With these Kafka looks at the listeners that run."""
+"""Changes of these settings make Kafka check running listeners."""
 
 
-class Listener(NamedTuple):
-    """A listener: its name in upper case, and where it listens."""
+class BrokerListener(NamedTuple):
+    """A listener: name in upper case, host and port."""
 
     name: str
     host: str
     port: int
 
 
-def listed(settings: BrokerSettings, setting: str = SETTING) -> list[Listener]:
-    """The listeners that a setting has.
+def listed(settings: BrokerSettings, setting: str = SETTING) -> list[BrokerListener]:
+    """Listeners of a setting.
 
     Raises:
-        InvalidConfigError: one is none, or nobody knows what it speaks; in Kafka's words.
+        InvalidConfigError: invalid listener or unknown protocol, with Kafka's message.
     """
     protocols, texts = protocols_of(settings), names_of(settings, setting)
     head = f"Error creating broker listeners from '[{', '.join(texts)}]':"
@@ -57,14 +57,14 @@ def listed(settings: BrokerSettings, setting: str = SETTING) -> list[Listener]:
         name = parts[1].upper()
         if name not in protocols:
             raise InvalidConfigError(f"{head} No security protocol defined for listener {name}")
-        found.append(Listener(name, parts[2], int(parts[3])))
+        found.append(BrokerListener(name, parts[2], int(parts[3])))
     return found
 
 
-def opened(settings: BrokerSettings) -> list[Listener]:
-    """Those that a broker was not given at its start, in the order of the setting.
+def opened(settings: BrokerSettings) -> list[BrokerListener]:
+    """Listeners added since the start, in the order of the setting.
 
-    None of what nobody understands; it was checked before it was taken.
+    Invalid ones are omitted, because validation comes before.
     """
     if settings.layers is None or SETTING not in settings.layers.of_broker:
         return []
@@ -77,7 +77,7 @@ def opened(settings: BrokerSettings) -> list[Listener]:
 
 
 def check(then: BrokerSettings) -> None:
-    """What Kafka asks of listeners. Raises InvalidConfigError."""
+    """Validate listeners. Raises InvalidConfigError with Kafka's message."""
     found = listed(then)
     names, controllers = [each.name for each in found], _controllers(then)
     is_altered = then.layers is not None and SETTING in then.layers.of_broker
@@ -92,8 +92,8 @@ def check(then: BrokerSettings) -> None:
         _check_advertised(then, names)
 
 
-def _check_distinct(found: list[Listener], texts: list[str]) -> None:
-    """Raises InvalidConfigError where two have one name, or one port."""
+def _check_distinct(found: list[BrokerListener], texts: list[str]) -> None:
+    """Raises InvalidConfigError for repeated names or ports."""
     listeners = f"[{', '.join(texts)}]"
     head = f"Error creating broker listeners from '{listeners}':"
     if len({each.name for each in found}) < len(found):
@@ -127,7 +127,7 @@ def _port_fault(hosts: list[str]) -> str | None:
 
 
 def _version(host: str) -> int:
-    """4 or 6 of an IP address, 0 of another host."""
+    """4 or 6 for an IP address, 0 for another host."""
     for kind in (IPv4Address, IPv6Address):
         try:
             return kind(host).version
@@ -137,7 +137,7 @@ def _version(host: str) -> int:
 
 
 def _check_advertised(then: BrokerSettings, names: list[str]) -> None:
-    """Raises InvalidConfigError where one is not there that clients or brokers are told of."""
+    """Raises InvalidConfigError if a listener for clients or brokers does not exist."""
     advertised = _advertised(then)
     told = [each.name for each in advertised]
     if not told:
@@ -165,8 +165,8 @@ def _check_advertised(then: BrokerSettings, names: list[str]) -> None:
         )
 
 
-def _advertised(settings: BrokerSettings) -> list[Listener]:
-    """Those that clients are told of: the given ones, else all but the controllers'."""
+def _advertised(settings: BrokerSettings) -> list[BrokerListener]:
+    """Listeners for clients: the advertised ones, else all except the controllers'."""
     if text_of(settings, ADVERTISED):
         return listed(settings, ADVERTISED)
     controllers = _controllers(settings)
@@ -174,7 +174,7 @@ def _advertised(settings: BrokerSettings) -> list[Listener]:
 
 
 def refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
-    """What the listeners of a broker that runs do not take."""
+    """Kafka's message of running listeners that reject the change."""
     if all(then.given.get(each) == now.given.get(each) for each in _LOOKED_AT):
         return None
     names = [each.name for each in listed(then)]
@@ -206,7 +206,7 @@ def _set_of(names: Iterable[str]) -> str:
 
 
 def _fixed(settings: BrokerSettings, listener: str) -> dict[str, str]:
-    """What a listener has for itself and keeps as long as it is there."""
+    """A listener's own settings that cannot change while it exists."""
     prefix = f"listener.name.{listener.lower()}."
     own = {n.removeprefix(prefix): t for n, t in settings.given.items() if n.startswith(prefix)}
     return {n: t for n, t in own.items() if n not in OF_LISTENERS and n not in OF_ALL_LISTENERS}
@@ -217,20 +217,20 @@ def _controllers(settings: BrokerSettings) -> frozenset[str]:
 
 
 def of_listener(settings: BrokerSettings, listener: str, name: str) -> str:
-    """The text of a setting that a listener may have for itself."""
+    """A setting for a listener: its own, else the broker's."""
     own = settings.given.get(f"listener.name.{listener.lower()}.{name}")
     return text_of(settings, name) if own is None else own.strip()
 
 
 def of_data(settings: BrokerSettings) -> list[str]:
-    """The names of the listeners that are not the controllers'."""
+    """Names of listeners that are not the controllers'."""
     controllers = _controllers(settings)
     found = (each.partition("://")[0].strip().upper() for each in names_of(settings, SETTING))
     return [each for each in found if each not in controllers]
 
 
 def protocols_of(settings: BrokerSettings) -> dict[str, str]:
-    """What the listeners speak, by their names."""
+    """Protocols by listener name."""
     found = {}
     for name, protocol in pairs_of(PROTOCOL_MAP, text_of(settings, PROTOCOL_MAP)):
         if protocol.upper() not in _PROTOCOLS:
@@ -242,7 +242,7 @@ def protocols_of(settings: BrokerSettings) -> dict[str, str]:
 
 
 def pairs_of(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """The pairs of a list of `key:value`; Java drops what is empty at its end."""
+    """Pairs of a list of `key:value`; Java drops empty entries at the end."""
     for entry in re.split(r"\s*,\s*", text.strip().rstrip(", ")) if text.strip() else ():
         key, colon, value = entry.rpartition(":")
         if not colon:
@@ -252,7 +252,7 @@ def pairs_of(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def names_of(settings: BrokerSettings, name: str) -> list[str]:
-    """The parts of a list."""
+    """Elements of a list."""
     return [each.strip() for each in text_of(settings, name).split(",") if each.strip()]
 
 

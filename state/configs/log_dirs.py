@@ -1,7 +1,7 @@
-"""A broker's log directories by its settings, and which of them get no new logs (KIP-1066).
+"""A broker's log directories, and cordoned ones (KIP-1066).
 
-Of a broker all of whose directories are cordoned the controller gives no new partition unless a
-client names it. What 4.3.1 does is in `tests/gateway/test_cordoned_dirs_like_kafka.py`.
+A broker with all directories cordoned gets a new partition only if a client assigns it.
+`tests/gateway/test_cordoned_dirs_like_kafka.py` compares with 4.3.1.
 """
 
 from brokertwin.state.configs.listeners import names_of
@@ -12,13 +12,13 @@ ALL = "*"
 
 
 def of(settings: BrokerSettings) -> list[str]:
-    """The log directories; the first is that of logs without a place."""
+    """Log directories; the first has the logs without a directory."""
     several = list(settings.log_dirs)
     return several or names_of(settings, "log.dirs") or names_of(settings, "log.dir")
 
 
 def cordoned(settings: BrokerSettings) -> list[str]:
-    """Those that get no new logs."""
+    """Directories that get no new logs."""
     if CORDONED not in settings.given:
         return []
     named = names_of(settings, CORDONED)
@@ -26,5 +26,5 @@ def cordoned(settings: BrokerSettings) -> list[str]:
 
 
 def takes_logs(settings: BrokerSettings) -> bool:
-    """Whether any is left that gets new ones."""
+    """True if any directory gets new logs."""
     return CORDONED not in settings.given or len(cordoned(settings)) < len(of(settings))

@@ -1,7 +1,7 @@
-"""Which settings of a Kafka 4.3.1 broker are internal, change while it runs, or are its plugins'.
+"""Kinds of broker settings of Kafka 4.3.1: internal, dynamic, of listeners or plugins.
 
-Taken from the answers of the broker itself (DescribeConfigs). Which of those that change are of one
-broker only, or of one listener only, is from `DynamicBrokerConfig` in Kafka.
+Taken from the broker's DescribeConfigs. Which dynamic settings are of one broker or listener only
+is from `DynamicBrokerConfig` in Kafka.
 """
 
 from brokertwin.state.configs.config_keys import LONG, ConfigKey
@@ -15,7 +15,7 @@ DYNAMIC_ONLY = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Settings that only a broker that runs can be given; in bytes a second."""
+"""Settings that can only be set dynamically; in bytes per second."""
 
 DYNAMIC = frozenset(
     {
@@ -120,7 +120,7 @@ DYNAMIC = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Settings that can be changed without a restart; every other one is read-only."""
+"""Dynamic settings; all others are read-only."""
 
 OF_LISTENERS = frozenset(
     {
@@ -136,12 +136,12 @@ OF_LISTENERS = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Those that change for a listener only: `listener.name.<listener>.` stands before the name."""
+"""Settings that are dynamic for one listener only, with the prefix `listener.name.<listener>.`."""
 
 OF_ALL_LISTENERS = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}
 )
-"""Those about connections that may hold for all brokers at once, a listener's own included."""
+"""Connection settings that are also dynamic for the cluster, including listeners' own."""
 
 OF_ONE_BROKER = OF_LISTENERS | {
     "cordoned.log.dirs",
@@ -150,7 +150,7 @@ OF_ONE_BROKER = OF_LISTENERS | {
     "principal.builder.class",
     *(name for name in DYNAMIC if name.startswith(("sasl.", "ssl."))),
 }
-"""Those that change for a named broker only, not for all at once."""
+"""Settings that are dynamic for one broker only, not for the cluster."""
 
 INTERNAL = frozenset(
     {
@@ -176,7 +176,7 @@ INTERNAL = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""Settings that a broker shows only where they were given."""
+"""Settings that a broker shows only if they were given."""
 
 AUTHORIZERS = frozenset({"allow.everyone.if.no.acl.found", "super.users"})
-"""Settings of the authorizer; the broker does not know them, so it hides their values."""
+"""Settings of the authorizer, unknown to the broker, which hides their values."""

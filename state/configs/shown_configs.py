@@ -1,14 +1,13 @@
-"""What DescribeConfigs shows of settings: of topics, groups, client metrics, brokers, the cluster.
+"""DescribeConfigs of topics, groups, client metrics, brokers and the cluster.
 
-A setting's *synonyms* are the places where its value may come from, best first: the topic, what
-the broker was told while it runs, what all brokers were, the broker's file, Kafka's default. As in
-Kafka a synonym of another name counts only behind one of the setting's own name: where a broker's
-file has `log.retention.hours` and nothing else, a topic's `retention.ms` follows it, and is shown
-as a default.
+A setting's *synonyms* are the sources of its value in order of precedence: topic, broker (dynamic),
+cluster (dynamic), the broker's file, Kafka's default. As in Kafka, a synonym with another name
+counts only after one with the setting's own name. If a broker's file only has
+`log.retention.hours`, a topic's `retention.ms` follows it but is shown as a default.
 
-Settings come in the order of a Java `HashMap`; those of one bucket as Kafka defines them.
+Settings are in the order of a Java `HashMap`; those of one bucket in Kafka's order of definition.
 
-Source: `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms` in Kafka; answers of 4.3.1.
+Source: `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms` in Kafka; responses of 4.3.1.
 """
 
 from collections.abc import Mapping
@@ -25,12 +24,12 @@ from brokertwin.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
 from brokertwin.state.configs.topic_configs import (
     MIN_IN_SYNC,
     TOPIC_CONFIGS,
-    Source,
+    ConfigSource,
     is_of_cluster,
     value_of,
 )
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.settings import BrokerSettings, ConfigLayers
 
 UNKNOWN_TYPE = 0
 TYPE_CODES = {
@@ -44,129 +43,133 @@ TYPE_CODES = {
     Type.CLASS: 8,
     Type.PASSWORD: 9,
 }
-"""`configType` in answers."""
+"""`configType` in responses."""
 
 
 class SynonymValue(NamedTuple):
-    """A place where a value may come from; the value is None where it is secret."""
+    """A source of a value; the value is None if it is secret."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class Shown(NamedTuple):
-    """A setting as answers show it; a secret has no value."""
+class DescribedSetting(NamedTuple):
+    """A setting in a response; a secret has no value."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type_code: int
     is_sensitive: bool
     is_read_only: bool
     synonyms: list[SynonymValue]
 
 
-def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
-    """Every setting of a topic that was given `configs`, in Kafka's order."""
+def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
+    """Every setting of a topic with these own settings, in Kafka's order."""
     values = {name: value_of(name, configs, settings) for name in TOPIC_CONFIGS}
     known = {name: value for name, value in values.items() if value is not None}
     shown = []
     for name in hash_order(known, len(known)):
         config = TOPIC_CONFIGS[name]
         text = _text(known[name])
-        synonyms = [SynonymValue(name, text, Source.TOPIC)] if name in configs else []
+        synonyms = [SynonymValue(name, text, ConfigSource.TOPIC)] if name in configs else []
         if config.synonyms:
             synonyms += _synonyms(config.synonyms[0].name, _layers(settings))
-        source = synonyms[0].source if synonyms else Source.DEFAULT
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         code = TYPE_CODES[config.key.type]
-        shown.append(Shown(name, text, source, code, False, False, synonyms))
+        shown.append(DescribedSetting(name, text, source, code, False, False, synonyms))
     return shown
 
 
-def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
-    """Every setting of a group that was given `configs`, in Kafka's order."""
+def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
+    """Every setting of a group with these own settings, in Kafka's order."""
     shown = []
     for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
         key, behind = GROUP_CONFIGS[name], synonym(name)
         synonyms = []
         if name in configs:
             value = _text(parse_key(name, key, configs[name]))
-            synonyms.append(SynonymValue(name, value, Source.GROUP))
+            synonyms.append(SynonymValue(name, value, ConfigSource.GROUP))
         if behind is not None:
             synonyms += _synonyms(behind, _layers(settings))
         else:
-            synonyms.append(SynonymValue(name, key.default, Source.DEFAULT))
+            synonyms.append(SynonymValue(name, key.default, ConfigSource.DEFAULT))
         first, code = synonyms[0], TYPE_CODES[key.type]
-        shown.append(Shown(name, first.value, first.source, code, False, False, synonyms))
+        shown.append(
+            DescribedSetting(name, first.value, first.source, code, False, False, synonyms)
+        )
     return shown
 
 
-def client_metrics(configs: Mapping[str, str]) -> list[Shown]:
-    """Every setting of a subscription to client metrics; a default comes from nowhere."""
+def client_metrics(configs: Mapping[str, str]) -> list[DescribedSetting]:
+    """Every setting of a subscription; a default has no source."""
     shown = []
     for name in hash_order(CLIENT_METRICS_CONFIGS, len(CLIENT_METRICS_CONFIGS)):
         key = CLIENT_METRICS_CONFIGS[name]
-        value, source, code = key.default, Source.DEFAULT, TYPE_CODES[key.type]
+        value, source, code = key.default, ConfigSource.DEFAULT, TYPE_CODES[key.type]
         if name in configs:
-            value, source = _text(parse_key(name, key, configs[name])), Source.CLIENT_METRICS
+            value, source = _text(parse_key(name, key, configs[name])), ConfigSource.CLIENT_METRICS
         synonyms = [SynonymValue(name, value, source)] if name in configs else []
-        shown.append(Shown(name, value, source, code, False, False, synonyms))
+        shown.append(DescribedSetting(name, value, source, code, False, False, synonyms))
     return shown
 
 
-def broker(broker_id: int, settings: BrokerSettings) -> list[Shown]:
-    """Every setting of a broker, in Kafka's order: first what was given and it does not know."""
+def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
+    """Every setting of a broker in Kafka's order, unknown ones first."""
     own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
     given, layers = {**settings.given, **own_id}, _layers(settings)
-    layers = Layers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
+    layers = ConfigLayers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
     own = [name for name in KAFKA_SETTINGS if name not in INTERNAL | AUTHORIZERS]
     unknown = hash_order(sorted(given.keys() - own), len(given))
     return [_of_broker(n, given, layers) for n in (*unknown, *hash_order(own, len(own)))]
 
 
-def cluster(settings: BrokerSettings) -> list[Shown]:
-    """What lies at the level of the cluster, with the texts that were given."""
+def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
+    """Settings of the cluster, with their given texts."""
     layers, shown = _layers(settings), []
     for name in hash_order(sorted(layers.of_cluster), len(layers.of_cluster)):
         found = _of_broker(name, layers.of_cluster, layers)
-        synonyms = [each for each in found.synonyms if each.source is Source.CLUSTER]
+        synonyms = [each for each in found.synonyms if each.source is ConfigSource.CLUSTER]
         value = None if found.is_sensitive else layers.of_cluster[name]
-        shown.append(found._replace(value=value, source=Source.CLUSTER, synonyms=synonyms))
+        shown.append(found._replace(value=value, source=ConfigSource.CLUSTER, synonyms=synonyms))
     return shown
 
 
-def _layers(settings: BrokerSettings) -> Layers:
-    """Where settings come from; what always lies at the level of the cluster has a value there."""
-    found = settings.layers or Layers({}, {}, settings.given)
+def _layers(settings: BrokerSettings) -> ConfigLayers:
+    """Sources of settings; one that must be at the cluster level has its value there."""
+    found = settings.layers or ConfigLayers({}, {}, settings.given)
     if MIN_IN_SYNC in found.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
         return found
     value = found.of_file.get(MIN_IN_SYNC, str(KAFKA_SETTINGS[MIN_IN_SYNC].default))
-    return Layers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
+    return ConfigLayers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
 
 
-def _of_broker(name: str, given: Mapping[str, str], layers: Layers) -> Shown:
+def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> DescribedSetting:
     key = dynamic_configs.key_of(name)
     synonyms = _synonyms(name, layers)
     is_read_only = not dynamic_configs.is_dynamic(name)
-    source = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     if key is None or key.type is Type.PASSWORD:
         code = UNKNOWN_TYPE if key is None else TYPE_CODES[key.type]
-        return Shown(name, None, source, code, True, is_read_only, synonyms)
+        return DescribedSetting(name, None, source, code, True, is_read_only, synonyms)
     value = given.get(name, key.default)
     if name in given and name in KAFKA_SETTINGS:
         value = _text(parse_key(name, key, given[name]))
-    return Shown(name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms)
+    return DescribedSetting(
+        name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms
+    )
 
 
-def _synonyms(name: str, layers: Layers) -> list[SynonymValue]:
+def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
     names = dynamic_configs.synonyms(name)
     found = [
         SynonymValue(each, _open(each, given[each]), source)
         for given, source in (
-            (layers.of_broker, Source.DYNAMIC_BROKER),
-            (layers.of_cluster, Source.CLUSTER),
-            (layers.of_file, Source.BROKER),
+            (layers.of_broker, ConfigSource.DYNAMIC_BROKER),
+            (layers.of_cluster, ConfigSource.CLUSTER),
+            (layers.of_file, ConfigSource.BROKER),
         )
         for each in names
         if each in given
@@ -174,17 +177,17 @@ def _synonyms(name: str, layers: Layers) -> list[SynonymValue]:
     for other in names:
         key = KAFKA_SETTINGS.get(other) if other not in AUTHORIZERS else None
         if key is not None and key.default is not None:
-            found.append(SynonymValue(other, _open(other, key.default), Source.DEFAULT))
+            found.append(SynonymValue(other, _open(other, key.default), ConfigSource.DEFAULT))
     return list(dropwhile(lambda synonym: synonym.name != name, found))
 
 
 def _open(name: str, value: str) -> str | None:
-    """A value that may be shown; what the broker does not know may be a secret."""
+    """The value, unless it may be secret."""
     return None if dynamic_configs.is_secret(name) else value
 
 
 def _text(value: Value) -> str:
-    """A value in Kafka's words; an element of a list counts once."""
+    """A value as Kafka writes it, without repeated elements of a list."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

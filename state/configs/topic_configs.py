@@ -1,10 +1,10 @@
-"""The settings of topics: names, defaults, the broker setting behind each, and their validation.
+"""Topic settings: names, defaults, broker settings behind them, validation.
 
-A topic's setting is the topic's own where it has one, else that of the broker, at its start or
-since, else Kafka's default. Where the cluster has eligible leader replicas (KIP-966),
-`min.insync.replicas` lies at the level of the cluster: its source is never the broker's file.
+A topic's own value applies before the broker's, static or dynamic, and Kafka's default. With
+eligible leader replicas (KIP-966), `min.insync.replicas` is a setting of the cluster: its source is
+never the broker's file.
 
-Left out: what Kafka checks of tiered storage beyond its being switched off.
+Not implemented: Kafka's checks of tiered storage, except that it is enabled.
 
 Sources: `LogConfig`, `ServerTopicConfigSynonyms`, `KafkaConfigSchema` in Kafka.
 """
@@ -25,12 +25,12 @@ from brokertwin.state.configs.config_keys import (
     Value,
 )
 from brokertwin.state.configs.config_keys import parse as parse_key
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.settings import BrokerSettings
 
 VALUES_KEPT = 1_024
-"""Values of settings that are kept as they were read; most topics have the same few."""
+"""Cached parsed values; most topics have the same few."""
 
 _LONG_MAX = "9223372036854775807"
 _MINUTE_MS = 60_000
@@ -38,8 +38,8 @@ _HOUR_MS = 3_600_000
 MIN_IN_SYNC = "min.insync.replicas"
 
 
-class Source(IntEnum):
-    """Where the value of a setting comes from: `configSource` in answers."""
+class ConfigSource(IntEnum):
+    """Source of a setting's value: `configSource` in responses."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -50,42 +50,44 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Synonym(NamedTuple):
-    """A broker setting that gives a topic's setting its default, `scale` of its units at a time."""
+class ConfigSynonym(NamedTuple):
+    """A broker setting that is a topic setting's default, multiplied by `scale`."""
 
     name: str
     scale: int = 1
 
 
-class TopicConfig(NamedTuple):
-    """A setting of topics; of its synonyms the first that was given to the broker counts."""
+class TopicSetting(NamedTuple):
+    """A topic setting; the first given synonym is its default."""
 
     key: ConfigKey
-    synonyms: tuple[Synonym, ...] = ()
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
-class Effective(NamedTuple):
-    """The value of a setting as text, and where it comes from."""
+class EffectiveConfig(NamedTuple):
+    """Value of a setting as text, and its source."""
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
 
 
-def _config(key: ConfigKey, *synonyms: str | Synonym) -> TopicConfig:
-    return TopicConfig(key, tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms))
+def _config(key: ConfigKey, *synonyms: str | ConfigSynonym) -> TopicSetting:
+    return TopicSetting(key, tuple(ConfigSynonym(s) if isinstance(s, str) else s for s in synonyms))
 
 
 _THROTTLED = ConfigKey(LIST, "", is_throttled=True)
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
-TOPIC_CONFIGS: dict[str, TopicConfig] = {
+TOPIC_CONFIGS: dict[str, TopicSetting] = {
     "segment.bytes": _config(ConfigKey(INT, "1073741824", 1048576), "log.segment.bytes"),
     "segment.ms": _config(
-        ConfigKey(LONG, "604800000", 1), "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS)
+        ConfigKey(LONG, "604800000", 1), "log.roll.ms", ConfigSynonym("log.roll.hours", _HOUR_MS)
     ),
     "segment.jitter.ms": _config(
-        ConfigKey(LONG, "0", 0), "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS)
+        ConfigKey(LONG, "0", 0),
+        "log.roll.jitter.ms",
+        ConfigSynonym("log.roll.jitter.hours", _HOUR_MS),
     ),
     "segment.index.bytes": _config(ConfigKey(INT, "10485760", 4), "log.index.size.max.bytes"),
     "flush.messages": _config(ConfigKey(LONG, _LONG_MAX, 1), "log.flush.interval.messages"),
@@ -96,8 +98,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "retention.ms": _config(
         ConfigKey(LONG, "604800000", -1),
         "log.retention.ms",
-        Synonym("log.retention.minutes", _MINUTE_MS),
-        Synonym("log.retention.hours", _HOUR_MS),
+        ConfigSynonym("log.retention.minutes", _MINUTE_MS),
+        ConfigSynonym("log.retention.hours", _HOUR_MS),
     ),
     "max.message.bytes": _config(ConfigKey(INT, "1048588", 0), "message.max.bytes"),
     "index.interval.bytes": _config(ConfigKey(INT, "4096", 0), "log.index.interval.bytes"),
@@ -147,14 +149,14 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "remote.log.delete.on.disable": _config(ConfigKey(BOOLEAN, "false")),
     "internal.segment.bytes": _config(ConfigKey(INT)),
 }
-"""The settings of topics in Kafka 4.3.1, in the order in which Kafka checks them.
+"""Topic settings of Kafka 4.3.1, in Kafka's order of validation.
 
-The last is internal: it is shown only where a topic has it.
+The last one is internal: it is shown only if a topic has it.
 """
 
 
 def parse(name: str, text: str) -> Value:
-    """The value of a topic's setting. Raises InvalidConfigError where Kafka would refuse it."""
+    """Parse a topic's setting. Raises InvalidConfigError if Kafka would reject it."""
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         raise InvalidConfigError(f"Unknown topic config name: {name}")
@@ -162,7 +164,7 @@ def parse(name: str, text: str) -> Value:
 
 
 def validate(configs: Mapping[str, str | None], settings: BrokerSettings) -> str | None:
-    """What Kafka would say against these settings of a topic; None where it takes them."""
+    """Kafka's message if it rejects these settings of a topic, or None."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -180,57 +182,59 @@ def validate(configs: Mapping[str, str | None], settings: BrokerSettings) -> str
 
 
 def value_of(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> Value:
-    """The value in effect for a topic with the settings `configs`.
+    """Value in effect for a topic with these own settings.
 
-    Bounds are not looked at: a broker's setting may lie outside those of the topic's.
+    Bounds are not checked, because a broker's setting may be outside of the topic's bounds.
     """
     effective = _effective(name, configs, settings)
     return _unbounded(name, effective.value) if effective is not None else None
 
 
-@remembering(VALUES_KEPT)
+@bounded_cache(VALUES_KEPT)
 def _unbounded(name: str, text: str) -> Value:
-    """A value wherever its bounds are; to be read only."""
+    """A value without checking bounds. Do not change it."""
     return parse_key(name, TOPIC_CONFIGS[name].key._replace(least=None, most=None), text)
 
 
-def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[Effective]:
-    """Every setting of a topic as answers show it, sorted by name."""
+def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[EffectiveConfig]:
+    """Every setting of a topic as in responses, sorted by name."""
     found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
     return [each for each in found if each is not None]
 
 
-def _effective(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> Effective | None:
+def _effective(
+    name: str, configs: Mapping[str, str], settings: BrokerSettings
+) -> EffectiveConfig | None:
     if name in configs:
-        return Effective(name, configs[name], Source.TOPIC)
+        return EffectiveConfig(name, configs[name], ConfigSource.TOPIC)
     config = TOPIC_CONFIGS[name]
     for synonym in config.synonyms:
         given = settings.given.get(synonym.name)
         if given is not None:
             value = given if synonym.scale == 1 else str(int(given) * synonym.scale)
-            return Effective(name, value, _source(synonym.name, settings))
+            return EffectiveConfig(name, value, _source(synonym.name, settings))
     if config.key.default is None:
         return None
-    source = Source.CLUSTER if is_of_cluster(name, settings) else Source.DEFAULT
-    return Effective(name, config.key.default, source)
+    source = ConfigSource.CLUSTER if is_of_cluster(name, settings) else ConfigSource.DEFAULT
+    return EffectiveConfig(name, config.key.default, source)
 
 
-def _source(name: str, settings: BrokerSettings) -> Source:
-    """Where a broker's setting comes from that was given."""
+def _source(name: str, settings: BrokerSettings) -> ConfigSource:
+    """Source of a given broker setting."""
     if settings.layers is not None and name in settings.layers.of_broker:
-        return Source.DYNAMIC_BROKER
+        return ConfigSource.DYNAMIC_BROKER
     if settings.layers is not None and name in settings.layers.of_cluster:
-        return Source.CLUSTER
-    return Source.CLUSTER if is_of_cluster(name, settings) else Source.BROKER
+        return ConfigSource.CLUSTER
+    return ConfigSource.CLUSTER if is_of_cluster(name, settings) else ConfigSource.BROKER
 
 
 def is_of_cluster(name: str, settings: BrokerSettings) -> bool:
-    """Whether a setting always lies at the level of the cluster."""
+    """True if a setting is always of the cluster."""
     return name == MIN_IN_SYNC and settings.has_eligible_replicas
 
 
 def _conflict(texts: Mapping[str, str], settings: BrokerSettings) -> str | None:
-    """Settings that are right each by itself but not together."""
+    """Kafka's message for settings that conflict with each other."""
     if value_of("remote.storage.enable", texts, settings) is True:
         enabled = settings.given.get("remote.log.storage.system.enable", "false")
         if enabled.strip().lower() != "true":

@@ -1,6 +1,6 @@
 """The foundation of every room; it imports none of them.
 
-    tables, layers                 the items of a cell, and how large columns are stored
+    tables, layers                 items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes
     share_records, streams_records
     events, outputs, dead_letters  input events, output rows, refused events
@@ -11,7 +11,7 @@
     crc32c                         a checksum of Kafka's
     java_hashes, java_queues       orders of Java's collections that clients see
     murmur2                        the partition of a key
-    remembered                     pure functions that cache their last results
+    bounded_cache                  caches of pure functions
 
 Change with care: checkpoints contain the names of tables and the fields of items.
 """

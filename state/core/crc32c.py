@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), with which Kafka guards record batches and producer snapshots."""
+"""CRC-32C (Castagnoli), the checksum of record batches and producer snapshots."""
 
 _CASTAGNOLI = 0x82F63B78
 

@@ -1,6 +1,6 @@
-"""What becomes of a refused document: a dead letter, and an answer that says why there is none.
+"""Rejected documents: a dead letter, and an error in place of the response.
 
-Both are bounded, whatever the document says: a row that a topic does not take would end the job.
+Both have a limited size, because a row that the topic rejects would end the job.
 """
 
 import base64
@@ -14,48 +14,48 @@ from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import CellSettings
 
 DETAIL_CHARS_MAX = 1000
-"""How much of a refusal's detail is written."""
+"""Length limit of a rejection's detail."""
 
 _json = msgspec.json.Encoder()
 
 
-def refused(
+def refused_event(
     settings: CellSettings, document: bytes, position: Position, refusal: Refusal
 ) -> list[Output]:
-    """The rows of a refused document: a dead letter, and an answer where its id is legible."""
+    """Rows of a rejected document: a dead letter, and an error if its id is readable."""
     rows = [dead_letter(settings, document, position, refusal)]
     identity = identity_of(document)
     is_legible = 0 < len(identity.id) <= ID_CHARS_MAX
     if is_legible and 0 <= identity.reply_to < settings.responses_partitions:
-        answer = {
+        document_of_id = {
             "id": identity.id,
             "cluster": identity.cluster,
             "connection": identity.connection,
             "requestHeader": identity.request_header,
         }
-        value = error_document(settings, answer, refusal)
+        value = error_document(settings, document_of_id, refusal)
         rows.append(Output(outputs.RESPONSES, identity.reply_to, None, value, identity.id))
     return rows
 
 
 def error_document(settings: CellSettings, document: dict[str, Any], refusal: Refusal) -> bytes:
-    """An answer that says why there is none; where it would be too large, with its id alone."""
-    said = {"reason": refusal.reason, "detail": _clipped(refusal.detail)}
-    encoded = _json.encode({**document, "error": said})
+    """An error in place of a response; if it is too large, with the id alone."""
+    error = {"reason": refusal.reason, "detail": _clipped(refusal.detail)}
+    encoded = _json.encode({**document, "error": error})
     if len(encoded) > settings.output_bytes_max:
-        encoded = _json.encode({"id": document["id"], "cluster": settings.cluster, "error": said})
+        encoded = _json.encode({"id": document["id"], "cluster": settings.cluster, "error": error})
     return encoded
 
 
 def _clipped(detail: str) -> str:
-    """A detail may repeat what the document said."""
+    """Shorten a detail, which may contain parts of the document."""
     return detail if len(detail) <= DETAIL_CHARS_MAX else detail[:DETAIL_CHARS_MAX] + "..."
 
 
 def dead_letter(
     settings: CellSettings, document: bytes, position: Position, refusal: Refusal
 ) -> Output:
-    """The dead letter of a document: where it lay, why, and at most 64 KiB of it."""
+    """The dead letter of a document: its position, the reason, and at most 64 KiB of it."""
     kept = document[: outputs.DEAD_LETTER_INPUT_BYTES_MAX]
     value: dict[str, Any] = {
         "cell": settings.name,

@@ -1,11 +1,11 @@
-"""Kafka's error codes, as values. Source: org.apache.kafka.common.protocol.Errors, 4.3.1."""
+"""Kafka's error codes. Source: org.apache.kafka.common.protocol.Errors, 4.3.1."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class Error(IntEnum):
-    """An error code of Kafka's protocol; its name is Kafka's own."""
+    """An error code of Kafka's protocol, with Kafka's name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -145,7 +145,7 @@ class Error(IntEnum):
 
 
 NONE: Final = Error.NONE
-"""No error. Python 3.11 takes longer for `Error.NONE` than for two calls, and each event asks."""
+"""No error. A global, because `Error.NONE` is slow in Python 3.11 and used for each event."""
 
 RETRIABLE = frozenset(
     {
@@ -183,11 +183,11 @@ RETRIABLE = frozenset(
         Error.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The errors after which a client may try again (Kafka's `RetriableException`)."""
+"""Errors after which a client may retry (Kafka's `RetriableException`)."""
 
 
 def error_name(code: int) -> str:
-    """The name of an error code, or the code itself where Kafka has none."""
+    """Name of an error code, or the code itself if Kafka has none."""
     try:
         return Error(code).name
     except ValueError:
@@ -195,7 +195,7 @@ def error_name(code: int) -> str:
 
 
 def error_of(code: int) -> Error:
-    """The error with this code; one that Kafka 4.3 does not have is an unknown server error."""
+    """The error with this code; unknown codes are UNKNOWN_SERVER_ERROR."""
     try:
         return Error(code)
     except ValueError:

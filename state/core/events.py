@@ -145,6 +145,9 @@ class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
     client_instance_id: Uuid | None = None
     cluster_id: str | None = None
     topic_ids: dict[str, Uuid] = {}
+    resolves_regexes: bool | None = None
+    """Whether a heartbeat resolves its group's regular expressions if that depends on less than
+    `regex_resolution.TIMING_MS`, which a recording does not show."""
 
 
 NO_CHOICES = Choices()

@@ -1,18 +1,18 @@
-"""The order in which Java goes through a `HashMap`, where Kafka shows it to clients.
+"""Iteration orders of Java and Scala hash maps that Kafka shows to clients.
 
-Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java, `mutable.HashMap` in Scala
-2.13; `Uuid.hashCode`, `TopicPartition.hashCode` and, for the maps of a coordinator's state
-(`TimelineHashMap`), `BaseHashTable.findSlot` in Kafka.
+Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java; `mutable.HashMap` in Scala
+2.13; `Uuid.hashCode`, `TopicPartition.hashCode` in Kafka, and `BaseHashTable.findSlot` for the maps
+of a coordinator's state (`TimelineHashMap`).
 """
 
 import base64
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.bounded_cache import bounded_cache
 
 CAPACITY = 16
-"""Buckets of a new `HashMap`; they double when three quarters of them are used."""
+"""Buckets of a new `HashMap`, doubled when more than three quarters are used."""
 
 TIMELINE_CAPACITY = 2
 """Slots of a new `TimelineHashMap`."""
@@ -24,9 +24,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@remembering(4096)
+@bounded_cache(4096)
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: an int32, over UTF-16 code units."""
+    """Java's `String.hashCode`: an int32 over UTF-16 code units."""
     units = text.encode("utf-16-be")
     result = 0
     for at in range(0, len(units), 2):
@@ -35,10 +35,10 @@ def java_hash(text: str) -> int:
 
 
 def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) -> list[T]:
-    """Keys as a `HashMap` goes through them that has held `most` of them at once.
+    """Keys in the order of a `HashMap` that has had at most `most` keys.
 
-    Those of one bucket stay in the order given, which is that in which they were put in. Of eight
-    of them Java makes a tree, which has another order; that is not done here.
+    Keys of one bucket keep their order of insertion. Java makes a tree of eight, with another
+    order, which is not implemented.
     """
     capacity = CAPACITY
     while most > capacity * 3 // 4:
@@ -57,9 +57,9 @@ def hash_order(keys: Iterable[str], most: int) -> list[str]:
 
 
 def scala_order(keys: Mapping[T, object], hash_code: Callable[[T], int]) -> list[T]:
-    """Keys as a mutable `HashMap` or `HashSet` of Scala goes through them.
+    """Keys in the order of a mutable `HashMap` or `HashSet` of Scala.
 
-    It is full at three quarters, not above, and has each bucket in the order of hashes.
+    It grows at three quarters, and sorts each bucket by hash.
     """
     capacity = CAPACITY
     while len(keys) >= capacity * 3 // 4:
@@ -81,7 +81,7 @@ def partition_hash(topic: str, partition: int) -> int:
 def uuid_hash(uuid: str) -> int:
     """`Uuid.hashCode` of a uuid as Kafka prints it: 16 bytes in base64url without padding.
 
-    Of any other text, which only an event can have and which is nobody's id, it is 0.
+    0 for other texts, which only occur in invalid events.
     """
     try:
         words = base64.urlsafe_b64decode(uuid + "==")
@@ -93,7 +93,7 @@ def uuid_hash(uuid: str) -> int:
 
 
 def uuid_order(uuid: str) -> tuple[int, int]:
-    """What `Uuid.compareTo` compares: two signed int64."""
+    """Sort key equal to `Uuid.compareTo`: two signed int64."""
     words = base64.urlsafe_b64decode(uuid + "==")
     return (
         int.from_bytes(words[:8], "big", signed=True),
@@ -107,11 +107,11 @@ def own_hash(number: int) -> int:
 
 
 def timeline_order(keys: Iterable[str], most: int) -> list[str]:
-    """Strings as a `TimelineHashMap` goes through them that has held `most` of them at once.
+    """Strings in the order of a `TimelineHashMap` that has had at most `most` keys.
 
-    Those of one slot come in the reverse of the order in which they were put in. The map makes room
-    for one more with each `put`, also where that replaces what is there (`baseAddOrReplace`); a
-    coordinator puts each member twice, with its metadata and with its assignment.
+    A slot has its keys in reverse order of insertion. Each `put` makes room for one more key, even
+    if it replaces one (`baseAddOrReplace`). A coordinator puts each member twice, with its metadata
+    and its assignment.
     """
     capacity = TIMELINE_CAPACITY
     while (most + 1) * 0.75 > capacity:
@@ -122,9 +122,9 @@ def timeline_order(keys: Iterable[str], most: int) -> list[str]:
 
 
 class JavaMap(Generic[K, V]):
-    """A `HashMap`, as far as its order goes: it may be given a capacity, and never shrinks.
+    """The order of a `HashMap`, which may have an initial capacity and never shrinks.
 
-    A `HashSet` is one whose values do not matter.
+    A `HashSet` is a map whose values do not matter.
     """
 
     def __init__(self, hash_code: Callable[[K], int], capacity: int = CAPACITY) -> None:
@@ -136,8 +136,16 @@ class JavaMap(Generic[K, V]):
 
     @classmethod
     def holding(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
-        """What `new HashSet<>(collection)` makes."""
-        made = cls(hash_code, max(int(len(items) / 0.75) + 1, CAPACITY))
+        """The result of `new HashSet<>(collection)`."""
+        result = cls(hash_code, max(int(len(items) / 0.75) + 1, CAPACITY))
+        for key, value in items.items():
+            result[key] = value
+        return result
+
+    @classmethod
+    def copying(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
+        """Return the map that `new HashMap<>(map)` makes: its capacity fits the items."""
+        made = cls(hash_code, int(len(items) / 0.75) + 1)
         for key, value in items.items():
             made[key] = value
         return made
@@ -148,9 +156,9 @@ class JavaMap(Generic[K, V]):
             self._capacity *= 2
 
     def compute_if_absent(self, key: K, value: V) -> V:
-        """What is under a key, `value` where nothing was: then the first one of its bucket.
+        """The value of a key, or `value`, which becomes the first of its bucket.
 
-        As in Java it grows before it looks, not after.
+        As in Java, the map grows before the look-up.
         """
         if len(self._items) > int(self._capacity * 0.75):
             self._capacity *= 2
@@ -177,5 +185,5 @@ class JavaMap(Generic[K, V]):
         return iter(sorted(self._items, key=bucket))
 
     def pop(self, key: K) -> None:
-        """Takes a key out, if it is there."""
+        """Remove a key, if it exists."""
         self._items.pop(key, None)

@@ -1,4 +1,4 @@
-"""The order in which Java's `PriorityQueue` gives what weighs the same, where Kafka shows it.
+"""The order of equal items in Java's `PriorityQueue`, which clients can see.
 
 Source: `PriorityQueue.siftUp`, `.siftDown` in Java.
 """
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class JavaPriorityQueue(Generic[T]):
-    """A heap, the lightest first; `weight` says what an item weighs while it is put in."""
+    """A heap, lightest first; an item's `weight` is read while it moves."""
 
     def __init__(self, weight: Callable[[T], float]) -> None:
         self._weight = weight
@@ -20,7 +20,7 @@ class JavaPriorityQueue(Generic[T]):
         return len(self._heap)
 
     def add(self, item: T) -> None:
-        """Puts an item in."""
+        """Insert an item."""
         heap, weight = self._heap, self._weight
         heap.append(item)
         at = len(heap) - 1
@@ -30,7 +30,7 @@ class JavaPriorityQueue(Generic[T]):
         heap[at] = item
 
     def poll(self) -> T | None:
-        """Takes the lightest item out; None where there is none."""
+        """Remove and return the lightest item, or None."""
         if not self._heap:
             return None
         first, last = self._heap[0], self._heap.pop()

@@ -1,9 +1,9 @@
-"""Where a key goes: Kafka's partition of a record.
+"""Kafka's partition of a record key.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner.partitionForKey.
 """
 
-from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.bounded_cache import bounded_cache
 
 MURMUR2_SEED = 0x9747B28C
 MURMUR2_FACTOR = 0x5BD1E995
@@ -28,7 +28,7 @@ def murmur2(data: bytes) -> int:
     return hashed ^ (hashed >> 15)
 
 
-@remembering(4096)
+@bounded_cache(4096)
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition in which Kafka's Java producer puts a record with this key."""
+    """Partition of a key in Kafka's Java producer."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

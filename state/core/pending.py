@@ -31,7 +31,7 @@ import msgspec
 
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 
 
 class PendingCommit(msgspec.Struct):
@@ -117,7 +117,7 @@ _LATE_METADATA = "late-metadata"
 _LATE_MESSAGES = "late-messages/"
 
 
-@kept
+@cached_key
 def watch_key(log: str) -> str:
     """Return the key of the watch of a log or a session."""
     return f"watch/{log}"

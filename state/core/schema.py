@@ -1,12 +1,13 @@
-"""Typed bodies of Kafka requests and responses, with the versions in which each field exists.
+"""Typed bodies of Kafka requests and responses, with the versions of each field.
 
-A body is a `msgspec.Struct` whose JSON names are Kafka's camelCase schema names. A field that does
-not exist in every version of its API says so: `Annotated[Int32, since(1)]`. `render` writes a body
-as Kafka's request log does: only the fields of that version, tagged fields only where they differ
-from their default (`RequestConvertToJson` in Kafka). A tagged field whose default is `UNSET` has a
-value only where it differs, and who makes a body leaves the fields that are `given` in other
-versions alone UNSET. So nothing has to be cut out of a body of whose other fields its version has
-all: msgspec writes it as it is (`shown`).
+A body is a `msgspec.Struct` whose JSON names are Kafka's schema names. A field that does not exist
+in every version is annotated: `Annotated[Int32, since(1)]`. `render` writes a body like Kafka's
+request log: the fields of a version, and tagged fields that differ from their default
+(`RequestConvertToJson` in Kafka).
+
+A tagged field with the default `UNSET` is set only if it differs. Fields marked `given` are left
+UNSET by the code that builds a body of another version. If a body then has only fields of its
+version, msgspec writes it directly (`shown`).
 """
 
 from functools import lru_cache
@@ -22,10 +23,10 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 Float64 = float | Literal["Infinity", "-Infinity", "NaN"]
-"""A double; one that JSON has no number for goes by its name, as in Kafka's request log."""
+"""A double; values without a JSON number are names, as in Kafka's request log."""
 
 Uuid = str
-"""A topic id as Kafka prints it: 16 bytes in base64url without padding, 22 characters."""
+"""An id as Kafka prints it: 16 bytes in base64url without padding, 22 characters."""
 
 ZERO_UUID: Uuid = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -36,18 +37,18 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     """A request, a response, or a part of one."""
 
 
-class Lasting(Body, dict=True):
-    """A part that many responses share, one after the other: who has made it does not change it.
+class CachedBody(Body, dict=True):
+    """A part that many responses share, and that must not change.
 
-    It is rendered once for each version, and what is made of it is kept with it.
+    It is rendered once for each version, and the result is cached with it.
     """
 
 
-class Part(dict[str, Any]):
-    """What was rendered of a `Lasting`: it is not changed either.
+class RenderedPart(dict[str, Any]):
+    """A rendered `CachedBody`, which must not change.
 
     Attributes:
-        kept: what others have made of it, and need not make again, by names of theirs.
+        kept: further encodings cached by others, by their own keys.
     """
 
     __slots__ = ("kept",)
@@ -57,8 +58,8 @@ class Part(dict[str, Any]):
         self.kept: dict[Any, Any] = {}
 
 
-class Versions(NamedTuple):
-    """The versions of its API in which a field is written."""
+class FieldVersions(NamedTuple):
+    """The versions in which a field is written."""
 
     first: int
     last: int
@@ -66,44 +67,43 @@ class Versions(NamedTuple):
     is_given: bool = False
 
 
-def since(first: int, until: int = VERSION_MAX) -> Versions:
+def since(first: int, until: int = VERSION_MAX) -> FieldVersions:
     """A field of the versions `first` to `until`, both inclusive."""
-    return Versions(first, until)
+    return FieldVersions(first, until)
 
 
-def given(first: int, until: int = VERSION_MAX) -> Versions:
-    """The same of a field that who makes the body leaves UNSET in all other versions."""
-    return Versions(first, until, is_given=True)
+def given(first: int, until: int = VERSION_MAX) -> FieldVersions:
+    """Like `since`, for a field that is left UNSET in all other versions."""
+    return FieldVersions(first, until, is_given=True)
 
 
-def tagged(first: int) -> Versions:
-    """A tagged field: from version `first` on, written where it differs from its default."""
-    return Versions(first, VERSION_MAX, is_tagged=True)
+def tagged(first: int) -> FieldVersions:
+    """A tagged field from version `first` on, written if it differs from its default."""
+    return FieldVersions(first, VERSION_MAX, is_tagged=True)
 
 
 class _Plan(NamedTuple):
-    """What `render` does with a type's fields, by their names in JSON, in one version.
+    """How `render` changes the fields of a type in one version, by JSON name.
 
-    Those that are `absent` from the version go, and those that are `tagged` where they have this
-    value. `nested` are fields that hold bodies of which something goes, and what does. `lasting`
-    are names of fields that hold lists of `Lasting`, in Python and in JSON.
+    `absent` fields are removed, `tagged` ones if they have this value. `nested` fields contain
+    bodies with such fields. `cached` fields are lists of `CachedBody`, by Python and JSON name.
     """
 
     absent: list[str]
     tagged: list[tuple[str, Any]]
     nested: list[tuple[str, "_Plan"]]
-    lasting: list[tuple[str, str]]
+    cached: list[tuple[str, str]]
 
 
 def render(body: Body, version: int) -> dict[str, Any]:
-    """`body` as a JSON-ready dictionary with exactly the fields that `version` has.
+    """A JSON-ready dictionary of `body` with exactly the fields of `version`.
 
-    msgspec makes a dictionary of all fields, with those in it; what the version has not is taken
-    out. That is on the way of every answer.
+    msgspec converts all fields; those not in the version are then removed. This is done for every
+    response.
     """
     plan = _plan(type(body), version)
     shared = {}
-    for name, encoded in plan.lasting:
+    for name, encoded in plan.cached:
         shared[encoded] = [_part(each, version) for each in getattr(body, name)]
         body = msgspec.structs.replace(body, **{name: []})
     document: dict[str, Any] = msgspec.to_builtins(body)
@@ -112,16 +112,16 @@ def render(body: Body, version: int) -> dict[str, Any]:
     return document
 
 
-def _part(body: Lasting, version: int) -> Part:
-    kept: dict[int, Part] = vars(body).setdefault("parts", {})
+def _part(body: CachedBody, version: int) -> RenderedPart:
+    kept: dict[int, RenderedPart] = vars(body).setdefault("parts", {})
     found = kept.get(version)
     if found is None:
-        found = kept[version] = Part(render(body, version))
+        found = kept[version] = RenderedPart(render(body, version))
     return found
 
 
 def shown(body: Body, version: int) -> Body | dict[str, Any]:
-    """What msgspec writes as `render` says: the body itself, where the version has all of it."""
+    """A value that msgspec encodes like `render`: the body itself if nothing is removed."""
     return render(body, version) if _is_cut(type(body), version) else body
 
 
@@ -150,7 +150,7 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
     plan = _Plan([], [], [], [])
     for info in msgspec.structs.fields(body_type):
         hint, name = hints[info.name], info.encode_name
-        versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
+        versions = next((m for m in _metadata(hint) if isinstance(m, FieldVersions)), None)
         if versions is not None and not versions.first <= version <= versions.last:
             if not versions.is_given:
                 plan.absent.append(name)
@@ -161,9 +161,9 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
             default = info.default_factory() if has_factory else info.default
             plan.tagged.append((name, msgspec.to_builtins(default)))
         bodies = _bodies_in(hint)
-        assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
-        if any(issubclass(body, Lasting) for body in bodies):
-            plan.lasting.append((info.name, name))
+        assert len(bodies) <= 1, f"{name}: its type does not follow from a dictionary"
+        if any(issubclass(body, CachedBody) for body in bodies):
+            plan.cached.append((info.name, name))
             continue
         for body in bodies:
             inner = plan if body is body_type else _plan(body, version)
@@ -177,7 +177,7 @@ def _metadata(hint: Any) -> tuple[Any, ...]:
 
 
 def _bodies_in(hint: Any) -> set[type[Body]]:
-    """The types of bodies that a field may hold, alone or in a list."""
+    """Types of bodies in a field, alone or in a list."""
     origin = get_origin(hint)
     if origin is Annotated or origin is list:
         return _bodies_in(get_args(hint)[0])

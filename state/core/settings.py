@@ -1,21 +1,20 @@
-"""Settings of a broker under Kafka's own names, and of the cell that holds it.
+"""Settings of a broker by Kafka's names, and of its cell.
 
-The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; settings of topics are
-in `state/configs/topic_configs.py`. Names that begin with `brokertwin` are ours
+The defaults are Kafka 4.3's. `BrokerSettings` has those that machines use; topic settings are in
+`state/configs/topic_configs.py`. Names that start with `brokertwin` are not Kafka's
 (`state/configs/broker_config.py`).
 """
 
 import msgspec
 
 UNLIMITED = 2**63 - 1
-"""The rate of a throttle that is not given."""
+"""The rate of an unset throttle."""
 
 
-class Layers(msgspec.Struct):
-    """Where a broker's settings come from, by Kafka's names; the first that has one counts.
+class ConfigLayers(msgspec.Struct):
+    """Sources of a broker's settings, by Kafka's names; the first with a value applies.
 
-    `of_broker` and `of_cluster` have been changed while it runs, for it alone or for all brokers;
-    `of_file` it was given at the start.
+    `of_broker` and `of_cluster` are dynamic, `of_file` are static.
     """
 
     of_broker: dict[str, str]
@@ -24,7 +23,7 @@ class Layers(msgspec.Struct):
 
 
 class BrokerSettings(msgspec.Struct, kw_only=True):
-    """What a broker's machines act on; a field is Kafka's name with `_` for `.`."""
+    """Settings that machines use; a field is Kafka's name with `_` for `.`."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
@@ -119,22 +118,22 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     transaction_state_log_num_partitions: int = 50
     transactional_id_expiration_ms: int = 604800000
     given: dict[str, str] = {}
-    """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
-    layers: Layers | None = None
-    """Where those come from; None while nothing has been changed since the start."""
+    """All given settings by Kafka's names, for the defaults of new topics."""
+    layers: ConfigLayers | None = None
+    """Sources of the settings; None without dynamic ones."""
 
     @property
     def has_eligible_replicas(self) -> bool:
-        """Whether the cluster has eligible leader replicas (KIP-966)."""
+        """True if the cluster has eligible leader replicas (KIP-966)."""
         return self.brokertwin_eligible_leader_replicas_version > 0
 
 
 class CellSettings(msgspec.Struct, kw_only=True):
-    """What a cell is told from outside. It travels to the Spark workers as msgpack.
+    """Configuration of a cell, sent to Spark workers as msgpack.
 
     `event_time` is `append` (times are clamped to the LogAppendTime of their row) or `recorded`
-    (times are taken as written). `responses_partitions` bounds `replyTo`. `brokers` are those of
-    the cluster, `brokers_here` those that this cell holds.
+    (times are used as written). `responses_partitions` limits `replyTo`. `brokers` are those of the
+    cluster, `brokers_here` those of this cell.
     """
 
     name: str
@@ -148,23 +147,23 @@ class CellSettings(msgspec.Struct, kw_only=True):
     writes_records: bool = True
     output_bytes_max: int = 8_000_000
     may_hold: bool = False
-    """Whether held requests and `complete` events are taken: only where a recording is compared."""
+    """Accept held requests and `complete` events, for comparisons with a recording."""
     may_intervene: bool = False
-    """Whether brokers are stopped, leaders moved and fetch sessions dropped by events."""
+    """Accept events that stop brokers, move leaders and drop fetch sessions."""
     may_clean: bool = False
-    """Whether logs are cleaned by events: not where times are those of a recording."""
+    """Accept events that clean logs; not if times are recorded."""
     cells: dict[str, list[int]] = {}
-    """The cells of the cluster by name, and the brokers that each holds; the first one has the
-    controller, too. Empty: this one holds all."""
+    """Cells of the cluster with their brokers; the first also has the controller. Empty: only this
+    one."""
     incarnation: int = 0
-    """Rises when the cells of a cluster begin anew from nothing, on a topic that has their rows."""
+    """Incremented when a cluster's cells start from empty checkpoints on a used topic."""
 
     @property
     def brokers_here(self) -> list[int]:
-        """The brokers that this cell holds."""
+        """Brokers of this cell."""
         return self.cells[self.name] if self.cells else self.brokers
 
     @property
     def has_controller(self) -> bool:
-        """Whether this cell holds the controller."""
+        """True if this cell has the controller."""
         return not self.cells or next(iter(self.cells)) == self.name

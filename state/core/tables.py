@@ -1,8 +1,7 @@
-"""The state of a cell: named tables of items behind one small interface, with undo.
+"""The state of a cell: tables of items, with commit and rollback.
 
-A table maps an item's key to its msgpack bytes. An item is decoded when it is first touched and
-encoded again by the `commit` after its change, however many events have changed it since the one
-before. Until then the former bytes are kept, so `rollback` leaves the tables as they were.
+A table maps keys to msgpack bytes. An item is decoded at its first use, and encoded at the `commit`
+after its last change. Until then the former bytes are kept, so `rollback` restores the tables.
 """
 
 from bisect import bisect_left, insort
@@ -14,16 +13,16 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from brokertwin.state.core import layers
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.layers import Base, DamagedError, Items, ReadBase, is_layered
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 
-Words = ParamSpec("Words")
+Params = ParamSpec("Params")
 
 KEYS_KEPT = 8_192
-"""Keys that each function which makes them keeps (`kept`)."""
+"""Cached keys of each function that builds keys (`cached_key`)."""
 
 COLUMN_OF = {
     "logs": "logs",
@@ -50,22 +49,22 @@ IN_MEMORY = ("fetch_sessions", "pending", *IN_MORE)
 """The tables whose items a broker forgets when it stops, if their keys begin with it."""
 
 ReadBaseOf = Callable[[str, bytes], Base]
-"""Reads the base of the column of that name."""
+"""Decodes the base of the column with that name."""
 
 _encoder = msgspec.msgpack.Encoder()
 _more_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
 _one_at_a_time = Lock()
-"""Brokers of several threads: msgspec ends a process in which two first use a type at once."""
+"""msgspec crashes if two threads use a new type at the same time."""
 
 
 def encode_item(item: msgspec.Struct) -> bytes:
-    """An item's bytes."""
+    """Encode an item."""
     return _encoder.encode(item)
 
 
 def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
-    """The item in `encoded`. Raises msgspec.ValidationError where the bytes are of another type."""
+    """Decode an item. Raises msgspec.ValidationError for bytes of another type."""
     decoder = _decoders.get(item_type)
     if decoder is None:
         with _one_at_a_time:
@@ -73,31 +72,31 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     return decoder.decode(encoded)  # type: ignore[no-any-return]
 
 
-@remembering(4096)
+@bounded_cache(4096)
 def escape(name: str) -> str:
-    """A name as a part of a key, whose parts are separated by slashes."""
+    """A name as part of a key; parts are separated by slashes."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 
-def kept(make: Callable[Words, str]) -> Callable[Words, str]:
-    """Makes a function that makes keys, or what they begin with, give those made last again.
+def cached_key(function: Callable[Params, str]) -> Callable[Params, str]:
+    """Cache the keys built by a function.
 
-    They are asked for with each event, several times; and a string's hash is computed once.
+    They are used several times for each event, and a string caches its hash.
     """
-    return remembering(KEYS_KEPT)(make)
+    return bounded_cache(KEYS_KEPT)(function)
 
 
 def unescape(part: str) -> str:
-    """The name of which `escape` has made a part of a key."""
+    """Inverse of `escape`."""
     return part.replace("%2F", "/").replace("%25", "%")
 
 
 class Table:
-    """Items by key. What `get` returns is to be read only; `change` is for writing.
+    """Items by key. Use `get` to read and `change` to write.
 
     Args:
-        encoded: the items as a column has them, in one map or in layers.
-        read_base: reads the base of a column in layers.
+        encoded: the column, as one map or in layers.
+        read_base: decodes the base of a column in layers.
     """
 
     def __init__(self, encoded: bytes = b"", read_base: ReadBase = Base) -> None:
@@ -108,21 +107,21 @@ class Table:
         self._is_shared = False
         self._base: Base | None = None
         self._changed: dict[str, None] = {}
-        """The keys of what may differ from the base, in the order in which they were changed."""
+        """Keys that may differ from the base, in the order of their changes."""
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
         self._earlier: dict[str, msgspec.Raw | None] = {}
-        """The former bytes of what was touched before `take_touched` was asked last."""
+        """Former bytes of items touched before the last `take_touched`."""
         self._sorted: list[str] | None = None
-        """The keys in order, from the first `keys` to the `commit`: then nobody pays for them."""
+        """Sorted keys, from the first `keys` to the `commit`."""
         self.derived: dict[str, Any] = {}
-        """What a room has computed from the items and keeps up to date with them, by name.
+        """Values that a room derives from items and keeps up to date, by name.
 
-        It is stored nowhere: a rollback, or another micro-batch, begins without it.
+        Never stored: a rollback, or another micro-batch, starts without them.
         """
 
     def get(self, key: str, item_type: type[Item]) -> Item | None:
-        """The item under `key`, or None. The caller does not change it."""
+        """The item under `key`, or None. Do not change it."""
         live = self._live.get(key)
         if live is not None:
             return live  # type: ignore[return-value]
@@ -135,7 +134,7 @@ class Table:
         return item
 
     def change(self, key: str, item_type: type[Item]) -> Item:
-        """The item under `key`, for changing in place. Raises KeyError where there is none."""
+        """The item under `key`, to be changed in place. Raises KeyError if there is none."""
         item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             raise KeyError(key)
@@ -144,7 +143,7 @@ class Table:
         return item  # type: ignore[return-value]
 
     def ensure(self, key: str, item_type: type[Item]) -> Item:
-        """The item under `key`, for changing in place; one of its defaults where there is none."""
+        """The item under `key`, to be changed in place; a default one if there is none."""
         item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             item = item_type()
@@ -154,7 +153,7 @@ class Table:
         return item  # type: ignore[return-value]
 
     def put(self, key: str, item: msgspec.Struct) -> None:
-        """Stores `item` under `key`, in place of what was there."""
+        """Store an item under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:
@@ -162,7 +161,7 @@ class Table:
         self._live[key] = item
 
     def drop(self, key: str) -> None:
-        """Removes the item under `key`, if there is one."""
+        """Drop the item under `key`, if it exists."""
         if key in self:
             if key not in self._former:
                 self._remember(key)
@@ -172,12 +171,12 @@ class Table:
                 del self._sorted[bisect_left(self._sorted, key)]
 
     def encoded(self, key: str) -> bytes:
-        """The bytes of the item under `key` as it is now. Raises KeyError where there is none."""
+        """Current bytes of the item under `key`. Raises KeyError if there is none."""
         live = self._live.get(key)
         return _encoder.encode(live) if live is not None else bytes(self._raw()[key])
 
     def put_encoded(self, key: str, encoded: bytes) -> None:
-        """Stores an item by its bytes, in place of what was there."""
+        """Store encoded bytes under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:
@@ -190,26 +189,26 @@ class Table:
         return key in self._live or key in (self._raw() if items is None else items)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin with `prefix`, sorted."""
+        """Sorted keys that start with `prefix`."""
         if self._sorted is None:
             self._sorted = sorted(self._raw().keys() | self._live.keys())
         if not prefix:
             return list(self._sorted)
         first = bisect_left(self._sorted, prefix)
-        behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)  # the least that begins otherwise
-        return self._sorted[first : bisect_left(self._sorted, behind, first)]
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)  # the least key after the prefix
+        return self._sorted[first : bisect_left(self._sorted, end, first)]
 
     def items(self, prefix: str, item_type: type[Item]) -> Iterator[tuple[str, Item]]:
-        """Keys and items below `prefix`, sorted by key; items are to be read only."""
+        """Keys and items below `prefix`, sorted by key. Do not change the items."""
         for key in self.keys(prefix):
             item = self.get(key, item_type)
             if item is not None:
                 yield key, item
 
     def take_touched(self) -> list[str]:
-        """The keys that were touched since this was asked last, or since the last `commit`.
+        """Keys touched since the last call, or since the last `commit`.
 
-        So who looks at the items after each event sees which to look at; all else goes on as it is.
+        Checks use it to look only at touched items.
         """
         if not self._former:
             return []
@@ -220,7 +219,7 @@ class Table:
         return touched
 
     def encode_changes(self) -> dict[str, msgspec.Raw]:
-        """The bytes of what has changed since the last `commit`; nothing is stored yet."""
+        """Encode the items changed since the last `commit`."""
         return {
             key: msgspec.Raw(_encoder.encode(self._live[key]))
             for key in {**self._earlier, **self._former}
@@ -228,7 +227,7 @@ class Table:
         }
 
     def commit(self, encoded: dict[str, msgspec.Raw]) -> None:
-        """Makes the changes final; `encoded` is what `encode_changes` gave."""
+        """Make changes final; `encoded` is the result of `encode_changes`."""
         if encoded:
             self._own().update(encoded)
         self._is_changed = self._is_changed or self.has_changes()
@@ -240,7 +239,7 @@ class Table:
         self._sorted = None
 
     def rollback(self) -> None:
-        """Puts back every item that was touched since the last `commit`."""
+        """Restore every item touched since the last `commit`."""
         items = self._own()
         for key, former in {**self._former, **self._earlier}.items():
             self._live.pop(key, None)
@@ -254,7 +253,7 @@ class Table:
         self.derived.clear()
 
     def column(self) -> bytes:
-        """All items as one msgpack map; untouched tables give back the bytes they came from."""
+        """All items as one msgpack map; an unchanged table returns its original bytes."""
         if self._is_changed or is_layered(self._column):
             self._column = _encoder.encode(self._raw())
             self._is_changed = False
@@ -263,19 +262,19 @@ class Table:
         return self._column
 
     def stored(self) -> bytes:
-        """All items as a state row has them, in layers where they are many."""
+        """All items as in a state row, in layers if they are large."""
         if self._is_changed:
             self._column = layers.stored(self._raw(), self._base, self._changed)
             self._is_changed = False
-            self._items = None  # it may have another base, which is read when it is asked for
+            self._items = None  # the base may be another one, which is decoded on demand
         return self._column
 
     def has_changes(self) -> bool:
-        """Whether something was touched since the last `commit`."""
+        """True if an item was touched since the last `commit`."""
         return bool(self._former or self._earlier)
 
     def copy(self) -> "Table":
-        """The table as of the last `commit`; all is shared until one of the two is changed."""
+        """A copy as of the last `commit`, which shares bytes until one of them changes."""
         twin = Table(self._column, self._read_base)
         twin._base, twin._changed = self._base, dict(self._changed)
         twin._is_changed = self._is_changed
@@ -284,17 +283,17 @@ class Table:
         return twin
 
     def _remember(self, key: str) -> None:
-        """Keeps the bytes of an item that is changed for the first time since the `commit`."""
+        """Keep the bytes of an item before its first change since the `commit`."""
         items = self._items
         self._former[key] = (self._raw() if items is None else items).get(key)
 
     def _enter(self, key: str) -> None:
-        """Keeps the keys in order where a new one comes."""
+        """Insert a new key into the sorted keys."""
         if self._sorted is not None and key not in self:
             insort(self._sorted, key)
 
     def _own(self) -> dict[str, msgspec.Raw]:
-        """The items' bytes, for changing."""
+        """The items' bytes, to be changed."""
         items = self._raw()
         if self._is_shared:
             self._items = items = dict(items)
@@ -347,12 +346,12 @@ class Tables:
 
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
-        """How often the changes were made final; by it a cell sees that someone else did."""
+        """Number of commits; shows a cell that another one has committed."""
         self._is_followed = False
         self.given = BrokerSettings()
-        """The settings that brokers were started with; told by the cell, not stored."""
+        """Static settings of brokers, set by the cell and not stored."""
         self.may_clean = False
-        """Whether compacted logs are cleaned, as above."""
+        """True if compacted logs are cleaned; set by the cell, too."""
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -370,9 +369,9 @@ class Tables:
         self.cluster = self._tables["cluster"]
 
     def commit(self) -> None:
-        """Makes the changes since the last commit final.
+        """Make all changes since the last commit final.
 
-        Everything is encoded first, so where an encoder raises, `rollback` still undoes it all.
+        Everything is encoded first, so `rollback` works even if an encoder raises.
         """
         encoded = [(table, table.encode_changes()) for table in self._touched()]
         for table, changes in encoded:
@@ -381,33 +380,32 @@ class Tables:
         self._is_followed = False
 
     def rollback(self) -> None:
-        """Undoes the changes since the last commit."""
+        """Undo the changes since the last commit."""
         for table in self._touched():
             table.rollback()
         self._is_followed = False
 
     def take_touched(self) -> dict[str, list[str]] | None:
-        """By table the keys that were touched since this was asked last.
+        """Keys touched since the last call, by table.
 
-        None where nobody knows them: it is asked for the first time, or a commit or a rollback
-        came between.
+        None at the first call, or after a commit or rollback.
         """
         touched = {name: table.take_touched() for name, table in self._tables.items()}
         is_known, self._is_followed = self._is_followed, True
         return touched if is_known else None
 
     def columns(self) -> dict[str, bytes]:
-        """Return the columns of a state row without layers; changes are made final first."""
+        """Commit; return the columns of a state row without layers."""
         self.commit()
         return row_columns({name: table.column() for name, table in self._tables.items()})
 
     def stored(self) -> dict[str, bytes]:
-        """Return the columns of a state row, large tables in layers."""
+        """Commit; return the columns of a state row, large tables in layers."""
         self.commit()
         return row_columns({name: table.stored() for name, table in self._tables.items()})
 
     def copy(self) -> "Tables":
-        """The same tables again; changes are made final first. Items' bytes are shared."""
+        """Commit; a copy of the tables that shares the items' bytes."""
         self.commit()
         twin = Tables.__new__(Tables)
         twin._adopt({name: table.copy() for name, table in self._tables.items()})

@@ -1,14 +1,14 @@
-"""Fetch sessions (docs/systems/fetch_sessions.md; KIP-227): the cache, its slots and evictions.
+"""Fetch sessions (docs/systems/fetch_sessions.md; KIP-227): cache, slots, evictions.
 
-slices                                how many sessions a cache has, and which ids lie where
-session_items                         what of sessions lies in the state
-places                                where partitions lie; what is kept of a session in memory
-fetch_session, fetch_session_counts   sessions, their partitions, who was evicted by whom
+fetch_session, fetch_session_counts   sessions and their partitions; counts of evictions
+shards                                shards of the cache, and the ids of each
+session_items                         items of sessions in the state
+places                                partitions of a request or a session, in memory
 fetch_bodies                          the bodies of Fetch
-fetch_errors                          why a partition is not read
-response_size                         what an answer has on the wire, for quotas
-reading                               what is in a partition's log, its part of the answer
+fetch_errors                          errors of a partition
+reading                               reads logs; the response of a partition
+response_size                         size of a response, for quotas
 
-Only the functions of `fetch_session` and `places` write a session, in place and without records:
-its partitions, its watches and its slice of the cache have to agree.
+Sessions are volatile: `fetch_session` and `places` change them in place, without records. No other
+module does, because partitions, watches and shard have to agree.
 """

@@ -1,6 +1,6 @@
-"""The bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
+"""Bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
 
-Record bytes are not in them: an answer names batches, or the sealed part of a log that has them.
+Without record bytes: a response has batch headers, or the sealed part of a log with the batches.
 """
 
 from typing import Annotated
@@ -23,11 +23,11 @@ from brokertwin.state.core.schema import (
     tagged,
 )
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
-from brokertwin.state.fetch.session_items import FetchPartition, called
+from brokertwin.state.fetch.session_items import FetchPartition, topic_identity
 
 
-class RequestedPartition(Body):
-    """What is asked of a partition; -1 stands for an epoch or offset that is not given."""
+class FetchRequestPartition(Body):
+    """A requested partition; -1 for an epoch or offset that is not set."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = NO_EPOCH
@@ -37,67 +37,69 @@ class RequestedPartition(Body):
     partition_max_bytes: Int32 = 0
 
 
-class RequestedTopic(Body):
-    """The partitions of a topic, by name up to version 12, then by id."""
+class FetchRequestTopic(Body):
+    """Requested partitions of a topic, by name up to version 12, then by id."""
 
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
-    partitions: list[RequestedPartition] = []
+    partitions: list[FetchRequestPartition] = []
 
 
-class ForgottenTopic(Body):
-    """Partitions that leave a session."""
+class FetchForgottenTopic(Body):
+    """Partitions to remove from a session."""
 
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
     partitions: list[Int32] = []
 
 
-class ReplicaState(Body):
-    """Who asks, from version 15 on: a broker that follows, or -1."""
+class FetchReplicaState(Body):
+    """The sender from version 15 on: a follower, or -1."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchRequest(Body):
-    """A fetch: times in ms, sizes in bytes."""
+    """A fetch; times are in ms, sizes in bytes."""
 
     replica_id: Int32 = -1
-    replica_state: Annotated[ReplicaState, tagged(15)] = msgspec.field(default_factory=ReplicaState)
+    replica_state: Annotated[FetchReplicaState, tagged(15)] = msgspec.field(
+        default_factory=FetchReplicaState
+    )
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2**31 - 1
     isolation_level: Int8 = 0
     session_id: Int32 = 0
     session_epoch: Int32 = FINAL_EPOCH
-    topics: list[RequestedTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
+    topics: list[FetchRequestTopic] = []
+    forgotten_topics_data: list[FetchForgottenTopic] = []
     rack_id: str = ""
 
     @property
     def follower_id(self) -> int:
-        """The id of the broker that follows; below 0 for consumers and tools."""
-        one, other = self.replica_id, self.replica_state.replica_id  # `max` takes longer
+        """Id of the follower that sends the request; below 0 for consumers and tools."""
+        one, other = self.replica_id, self.replica_state.replica_id  # `max` is slower
         return one if one > other else other
 
 
-class EpochEndOffset(Body):
-    """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
+class DivergingEpoch(Body):
+    """End of a leader epoch in the leader's log; -1 if the reader has not diverged."""
 
     epoch: Int32 = NO_EPOCH
     end_offset: Int64 = -1
 
 
 class AbortedTransaction(Body):
-    """An aborted transaction in what was read."""
+    """An aborted transaction in the range of a read."""
 
     producer_id: Int64
     first_offset: Int64
 
 
-class SealedBatches(Body):
-    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
+class SealedRead(Body):
+    """The part of the topic `segments` with a partition's batches, and the range to read."""
 
     topic_id: Uuid
     base_offset: Int64
@@ -106,8 +108,8 @@ class SealedBatches(Body):
     max_bytes: Int32
 
 
-class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
+class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """A `Batch` in a response: the fields of a `StoredBatch` in order, without null values."""
 
     base_offset: Int64
     last_offset_delta: Int32
@@ -131,108 +133,110 @@ class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
+        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
 
-class AnsweredPartition(Body, gc=False):
-    """A partition's part of the answer."""
+class FetchResponsePartition(Body, gc=False):
+    """Response of a partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
     high_watermark: Int64 = -1
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset | UnsetType, tagged(12)] = UNSET
+    diverging_epoch: Annotated[DivergingEpoch | UnsetType, tagged(12)] = UNSET
     current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
-    """The schema has it since version 12; brokers tell it since 16."""
+    """In the schema since version 12; brokers send it since 16."""
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None
     records_size_in_bytes: Int32 = 0
-    batches: list[AnsweredBatch] = []
-    sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET
+    batches: list[FetchedBatch] = []
+    sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET
 
 
-class AnsweredTopic(Body):
-    """Partitions of a topic in the answer."""
+class FetchResponseTopic(Body):
+    """Responses of a topic's partitions."""
 
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[AnsweredPartition] = []
+    partitions: list[FetchResponsePartition] = []
 
     @classmethod
-    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
-        """That of the topic of this partition."""
+    def of(
+        cls, one: FetchPartition, partitions: list[FetchResponsePartition]
+    ) -> "FetchResponseTopic":
+        """Response for the topic of a partition."""
         return cls(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
-class AnsweredTopicById(Body, kw_only=False, gc=False):
-    """An `AnsweredTopic` as versions from 13 on have it."""
+class FetchResponseTopicById(Body, kw_only=False, gc=False):
+    """A `FetchResponseTopic` since version 13."""
 
     topic_id: Uuid
-    partitions: list[AnsweredPartition]
+    partitions: list[FetchResponsePartition]
 
 
 class FetchResponse(Body):
-    """The answer; a session id 0 is that of no session."""
+    """The response; session id 0 means no session."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
-    responses: list[AnsweredTopic] = []
+    responses: list[FetchResponseTopic] = []
 
 
 class FetchResponseById(Body):
-    """A `FetchResponse` as versions from 13 on have it: nothing has to be cut out of it."""
+    """A `FetchResponse` since version 13, encoded without removing fields."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     session_id: Int32 = 0
-    responses: list[AnsweredTopicById] = []
+    responses: list[FetchResponseTopicById] = []
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """The identities of the partitions that the request takes out of its session."""
+    """Identities of the partitions that the request removes from its session."""
     return [
-        f"{called(topic.topic_id, topic.topic)}/{partition}"
+        f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
 
 
 def requested(body: FetchRequest) -> dict[str, FetchPartition]:
-    """The partitions that the request names; the last one counts where it names one twice."""
+    """Partitions of the request; the last one counts if one is repeated."""
     named = {}
     for topic in body.topics:
         topic_id, name = topic.topic_id, topic.topic
-        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
-        for asked in topic.partitions:
-            partition = asked.partition
+        identity = topic_id if topic_id != ZERO_UUID else topic_identity(topic_id, name)
+        for requested in topic.partitions:
+            partition = requested.partition
             named[f"{identity}/{partition}"] = FetchPartition(
                 topic_id,
                 name,
                 partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.log_start_offset,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                requested.fetch_offset,
+                requested.partition_max_bytes,
+                requested.log_start_offset,
+                requested.current_leader_epoch,
+                requested.last_fetched_epoch,
             )
     return named
 
 
 def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
-    """The answer to a request that is refused as a whole (`FetchRequest.getErrorResponse`).
+    """Response with an error for the whole request (`FetchRequest.getErrorResponse`).
 
-    Up to version 12 each partition has the error, too: once there was no other place for it.
+    Up to version 12 each partition has the error, too, because early versions had no other field.
     """
     topics = [] if version >= TOPIC_ID_VERSION else body.topics
     responses = [
-        AnsweredTopic(
+        FetchResponseTopic(
             topic=topic.topic,
             partitions=[
-                AnsweredPartition(
+                FetchResponsePartition(
                     partition_index=each.partition,
                     error_code=error,
                     aborted_transactions=[],

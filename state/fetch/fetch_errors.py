@@ -1,4 +1,4 @@
-"""Why a partition that a Fetch asks for is not read.
+"""Errors of a partition in a Fetch.
 
 Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaManager.readFromLog`,
 `Partition.followerReplicaOrThrow` in Kafka.
@@ -15,28 +15,28 @@ from brokertwin.state.fetch.session_items import FetchPartition
 
 
 def epoch_of(wanted: FetchPartition) -> int:
-    """The leader's epoch that is asked for; any negative one is none, in a Fetch alone."""
+    """Leader epoch of a request, in which any negative number means none."""
     return max(wanted.current_leader_epoch, NO_EPOCH)
 
 
-def cannot_be_told(refused: Sequence[FetchPartition], version: int) -> bool:
-    """Whether Kafka fails at an answer whose last partitions are these, and the request has -1.
+def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> bool:
+    """True if Kafka fails at a response that ends with these partitions.
 
-    Behind one of the topic id of zeros it compares names, and by ids there is none.
+    After a partition with the zero topic id it compares names, which versions with ids lack.
     """
     if version < TOPIC_ID_VERSION:
         return False
     return any(each.topic_id == ZERO_UUID for each in refused[:-1])
 
 
-def of_gone(broker: Broker, wanted: FetchPartition) -> Error:
-    """3 for a topic that is gone; 103 where its session knows its name, and another one has it."""
+def missing_topic_error(broker: Broker, wanted: FetchPartition) -> Error:
+    """Error of a deleted topic; 103 INCONSISTENT_TOPIC_ID if another topic has its name."""
     other = broker.topic_by_name(wanted.topic) if wanted.topic else None
     has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def of_topic(
+def topic_error(
     broker: Broker,
     item: FetchPartition,
     topic: Topic | None,
@@ -44,10 +44,10 @@ def of_topic(
     denied: frozenset[str],
     version: int,
 ) -> Error:
-    """Why a partition is refused before any log is looked at; who may not read asks in vain.
+    """Error before a log is read; without READ permission always an authorization error.
 
-    What an id stands for that a name contradicts is said when it is read. An empty name is one that
-    nobody has; an id without a name is one only where topics are asked for by id.
+    A conflict of id and name is reported when the partition is read. A partition without a name is
+    unknown by its id only in versions with ids.
     """
     if not may_read:
         return Error.TOPIC_AUTHORIZATION_FAILED
@@ -56,36 +56,36 @@ def of_topic(
     if denied and (item.topic if topic is None else topic.name) in denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
-        is_said_later = of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID
+        is_reported_later = missing_topic_error(broker, item) is Error.INCONSISTENT_TOPIC_ID
     else:
-        is_said_later = 0 <= item.partition < len(topic.partitions)
-    return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
+        is_reported_later = 0 <= item.partition < len(topic.partitions)
+    return NONE if is_reported_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def of_broker(
+def leader_error(
     broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
 ) -> Error:
-    """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
+    """Error of a broker that has the log but does not serve it."""
     if needs_leader:
         return broker.leader_error(partition, epoch_of(wanted))
     return broker.epoch_error(partition, epoch_of(wanted))
 
 
-def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
-    """Why a broker is no follower: it is not assigned, as far as the leader knows."""
+def replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
+    """Error of a broker that the leader does not know as a replica."""
     if replica_id < 0 or replica_id in partition.replicas:
         return NONE
     has_epoch = epoch_of(wanted) != NO_EPOCH
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def of_asker(
+def partition_error(
     broker: Broker,
     partition: Partition,
     wanted: FetchPartition,
     needs_leader: bool,
     replica_id: int,
 ) -> Error:
-    """Why this broker does not serve a partition, or not to this replica; -1 is a consumer."""
-    error = of_broker(broker, partition, wanted, needs_leader)
-    return of_replica(partition, wanted, replica_id) if error is NONE else error
+    """Error of a partition for a replica, or for a consumer (-1)."""
+    error = leader_error(broker, partition, wanted, needs_leader)
+    return replica_error(partition, wanted, replica_id) if error is NONE else error

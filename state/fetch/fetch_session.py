@@ -2,22 +2,22 @@
 
 Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
 
-    session id, epoch      what the broker does                        context
-    0, -1                  full answer, no session                     SESSIONLESS
-    0, 0                   full answer, tries to make a session        FULL
-    S, 0                   drops S, then as (0, 0)                     FULL
-    S, -1                  drops S, full answer, no session            SESSIONLESS
-    S, e                   continues S where e is its epoch            INCREMENTAL or ERROR
+    session id, epoch      broker                                            context
+    0, -1                  full response, no session                         SESSIONLESS
+    0, 0                   full response, tries to create a session          FULL
+    S, 0                   closes S, then like (0, 0)                        FULL
+    S, -1                  closes S, full response, no session               SESSIONLESS
+    S, e                   continues S if e is its epoch                     INCREMENTAL or ERROR
 
-A session lives in the slice of the cache that its id is of (`slices.py`). Sessions are not durable:
-a broker forgets them when it restarts, so they are written in place and not through records.
+The id of a session determines its shard of the cache (`shards.py`). Sessions are volatile, so they
+are changed in place, without records.
 
-An incremental request costs what has changed and not what is cached: a session keeps the set of its
-*active* partitions, those that the next answer may show. A partition is active when a request names
-it, when its log changes (the session watches the logs of its partitions), and as long as its last
-answer had an error or records are left to read. All others would be read in vain.
+The cost of an incremental request depends on what changed, not on the cached partitions. A session
+keeps its *active* partitions, those that the next response may show. A partition becomes active if
+a request names it, or if its log changes, which the session watches. It stays active while its last
+response had an error or there are records left to read.
 
-An answer that is throttled shows nothing and leaves the session as it is; it makes none.
+A throttled response shows nothing, leaves the session unchanged and creates none.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ import msgspec
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import Table
-from brokertwin.state.fetch import places, slices
+from brokertwin.state.fetch import places, shards
 from brokertwin.state.fetch.fetch_session_counts import count_eviction
-from brokertwin.state.fetch.places import Opened, Place
+from brokertwin.state.fetch.places import FetchPlace, OpenedSession
 from brokertwin.state.fetch.session_items import (
     Active,
-    CachedPartition,
+    CachedFetchPartition,
     FetchPartition,
+    FetchSession,
     Members,
-    Session,
     Watchers,
     active_key,
     members_key,
@@ -45,7 +45,7 @@ from brokertwin.state.fetch.session_items import (
     session_key,
     watchers_key,
 )
-from brokertwin.state.fetch.slices import Shard, Slices, shard_key
+from brokertwin.state.fetch.shards import Shard, ShardLayout, shard_key
 from brokertwin.state.logs.log import topic_id_of
 
 INVALID_SESSION_ID = 0
@@ -54,17 +54,17 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
 EVICTION_MS = 120_000
-"""Idle or living longer than this, a session may be evicted (not a setting)."""
+"""Sessions idle or older than this may be evicted (not configurable in Kafka)."""
 
 CONSUMER = -1
-"""The replica id of who follows nothing."""
+"""Replica id of a consumer."""
 
 TOPIC_ID_VERSION = 13
-"""From this version of Fetch on, sessions name topics by id."""
+"""First version of Fetch with topic ids in sessions."""
 
 
 class ContextKind(StrEnum):
-    """How a fetch request is answered."""
+    """Kind of a fetch request."""
 
     ERROR = "error"
     SESSIONLESS = "sessionless"
@@ -73,11 +73,11 @@ class ContextKind(StrEnum):
 
 
 INCREMENTAL: Final = ContextKind.INCREMENTAL
-"""Asked for by this name as `NONE` is (`state/core/errors.py`)."""
+"""A global name for hot paths, like `NONE` in `state/core/errors.py`."""
 
 
-class Context(msgspec.Struct, array_like=True):
-    """The context of a fetch request; `request_epoch` is the one that the request named."""
+class FetchContext(msgspec.Struct, array_like=True):
+    """The context of a fetch request, with the epoch of the request."""
 
     kind: ContextKind
     session_id: int
@@ -86,7 +86,7 @@ class Context(msgspec.Struct, array_like=True):
 
 
 class NewSession(NamedTuple):
-    """Who asks for a session; `chosen_id` takes the place of what `nonce` would give."""
+    """Request for a session; `chosen_id` is used in place of an id derived from `nonce`."""
 
     client_id: str
     is_privileged: bool
@@ -96,8 +96,8 @@ class NewSession(NamedTuple):
     isolation_level: int = 0
 
 
-class Answered(msgspec.Struct, gc=False):
-    """What the answer says of a partition, as far as the session looks at it."""
+class SessionResponse(msgspec.Struct, gc=False):
+    """A partition's response, as far as its session needs it."""
 
     identity: str
     error: int
@@ -108,28 +108,28 @@ class Answered(msgspec.Struct, gc=False):
     is_at_end: bool
     preferred_replica: int = -1
     may_prefer: bool = False
-    """Whether a replica may become the preferred one though the log does not change."""
+    """True if a preferred replica may appear without a change of the log."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there is nothing to show until the log changes or a request names it."""
+        """True if there is nothing to show until the log changes or a request names it."""
         has_news = self.error or self.is_diverging or self.preferred_replica >= 0
         return self.is_at_end and not has_news and not self.may_prefer
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one: 0 is never come back to (`FetchMetadata.nextEpoch`)."""
+    """The next epoch; 0 is never reused (`FetchMetadata.nextEpoch`)."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 def log_changed(table: Table, broker: int, log: str) -> list[str]:
-    """Tells the sessions that watch a log; gives back their keys.
+    """Activate a log's partition in the sessions that watch it; returns their keys.
 
     Args:
         table: the table `fetch_sessions`.
-        broker: the broker of the log and of its sessions.
+        broker: the broker of the log and its sessions.
         log: the key of the log.
     """
     watchers = table.get(watchers_key(log), Watchers)
@@ -143,60 +143,60 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
 class SessionCache:
     """The fetch sessions of one broker at the time `now` (ms since 1970), for one request."""
 
-    def __init__(self, table: Table, broker: int, wanted: Slices, now: int) -> None:
+    def __init__(self, table: Table, broker: int, wanted: ShardLayout, now: int) -> None:
         self._table = table
         self._broker = broker
         self._wanted = wanted
         self._now = now
-        self._last: Opened | None = None
+        self._last: OpenedSession | None = None
 
     @property
-    def _slices(self) -> Slices:
-        return slices.kept(self._table, self._broker, self._wanted)
+    def _layout(self) -> ShardLayout:
+        return shards.layout_of(self._table, self._broker, self._wanted)
 
-    def session(self, session_id: int) -> Session | None:
-        """The session with this id, if there is one."""
-        return self._table.get(session_key(self._broker, session_id), Session)
+    def session(self, session_id: int) -> FetchSession | None:
+        """The session with this id, if it exists."""
+        return self._table.get(session_key(self._broker, session_id), FetchSession)
 
-    def partitions(self, session_id: int) -> list[CachedPartition]:
-        """A session's partitions in the order in which they are read."""
+    def partitions(self, session_id: int) -> list[CachedFetchPartition]:
+        """A session's partitions in reading order."""
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return []
         cached = [self._partition(session_id, identity) for identity in members.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
-    def active(self, session_id: int) -> list[Place]:
-        """The partitions that the next answer may show, as they are read."""
+    def active(self, session_id: int) -> list[FetchPlace]:
+        """Active partitions in reading order."""
         found = self._find(session_id)
         return [] if found is None else found.active_places()
 
     def activate(self, session_id: int, identity: str) -> None:
-        """Makes a partition active: the next answer may show it."""
+        """Make a partition active."""
         self._opened(session_id).activate(identity)
 
-    def read_as(self, session_id: int, isolation_level: int) -> list[Place]:
-        """The partitions that the next answer may show, as they are read.
+    def active_for(self, session_id: int, isolation_level: int) -> list[FetchPlace]:
+        """Active partitions in reading order, for a request with this isolation level.
 
-        All are looked at where a request reads to another end than the last one.
+        If the level differs from that of the last request, all partitions become active.
         """
         found = self._opened(session_id)
         if found.session.isolation_level != isolation_level:
-            session = self._table.change(session_key(self._broker, session_id), Session)
+            session = self._table.change(session_key(self._broker, session_id), FetchSession)
             session.isolation_level = isolation_level
             found.activate_all(each.requested.identity for each in self.partitions(session_id))
         return found.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
-        """Has the session told of changes of a partition's log from now on."""
+        """Watch the log of a partition."""
         found = self._opened(session_id)
         place = found.place(identity)
         if place.cached.watched_log == log:
             return
-        cached = self._table.change(place.key, CachedPartition)
+        cached = self._table.change(place.key, CachedFetchPartition)
         self._unwatch(session_id, identity, cached.watched_log)
         cached.watched_log = log
-        place.lies_in(self._broker, topic_id_of(log))
+        place.set_topic(self._broker, topic_id_of(log))
         if watchers_key(log) not in self._table:
             self._table.put(watchers_key(log), Watchers([]))
         watchers = self._table.change(watchers_key(log), Watchers)
@@ -209,21 +209,21 @@ class SessionCache:
         version: int,
         partitions: dict[str, FetchPartition],
         forgotten: list[str],
-    ) -> Context:
-        """The context of a request; an incremental one moves its session's epoch on.
+    ) -> FetchContext:
+        """Open the context of a request; an incremental one advances its session's epoch.
 
-        Partitions that are asked for come by their identity.
+        `partitions` are the requested ones by identity.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
-                if not self._slices.may_hold(session_id):
+                if not self._layout.may_hold(session_id):
                     return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
-            return Context(kind, INVALID_SESSION_ID, epoch)
+            return FetchContext(kind, INVALID_SESSION_ID, epoch)
         found = self._find(session_id)
         if found is None:
-            if not self._slices.may_hold(session_id):
+            if not self._layout.may_hold(session_id):
                 return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
             return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
         session = found.session
@@ -234,20 +234,22 @@ class SessionCache:
         self._update(found, partitions, forgotten)
         if session.size == 0:
             self.remove(session_id)
-            return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
+            return FetchContext(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
         self.touch(session_id)
         session.epoch = next_epoch(epoch)
-        return Context(INCREMENTAL, session_id, epoch)
+        return FetchContext(INCREMENTAL, session_id, epoch)
 
-    def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
-        """A session over what was just answered, in that order; 0 where the cache has no room."""
-        kept = self._slices
-        number = slices.take_turn(self._table, self._broker, kept, new.chosen_id)
+    def create(
+        self, new: NewSession, responses: list[tuple[FetchPartition, SessionResponse]]
+    ) -> int:
+        """Create a session with these partitions, in order; 0 if the cache has no room."""
+        kept = self._layout
+        number = shards.take_turn(self._table, self._broker, kept, new.chosen_id)
         shard = self._shard(number)
-        if len(shard.session_ids) >= kept.room and not self._evict(number, new, len(answered)):
+        if len(shard.session_ids) >= kept.room and not self._evict(number, new, len(responses)):
             return INVALID_SESSION_ID
         session_id = self._new_id(new, number)
-        session = Session(
+        session = FetchSession(
             session_id,
             new.client_id,
             new.is_privileged,
@@ -259,72 +261,71 @@ class SessionCache:
         )
         self._table.put(session_key(self._broker, session_id), session)
         self._table.put(members_key(self._broker, session_id), Members([]))
-        busy = [answer.identity for _, answer in answered if not answer.is_quiet]
+        busy = [response.identity for _, response in responses if not response.is_quiet]
         self._table.put(active_key(self._broker, session_id), Active(busy))
         found = self._opened(session_id)
-        for requested, answer in answered:
-            cached = self._add(found, answer.identity, requested)
-            cached.high_watermark = answer.high_watermark
-            cached.log_start_offset = answer.log_start_offset
+        for requested, response in responses:
+            cached = self._add(found, response.identity, requested)
+            cached.high_watermark = response.high_watermark
+            cached.log_start_offset = response.log_start_offset
         self._change_shard(number).session_ids.append(session_id)
         self.touch(session_id)
         return session_id
 
     def select(
-        self, context: Context, answered: Sequence[Answered], quiet: Sequence[str] = ()
+        self, context: FetchContext, responses: Sequence[SessionResponse], quiet: Sequence[str] = ()
     ) -> list[bool] | None:
-        """Which partitions an incremental answer shows; None where the session has moved on.
+        """Decide which partitions an incremental response shows; None if it is superseded.
 
-        `answered` are the session's active partitions, but for those that have nothing new, whose
-        identities are `quiet`; the others have nothing to show.
-        A partition is shown for records, a moved high watermark or log start offset, an error, or
-        a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
+        `answered` are active partitions; `quiet` are the identities of active ones without news.
+        Records, a moved high watermark or log start, an error or a diverging epoch are shown.
+        Records move a partition to the end of the order. After an error it is shown again.
         """
         found = self._find(context.session_id)
         if found is None:
-            return [True] * len(answered)
+            return [True] * len(responses)
         session = found.session
         if session.epoch != next_epoch(context.request_epoch):
             return None
         next_order, shown, settled = session.next_order, [], list(quiet)
         change, known = self._table.change, found.places
-        for answer in answered:
-            place = known.get(answer.identity) or found.place(answer.identity)
-            cached, has_records = place.cached, answer.size_in_bytes > 0
-            is_shown = has_records or is_news(cached, answer)
+        for response in responses:
+            place = known.get(response.identity) or found.place(response.identity)
+            cached, has_records = place.cached, response.size_in_bytes > 0
+            is_shown = has_records or is_news(cached, response)
             shown.append(is_shown)
             if is_shown:
-                high_watermark = -1 if answer.error else answer.high_watermark
-                cached = change(place.key, CachedPartition)
+                high_watermark = -1 if response.error else response.high_watermark
+                cached = change(place.key, CachedFetchPartition)
                 cached.high_watermark = high_watermark
-                cached.log_start_offset = answer.log_start_offset
+                cached.log_start_offset = response.log_start_offset
             if has_records:
                 cached.order = next_order
                 next_order += 1
-            if answer.is_at_end and answer.is_quiet:
-                settled.append(answer.identity)
+            if response.is_at_end and response.is_quiet:
+                settled.append(response.identity)
         if next_order != session.next_order:
-            self._table.change(session_key(self._broker, session.session_id), Session)
+            self._table.change(session_key(self._broker, session.session_id), FetchSession)
             session.next_order = next_order
         found.settle(settled)
         return shown
 
-    def would_show(self, context: Context, answered: Sequence[Answered]) -> list[bool]:
-        """What `select` would show now, and changes nothing; nothing where it has moved on."""
+    def would_show(self, context: FetchContext, responses: Sequence[SessionResponse]) -> list[bool]:
+        """What `select` would show, without a change; nothing if the request is superseded."""
         found = self._find(context.session_id)
         if found is None:
-            return [True] * len(answered)
+            return [True] * len(responses)
         if self.is_superseded(context):
-            return [False] * len(answered)
-        return [is_news(found.place(answer.identity).cached, answer) for answer in answered]
+            return [False] * len(responses)
+        return [is_news(found.place(response.identity).cached, response) for response in responses]
 
-    def is_superseded(self, context: Context) -> bool:
-        """Whether a later request has come in the session before this one was answered."""
+    def is_superseded(self, context: FetchContext) -> bool:
+        """True if the session had a later request before the response to this one."""
         session = self.session(context.session_id)
         return session is not None and session.epoch != next_epoch(context.request_epoch)
 
     def remove(self, session_id: int) -> None:
-        """Closes a session; nothing happens where there is none."""
+        """Close a session, if it exists."""
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return
@@ -337,13 +338,13 @@ class SessionCache:
         self._table.drop(session_key(self._broker, session_id))
         places.close(self._table, self._broker, session_id)
         self._last = None
-        shard = self._change_shard(self._slices.slice_of(session_id))
+        shard = self._change_shard(self._layout.shard_of(session_id))
         shard.session_ids = [other for other in shard.session_ids if other != session_id]
         shard.partitions_cached -= cached_size
 
     def touch(self, session_id: int) -> None:
-        """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
-        session = self._table.change(session_key(self._broker, session_id), Session)
+        """Note the use of a session, and if it can be evicted (`FetchSessionCache.touch`)."""
+        session = self._table.change(session_key(self._broker, session_id), FetchSession)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
         if session.size != session.cached_size:
@@ -351,22 +352,22 @@ class SessionCache:
         session.is_evictable_by_privileged = not session.is_privileged or is_old
         session.is_evictable_by_all = is_old
 
-    def _note_size(self, session: Session) -> None:
-        """Takes the number of a session's partitions over into that of its slice."""
-        grown = session.size - max(session.cached_size, 0)
+    def _note_size(self, session: FetchSession) -> None:
+        """Update the number of cached partitions of a session's shard."""
+        added = session.size - max(session.cached_size, 0)
         session.cached_size = session.size
-        if grown:
-            self._change_shard(self._slices.slice_of(session.session_id)).partitions_cached += grown
+        if added:
+            self._change_shard(self._layout.shard_of(session.session_id)).partitions_cached += added
 
-    def _next_order(self, found: Opened) -> int:
-        """The end of the order in which a session's partitions are read."""
+    def _next_order(self, found: OpenedSession) -> int:
+        """Take the next position at the end of a session's order."""
         key = session_key(self._broker, found.session.session_id)
-        session = self._table.change(key, Session)
+        session = self._table.change(key, FetchSession)
         session.next_order += 1
         return session.next_order - 1
 
     def _update(
-        self, found: Opened, partitions: dict[str, FetchPartition], forgotten: list[str]
+        self, found: OpenedSession, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
         change, known = self._table.change, found.places
         for identity, requested in partitions.items():
@@ -374,22 +375,22 @@ class SessionCache:
             if place is None:
                 self._add(found, identity, requested)
             else:
-                cached = change(place.key, CachedPartition)
+                cached = change(place.key, CachedFetchPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
         found.activate_all(partitions)
-        gone = {identity for identity in forgotten if found.find(identity) is not None}
-        if gone:
+        removed = {identity for identity in forgotten if found.find(identity) is not None}
+        if removed:
             session_id = found.session.session_id
             members = self._table.change(members_key(self._broker, session_id), Members)
-            members.identities = [i for i in members.identities if i not in gone]
-            found.settle(list(gone))
-            for identity in gone:
+            members.identities = [i for i in members.identities if i not in removed]
+            found.settle(list(removed))
+            for identity in removed:
                 self._drop_partition(found, identity)
-            session = self._table.change(session_key(self._broker, session_id), Session)
-            session.size -= len(gone)
+            session = self._table.change(session_key(self._broker, session_id), FetchSession)
+            session.size -= len(removed)
 
-    def _drop_partition(self, found: Opened, identity: str) -> None:
+    def _drop_partition(self, found: OpenedSession, identity: str) -> None:
         session_id = found.session.session_id
         self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
         self._table.drop(partition_key(self._broker, session_id, identity))
@@ -403,8 +404,10 @@ class SessionCache:
         if not watchers.entries:
             self._table.drop(watchers_key(log))
 
-    def _add(self, found: Opened, identity: str, requested: FetchPartition) -> CachedPartition:
-        cached = CachedPartition(requested, self._next_order(found))
+    def _add(
+        self, found: OpenedSession, identity: str, requested: FetchPartition
+    ) -> CachedFetchPartition:
+        cached = CachedFetchPartition(requested, self._next_order(found))
         session_id = found.session.session_id
         key = partition_key(self._broker, session_id, identity)
         if key not in self._table:
@@ -440,7 +443,7 @@ class SessionCache:
     def _new_id(self, new: NewSession, number: int) -> int:
         if new.chosen_id is not None and self.session(new.chosen_id) is None:
             return new.chosen_id
-        id_range = self._slices.id_range
+        id_range = self._layout.id_range
         first = max(1, number * id_range)
         width = (number + 1) * id_range - first
         attempt = 0
@@ -460,43 +463,43 @@ class SessionCache:
             self._table.put(key, Shard([]))
         return self._table.change(key, Shard)
 
-    def _partition(self, session_id: int, identity: str) -> CachedPartition:
+    def _partition(self, session_id: int, identity: str) -> CachedFetchPartition:
         key = partition_key(self._broker, session_id, identity)
-        cached = self._table.get(key, CachedPartition)
+        cached = self._table.get(key, CachedFetchPartition)
         assert cached is not None, key
         return cached
 
-    def _opened(self, session_id: int) -> Opened:
+    def _opened(self, session_id: int) -> OpenedSession:
         found = self._find(session_id)
         assert found is not None, session_id
         return found
 
-    def _find(self, session_id: int) -> Opened | None:
-        """The session with its partitions; a request has to do with one, again and again."""
+    def _find(self, session_id: int) -> OpenedSession | None:
+        """The session with its partitions; the last one is cached for the request."""
         found = self._last
         if found is None or found.session.session_id != session_id:
             found = self._last = places.opened(self._table, self._broker, session_id)
         return found
 
-    def _known(self, session_id: int) -> Session:
+    def _known(self, session_id: int) -> FetchSession:
         session = self.session(session_id)
         assert session is not None, session_id
         return session
 
 
-def is_news(cached: CachedPartition, answer: Answered) -> bool:
-    """Whether an incremental answer shows a partition."""
-    if cached.high_watermark != answer.high_watermark:
+def is_news(cached: CachedFetchPartition, response: SessionResponse) -> bool:
+    """True if an incremental response shows a partition."""
+    if cached.high_watermark != response.high_watermark:
         return True
-    if answer.size_in_bytes > 0 or cached.log_start_offset != answer.log_start_offset:
+    if response.size_in_bytes > 0 or cached.log_start_offset != response.log_start_offset:
         return True
-    leads_elsewhere = answer.is_diverging or answer.preferred_replica >= 0
-    return answer.error != 0 or leads_elsewhere
+    leads_elsewhere = response.is_diverging or response.preferred_replica >= 0
+    return response.error != 0 or leads_elsewhere
 
 
-def _eviction_key(session: Session) -> tuple[bool, int, int]:
+def _eviction_key(session: FetchSession) -> tuple[bool, int, int]:
     return (session.is_privileged, session.cached_size, session.session_id)
 
 
-def _refused(error: Error, epoch: int) -> Context:
-    return Context(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))
+def _refused(error: Error, epoch: int) -> FetchContext:
+    return FetchContext(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))

@@ -1,8 +1,8 @@
-"""What a broker's fetch-session cache holds and has evicted: in all, and by client.
+"""Counts of a broker's fetch session cache: sessions, partitions, evictions by client.
 
 Source: the metrics NumIncrementalFetchSessions, NumIncrementalFetchPartitionsCached and
-IncrementalFetchSessionEvictionsPerSec of Kafka's `FetchSessionCache`. Kafka has no numbers by
-client; here they tell which client's new sessions drive out which client's old ones.
+IncrementalFetchSessionEvictionsPerSec of Kafka's `FetchSessionCache`. Counts by client, which Kafka
+does not have, show whose new sessions evict whose old ones.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,23 +11,23 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.state.core.tables import Table
-from brokertwin.state.fetch.slices import SHARDS, Shard, shard_key
+from brokertwin.state.fetch.shards import SHARDS, Shard, shard_key
 
 CLIENTS_MAX = 1000
-"""Client ids of which a broker counts evictions; those beyond are counted as `OTHERS`."""
+"""Client ids with own counts; further ones are counted as `OTHERS`."""
 
 OTHERS = "(others)"
 
 
 class Evictions(msgspec.Struct, array_like=True):
-    """A broker's evictions by client id: whose sessions went, and whose new ones took the room."""
+    """Evictions by client id: of the evicted sessions, and of the new ones."""
 
     evicted: dict[str, int]
     evicting: dict[str, int]
 
 
 class CacheCounts(NamedTuple):
-    """What the caches of a cell's brokers hold, and what they have evicted since they began."""
+    """Sums over the caches of a cell's brokers."""
 
     sessions: int
     partitions_cached: int
@@ -35,7 +35,7 @@ class CacheCounts(NamedTuple):
 
 
 def cache_counts(table: Table, brokers: Iterable[int]) -> CacheCounts:
-    """Adds up the caches of some brokers; costs the same however much they hold."""
+    """Sum up the caches of brokers; the cost does not depend on their size."""
     shards = list(_shards(table, brokers))
     return CacheCounts(
         sum(len(shard.session_ids) for shard in shards),
@@ -53,7 +53,7 @@ def _shards(table: Table, brokers: Iterable[int]) -> Iterator[Shard]:
 
 
 def count_eviction(table: Table, broker: int, evicted: str, evicting: str) -> None:
-    """Notes that a session of the client `evicted` made room for one of `evicting`."""
+    """Count an eviction of a session of `evicted` by a new session of `evicting`."""
     key = f"{broker}/evictions"
     if key not in table:
         table.put(key, Evictions({}, {}))

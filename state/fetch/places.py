@@ -1,8 +1,7 @@
-"""Where the partitions of a Fetch lie, and of a session all that its requests look up.
+"""Partitions of a Fetch and of its session, in memory.
 
-Both are computed from items and stored nowhere. Those of a session are kept while its items are in
-memory (`Table.derived`), so that a request finds a partition with one look-up, and does not touch
-those that it neither names nor reads.
+Both are derived from items and never stored. Those of a session are kept while its items are in
+memory (`Table.derived`), so that a request finds a partition with one look-up and skips the others.
 """
 
 from collections.abc import Iterable
@@ -16,9 +15,9 @@ from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.session_items import (
     Active,
-    CachedPartition,
+    CachedFetchPartition,
     FetchPartition,
-    Session,
+    FetchSession,
     active_key,
     partition_key,
     session_key,
@@ -26,18 +25,18 @@ from brokertwin.state.fetch.session_items import (
 from brokertwin.state.logs import log as logs
 
 OPENED_MAX = 10_000
-"""Sessions that are kept; with more of them all are forgotten, and found again."""
+"""Sessions kept in memory; beyond this number all are dropped, and built again on use."""
 
 _DERIVED = "fetch sessions"
 
 
-class Notes(msgspec.Struct, frozen=True):
-    """What is noted of a partition while a request is decided.
+class ReadNotes(msgspec.Struct, frozen=True):
+    """Notes about a partition for one request.
 
     Attributes:
-        preferred_replica: who had better be asked, -1 for nobody.
-        may_prefer: whether that may change though the log does not.
-        is_held: whether a throttle gives the request nothing of it.
+        preferred_replica: the preferred read replica, or -1.
+        may_prefer: it may change although the log does not.
+        is_held: a throttle holds back the partition.
     """
 
     preferred_replica: int = -1
@@ -45,21 +44,21 @@ class Notes(msgspec.Struct, frozen=True):
     is_held: bool = False
 
 
-NO_NOTES = Notes()
+NO_NOTES = ReadNotes()
 
 
-class Place:
-    """A partition that a Fetch reads, and where it lies.
+class FetchPlace:
+    """A partition that a Fetch reads.
 
     Attributes:
-        identity: how a session calls it.
-        cached: what its session has of it; without a session what is asked of it, alone.
-        key: of that item; empty without a session.
-        topic_id: of its topic, as far as it is known.
-        topic_key: of its topic in the broker's metadata image.
-        log: the key of its log.
-        topic: as the last request has found it; None where it is gone, or may not be read.
-        notes: what is noted of it for that request, which begins with nothing of the one before.
+        identity: its name in a session.
+        cached: its item in the session; without a session only the request.
+        key: key of that item; empty without a session.
+        topic_id: of its topic, if known.
+        topic_key: key of its topic in the broker's metadata image.
+        log: key of its log.
+        topic: as found by the last request; None if deleted or not readable.
+        notes: of the current request.
     """
 
     __slots__ = (
@@ -74,82 +73,81 @@ class Place:
     )
 
     def __init__(
-        self, broker: int, identity: str, cached: CachedPartition, key: str, topic_id: Uuid
+        self, broker: int, identity: str, cached: CachedFetchPartition, key: str, topic_id: Uuid
     ) -> None:
         self.identity = identity
         self.cached = cached
         self.key = key
         self.topic: Topic | None = None
         self.notes = NO_NOTES
-        self.lies_in(broker, topic_id)
+        self.set_topic(broker, topic_id)
 
-    def lies_in(self, broker: int, topic_id: Uuid) -> None:
-        """Notes the topic: names stand for one or another in the course of time."""
+    def set_topic(self, broker: int, topic_id: Uuid) -> None:
+        """Set the topic; a name can belong to different topics over time."""
         self.topic_id = topic_id
         self.topic_key = image.topic_key(broker, topic_id)
         self.log = logs.log_key(broker, topic_id, self.cached.requested.partition)
 
 
-def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> Place:
-    """That of a partition that is in no session."""
-    return Place(broker, identity, CachedPartition(requested, 0), "", topic_id)
+def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> FetchPlace:
+    """A partition without a session."""
+    return FetchPlace(broker, identity, CachedFetchPartition(requested, 0), "", topic_id)
 
 
-class Opened:
-    """A session with its partitions, as far as they were looked at.
+class OpenedSession:
+    """A session with the partitions that were used so far.
 
     Attributes:
         session: its item.
-        places: its partitions, by identity.
-        active: those that the next answer may show, as its item `Active` has them; None for one
-            that nobody has looked at.
+        places: its partitions by identity.
+        active: the active ones, as in the item `Active`; None if not used so far.
     """
 
-    def __init__(self, table: Table, broker: int, session: Session) -> None:
+    def __init__(self, table: Table, broker: int, session: FetchSession) -> None:
         self._table = table
         self._broker = broker
         self._active_key = active_key(broker, session.session_id)
         self.session = session
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, FetchPlace] = {}
         active = table.get(self._active_key, Active)
         assert active is not None, self._active_key
-        self.active: dict[str, Place | None] = dict.fromkeys(active.identities)
+        self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
-    def find(self, identity: str) -> Place | None:
-        """The partition that is called so, if it is in the session."""
+    def find(self, identity: str) -> FetchPlace | None:
+        """The partition with this identity, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
         key = partition_key(self._broker, self.session.session_id, identity)
-        cached = self._table.get(key, CachedPartition)
+        cached = self._table.get(key, CachedFetchPartition)
         return None if cached is None else self.put(identity, cached, key)
 
-    def put(self, identity: str, cached: CachedPartition, key: str) -> Place:
-        """Keeps a partition's item in mind; of a name its topic is that of the watched log."""
+    def put(self, identity: str, cached: CachedFetchPartition, key: str) -> FetchPlace:
+        """Keep a partition's item; without a topic id, its watched log shows the topic."""
         topic_id = cached.requested.topic_id
         if topic_id == ZERO_UUID and cached.watched_log:
             topic_id = logs.topic_id_of(cached.watched_log)
-        place = self.places[identity] = Place(self._broker, identity, cached, key, topic_id)
+        place = self.places[identity] = FetchPlace(self._broker, identity, cached, key, topic_id)
         return place
 
-    def place(self, identity: str) -> Place:
-        """One that is in the session."""
+    def place(self, identity: str) -> FetchPlace:
+        """A partition of the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
         return found
 
     def drop(self, identity: str) -> None:
-        """Forgets a partition that leaves the session."""
+        """Drop a partition that leaves the session."""
         self.places.pop(identity, None)
 
     def activate(self, identity: str) -> None:
-        """The next answer may show the partition."""
+        """Make a partition active."""
         if identity not in self.active:
             self._table.change(self._active_key, Active).identities.append(identity)
             self.active[identity] = self.places.get(identity)
 
     def activate_all(self, identities: Iterable[str]) -> None:
-        """The next answer may show these, each of which comes once."""
+        """Make distinct partitions active."""
         active, known = self.active, self.places
         new = [identity for identity in identities if identity not in active]
         if new:
@@ -158,7 +156,7 @@ class Opened:
                 active[identity] = known.get(identity)
 
     def settle(self, identities: list[str]) -> None:
-        """The next answer will not show these, unless something happens."""
+        """Make partitions inactive."""
         active = self.active
         if not active.keys().isdisjoint(identities):
             item = self._table.change(self._active_key, Active)
@@ -166,8 +164,8 @@ class Opened:
                 active.pop(identity, None)
             item.identities = list(active)
 
-    def active_places(self) -> list[Place]:
-        """Those that the next answer may show, as they are read."""
+    def active_places(self) -> list[FetchPlace]:
+        """Active partitions in reading order."""
         found = [place for place in self.active.values() if place is not None]
         if len(found) < len(self.active):
             found = [self.place(identity) for identity in self.active]
@@ -179,34 +177,34 @@ class Opened:
 _order = attrgetter("cached.order")
 
 
-def opened(table: Table, broker: int, session_id: int) -> Opened | None:
-    """The session with this id, if there is one.
+def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
+    """The session with this id, if it exists.
 
-    What is kept holds as long as the session's item is the same: it is another one after a restart.
+    The kept one is used while the session's item is the same; after a restart it is another one.
     """
     key = session_key(broker, session_id)
-    session = table.get(key, Session)
+    session = table.get(key, FetchSession)
     if session is None:
         return None
-    kept: dict[str, Opened] | None = table.derived.get(_DERIVED)
+    kept: dict[str, OpenedSession] | None = table.derived.get(_DERIVED)
     if kept is None or len(kept) > OPENED_MAX:
         kept = table.derived[_DERIVED] = {}
     found = kept.get(key)
     if found is None or found.session is not session:
-        found = kept[key] = Opened(table, broker, session)
+        found = kept[key] = OpenedSession(table, broker, session)
     return found
 
 
 def close(table: Table, broker: int, session_id: int) -> None:
-    """Forgets what is kept of a session whose items are gone."""
+    """Drop a closed session from memory."""
     table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)
 
 
 def activate(table: Table, broker: int, session_id: int, identity: str) -> None:
-    """The next answer of a session may show a partition; for that alone nobody opens it."""
+    """Make a partition of a session active, without building the session for it."""
     key = session_key(broker, session_id)
-    found: Opened | None = table.derived.get(_DERIVED, {}).get(key)
-    if found is not None and found.session is table.get(key, Session):
+    found: OpenedSession | None = table.derived.get(_DERIVED, {}).get(key)
+    if found is not None and found.session is table.get(key, FetchSession):
         found.activate(identity)
         return
     active = table.get(active_key(broker, session_id), Active)

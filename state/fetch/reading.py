@@ -1,9 +1,9 @@
-"""Reads logs for a Fetch: whether a partition may be read, what is in it, its part of the answer.
+"""Reads logs for a Fetch, and builds the response of each partition.
 
-Source: `ReplicaManager.readFromLog`, `Partition.fetchRecords` in Kafka. Each replica serves a
-consumer that has a version of KIP-392, from its own log up to its own high watermark.
+Source: `ReplicaManager.readFromLog`, `Partition.fetchRecords` in Kafka. Since KIP-392 each replica
+serves consumers, from its own log up to its own high watermark.
 
-A part of the answer is made of what is shown alone: most partitions of a session have nothing new.
+Responses are built only for partitions that are shown, because most in a session have no news.
 """
 
 from itertools import starmap
@@ -17,22 +17,21 @@ from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.fetch import fetch_errors
 from brokertwin.state.fetch.fetch_bodies import (
     AbortedTransaction,
-    AnsweredBatch,
-    AnsweredPartition,
-    EpochEndOffset,
-    SealedBatches,
+    DivergingEpoch,
+    FetchedBatch,
+    FetchResponsePartition,
+    SealedRead,
 )
-from brokertwin.state.fetch.fetch_session import CONSUMER, Answered
-from brokertwin.state.fetch.places import Place
+from brokertwin.state.fetch.fetch_session import CONSUMER, SessionResponse
+from brokertwin.state.fetch.places import FetchPlace
 from brokertwin.state.fetch.session_items import FetchPartition
 from brokertwin.state.logs import log as logs
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """How much is read, and for whom: a follower's `replica_id` is not below 0.
+class ReadLimits(msgspec.Struct, frozen=True):
+    """Limits of a read, and its reader: a follower's `replica_id` is not negative.
 
-    `rack_id` says in which rack a consumer is; None where it knows leaders alone, which nobody else
-    serves (before version 11).
+    `rack_id` is the consumer's rack, None before version 11, which only leaders serve.
     """
 
     max_bytes: int
@@ -42,21 +41,21 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether only a partition's leader answers (`FetchParams.fetchOnlyLeader`)."""
+        """True if only the leader responds (`FetchParams.fetchOnlyLeader`)."""
         return self.replica_id >= 0 or (self.replica_id == CONSUMER and self.rack_id is None)
 
 
-class Read(Answered, kw_only=True, gc=False):
-    """What was read of a partition, with what its session is told of it.
+class PartitionRead(SessionResponse, kw_only=True, gc=False):
+    """Result of reading a partition, with what its session needs.
 
     Attributes:
-        requested: what was asked of it.
-        log: None where there is an error.
+        requested: the request.
+        log: None after an error.
         found: the batches.
-        max_bytes: how many there was room for.
-        epoch_end: where the reader has left the log.
-        leader: who leads it instead, where that is told.
-        was_screened: refused before any log was looked at.
+        max_bytes: the limit of the read.
+        epoch_end: where the reader has diverged.
+        leader: the partition, if the response names the current leader.
+        was_screened: the error was found before a log was read.
     """
 
     requested: FetchPartition
@@ -69,23 +68,24 @@ class Read(Answered, kw_only=True, gc=False):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its reader has to go on otherwise: an error, a log that was cut, a replica.
+        """True after an error, a divergence or with a preferred replica.
 
-        That alone is worth an answer.
+        One such partition completes a pending fetch.
         """
         return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
 
 
-def refused(requested: FetchPartition, identity: str, error: int) -> Read:
-    """A partition that is not read."""
-    return Read(identity, error, -1, -1, 0, False, False, requested=requested)
+def refused(requested: FetchPartition, identity: str, error: int) -> PartitionRead:
+    """A partition with an error."""
+    return PartitionRead(identity, error, -1, -1, 0, False, False, requested=requested)
 
 
-def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[Read], list[str]]:
-    """The partitions in their order, within max bytes.
+def read_all(
+    broker: Broker, places: list[FetchPlace], limits: ReadLimits
+) -> tuple[list[PartitionRead], list[str]]:
+    """Read partitions in order, within max bytes.
 
-    What its session has been told of a partition already is not told again: of those that have
-    nothing new there are the identities alone, in the second list.
+    The second result has the identities of session partitions without news.
     """
     reads, quiet = [], []
     room, is_first, needs_leader = limits.max_bytes, True, limits.needs_leader
@@ -102,12 +102,19 @@ def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[
 
 
 def _read(
-    broker: Broker, place: Place, room: int, is_first: bool, limits: Limits, needs_leader: bool
-) -> Read | None:
+    broker: Broker,
+    place: FetchPlace,
+    room: int,
+    is_first: bool,
+    limits: ReadLimits,
+    needs_leader: bool,
+) -> PartitionRead | None:
     cached, topic, notes, table = place.cached, place.topic, place.notes, broker.tables.logs
     wanted = cached.requested
     if topic is None:
-        return refused(wanted, place.identity, int(fetch_errors.of_gone(broker, wanted)))
+        return refused(
+            wanted, place.identity, int(fetch_errors.missing_topic_error(broker, wanted))
+        )
     partition = topic.partitions[wanted.partition]
     log = table.get(place.log, logs.Log)
     if log is None:
@@ -116,12 +123,12 @@ def _read(
         return refused(wanted, place.identity, int(Error.KAFKA_STORAGE_ERROR))
     epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
     is_elsewhere = partition.leader != broker.id or 0 <= epoch != partition.leader_epoch
-    if is_elsewhere or replica_id >= 0:  # nearly all are consumers that ask the leader
-        error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
+    if is_elsewhere or replica_id >= 0:  # nearly all requests are of consumers at the leader
+        error = fetch_errors.partition_error(broker, partition, wanted, needs_leader, replica_id)
         if error is not NONE:
             return _failed(place, error, partition)
     if notes.preferred_replica >= 0:
-        return _elsewhere(place, log)
+        return _preferred(place, log)
     offset, diverging, max_bytes = wanted.fetch_offset, None, 0
     is_outside = offset < log.log_start_offset
     if wanted.last_fetched_epoch >= 0:
@@ -144,10 +151,10 @@ def _read(
         and diverging is None
         and not notes.may_prefer
         and place.key
-        and replica_id < 0  # the leader notes where a follower is
+        and replica_id < 0  # the leader notes a follower's offset
     ):
-        return None  # it `is_quiet`, and for its session it is not `is_news`
-    return Read(
+        return None  # it is quiet, and no news for its session
+    return PartitionRead(
         place.identity,
         0,
         log.high_watermark,
@@ -165,72 +172,76 @@ def _read(
 
 
 def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
-    """Whether an offset lies in an older segment than the end of what may be read.
+    """True if an offset is in an older segment than the end of the readable log.
 
-    Who waits there for more bytes is answered (`LogOffsetMetadata.onOlderSegment`).
+    This completes a fetch that waits for min bytes (`LogOffsetMetadata.onOlderSegment`).
     """
     if offset >= end or logs.is_in_last_segment(log, offset):
         return False
     return logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
 
 
-def _elsewhere(place: Place, log: logs.Log) -> Read:
-    """A partition that had better be read from another replica: where the log lies, no records."""
+def _preferred(place: FetchPlace, log: logs.Log) -> PartitionRead:
+    """A partition with a preferred replica: offsets, no records."""
     ends, wanted = (log.high_watermark, log.log_start_offset), place.cached.requested
     replica = place.notes.preferred_replica
-    return Read(place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log)
+    return PartitionRead(
+        place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log
+    )
 
 
-def _failed(place: Place, error: Error, partition: Partition) -> Read:
+def _failed(place: FetchPlace, error: Error, partition: Partition) -> PartitionRead:
     read = refused(place.cached.requested, place.identity, int(error))
     if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
         read.leader = partition
     return read
 
 
-def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
-    """A partition's part of the answer."""
+def partition_response(
+    broker: Broker, read: PartitionRead, isolation_level: int
+) -> FetchResponsePartition:
+    """Build the response of a partition."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
-        answer = AnsweredPartition(partition_index=wanted.partition, error_code=read.error)
+        response = FetchResponsePartition(partition_index=wanted.partition, error_code=read.error)
         if read.leader is not None:
-            answer.current_leader = LeaderIdAndEpoch.of(read.leader)
+            response.current_leader = LeaderIdAndEpoch.of(read.leader)
         if read.was_screened:
-            answer.aborted_transactions = []
-        return answer
+            response.aborted_transactions = []
+        return response
     high_watermark = log.high_watermark
-    answer = AnsweredPartition(
+    response = FetchResponsePartition(
         partition_index=wanted.partition,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
-        batches=list(starmap(AnsweredBatch, map(astuple, found.batches))),
+        batches=list(starmap(FetchedBatch, map(astuple, found.batches))),
     )
     if read.preferred_replica >= 0:
-        answer.preferred_read_replica = read.preferred_replica
-        return answer
+        response.preferred_read_replica = read.preferred_replica
+        return response
     if read.epoch_end is not None:
         epoch, end_offset = read.epoch_end.epoch, read.epoch_end.end_offset
-        answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        response.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
     if isolation_level == logs.READ_COMMITTED:
-        answer.aborted_transactions = _aborted(broker, read, log)
+        response.aborted_transactions = _aborted(broker, read, log)
     if found.segment is not None:
-        answer.sealed = SealedBatches(
+        response.sealed = SealedRead(
             topic_id=log.topic_id,
             base_offset=found.segment.base_offset,
             fetch_offset=wanted.fetch_offset,
             end_offset=log.readable_end(isolation_level),
             max_bytes=read.max_bytes,
         )
-    return answer
+    return response
 
 
-def _aborted(broker: Broker, read: Read, log: logs.Log) -> list[AbortedTransaction] | None:
-    """The aborted transactions in what was read of committed records.
+def _aborted(broker: Broker, read: PartitionRead, log: logs.Log) -> list[AbortedTransaction] | None:
+    """Aborted transactions for a read_committed consumer.
 
-    A first batch that is left out because it does not fit takes them with it
-    (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
+    None if the first batch did not fit (`ReplicaManager.readFromLog`: firstEntryIncomplete).
+    Without any room the log is not read.
     """
     found, offset = read.found, read.requested.fetch_offset
     if read.max_bytes > 0 and found is logs.EMPTY and offset < log.last_stable_offset:

@@ -1,7 +1,7 @@
-"""How many bytes the answer of a Fetch has on the wire, as Kafka counts them for quotas.
+"""Size of a Fetch response in bytes, as Kafka counts it for quotas.
 
-That is its body and the four bytes of its length; not its header, and none of the places of leaders
-(`nodeEndpoints`). Source: `FetchResponse.sizeOf` and the schema of Fetch in Kafka, versions from 4.
+The body and its length field, without the header and `nodeEndpoints`. Source:
+`FetchResponse.sizeOf` and the schema of Fetch in Kafka, from version 4 on.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from brokertwin.state.core.kafka_bytes import unsigned_varint
 from brokertwin.state.fetch.fetch_bodies import (
-    AnsweredPartition,
-    AnsweredTopic,
+    FetchResponsePartition,
+    FetchResponseTopic,
 )
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
@@ -22,11 +22,11 @@ ABORTED_TRANSACTION = 8 + 8
 TAG_COUNT = 1
 DIVERGING_EPOCH = 2 + 4 + 8 + TAG_COUNT
 CURRENT_LEADER = 2 + 4 + 4 + TAG_COUNT
-"""With the number of the tag and the length of what follows."""
+"""Including the tag number and the length of the field."""
 
 
-def size_of(topics: Iterable[AnsweredTopic], version: int) -> int:
-    """The bytes of an answer with these topics."""
+def size_of(topics: Iterable[FetchResponseTopic], version: int) -> int:
+    """Size of a response with these topics."""
     size = LENGTH + THROTTLE_TIME
     size += ERROR_AND_SESSION if version >= 7 else 0
     count = 0
@@ -36,7 +36,7 @@ def size_of(topics: Iterable[AnsweredTopic], version: int) -> int:
     return size + _length(count, version) + _tags(version)
 
 
-def _topic(topic: AnsweredTopic, version: int) -> int:
+def _topic(topic: FetchResponseTopic, version: int) -> int:
     size = TOPIC_ID
     if version < TOPIC_ID_VERSION:
         name = len(topic.topic.encode())
@@ -45,7 +45,7 @@ def _topic(topic: AnsweredTopic, version: int) -> int:
     return size + _length(len(topic.partitions), version) + _tags(version)
 
 
-def _partition(part: AnsweredPartition, version: int) -> int:
+def _partition(part: FetchResponsePartition, version: int) -> int:
     size = 4 + 2 + 8 + 8  # its index, the error, high watermark and last stable offset
     size += 8 if version >= 5 else 0  # log start offset
     size += 4 if version >= 11 else 0  # preferred read replica
@@ -63,10 +63,10 @@ def _partition(part: AnsweredPartition, version: int) -> int:
 
 
 def _length(count: int, version: int) -> int:
-    """The bytes of a length: of an array, of records."""
+    """Size of the length of an array or of records."""
     return 4 if version < FLEXIBLE_SINCE else len(unsigned_varint(count + 1))
 
 
 def _tags(version: int) -> int:
-    """The bytes of how many tags follow."""
+    """Size of the number of tagged fields."""
     return TAG_COUNT if version >= FLEXIBLE_SINCE else 0

@@ -1,24 +1,24 @@
-"""What of fetch sessions lies in the state: items of the table `fetch_sessions`, and their keys.
+"""Items of fetch sessions in the table `fetch_sessions`, and their keys.
 
-    <broker>/session/<session id>            Session
+    <broker>/session/<session id>            FetchSession
     <broker>/members/<session id>            Members
     <broker>/active/<session id>             Active
-    <broker>/cached/<session id>/<identity>  CachedPartition
+    <broker>/cached/<session id>/<identity>  CachedFetchPartition
     <broker>/watchers/<rest of a log's key>  Watchers
 
-The slices of the cache are in `slices.py`, counts of evictions in `fetch_session_counts.py`.
+Shards of the cache are in `shards.py`, counts of evictions in `fetch_session_counts.py`.
 """
 
 import msgspec
 
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.tables import kept
+from brokertwin.state.core.tables import cached_key
 
 
 class FetchPartition(msgspec.Struct, array_like=True, gc=False):
-    """What a fetch asks of one partition; an empty `topic` is one whose id is not known here.
+    """A requested partition; `topic` is empty if its id is unknown here.
 
-    Epochs are -1 where the request gives none.
+    Epochs are -1 if the request has none.
     """
 
     topic_id: Uuid
@@ -32,15 +32,14 @@ class FetchPartition(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def identity(self) -> str:
-        """What a session calls it: its topic, and its number."""
-        return f"{called(self.topic_id, self.topic)}/{self.partition}"
+        """Identity in a session: topic and number."""
+        return f"{topic_identity(self.topic_id, self.topic)}/{self.partition}"
 
 
-class CachedPartition(msgspec.Struct, array_like=True, gc=False):
-    """A partition in a session: the latest request for it and what the last answer said.
+class CachedFetchPartition(msgspec.Struct, array_like=True, gc=False):
+    """A partition in a session: its latest request, and the last response.
 
-    `order` gives the partitions of a session their order; the smallest is read first.
-    `watched_log` is the key of the log whose changes the session is told of, where there is one.
+    Partitions are read in ascending `order`. `watched_log` is the key of its log, if it has one.
     """
 
     requested: FetchPartition
@@ -50,12 +49,12 @@ class CachedPartition(msgspec.Struct, array_like=True, gc=False):
     watched_log: str = ""
 
 
-class Session(msgspec.Struct):
+class FetchSession(msgspec.Struct):
     """A session without its partitions. Times are ms since 1970.
 
-    `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
-    Whether it is a candidate for eviction is decided when it is touched, as in Kafka.
-    `isolation_level` is that of the last request: what is quiet has nothing to show below its end.
+    `size` is the number of partitions, `cached_size` that at the last touch, -1 before. As in
+    Kafka, a touch decides if the session can be evicted. `isolation_level` is that of the last
+    request.
     """
 
     session_id: int
@@ -74,51 +73,51 @@ class Session(msgspec.Struct):
 
 
 class Members(msgspec.Struct, array_like=True):
-    """The identities of a session's partitions."""
+    """Identities of a session's partitions."""
 
     identities: list[str]
 
 
 class Active(msgspec.Struct, array_like=True):
-    """The identities of the partitions that the next answer of a session may show."""
+    """Identities of the partitions that the next response may show."""
 
     identities: list[str]
 
 
 class Watchers(msgspec.Struct, array_like=True):
-    """The sessions that are told of a log's changes, and what the partition is called in each."""
+    """Sessions that watch a log, and the partition's identity in each."""
 
     entries: list[tuple[int, str]]
 
 
-def called(topic_id: Uuid, name: str) -> str:
-    """What a session calls a topic: by its id, or by its name where the request has no id."""
+def topic_identity(topic_id: Uuid, name: str) -> str:
+    """Identity of a topic in a session: its id, or its name in requests without ids."""
     return topic_id if topic_id != ZERO_UUID else f"={name}"
 
 
-@kept
+@cached_key
 def session_key(broker: int, session_id: int) -> str:
-    """The key of a session, by which requests wait for a change of any of its logs."""
+    """Key of a session; pending fetches wait for it."""
     return f"{broker}/session/{session_id}"
 
 
 def members_key(broker: int, session_id: int) -> str:
-    """The key of the list of a session's partitions."""
+    """Key of a session's `Members`."""
     return f"{broker}/members/{session_id}"
 
 
 def active_key(broker: int, session_id: int) -> str:
-    """The key of the list of those that the next answer may show."""
+    """Key of a session's `Active`."""
     return f"{broker}/active/{session_id}"
 
 
 def partition_key(broker: int, session_id: int, identity: str) -> str:
-    """The key of a partition in a session."""
+    """Key of a partition in a session."""
     return f"{broker}/cached/{session_id}/{identity}"
 
 
-@kept
+@cached_key
 def watchers_key(log: str) -> str:
-    """The key of those who are told of the changes of a log."""
+    """Key of a log's `Watchers`."""
     broker, _, place = log.partition("/")
     return f"{broker}/watchers/{place}"

@@ -28,7 +28,7 @@ from brokertwin.state.core.records import (
     OffsetDeleted,
 )
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, escape, kept, unescape
+from brokertwin.state.core.tables import Table, cached_key, escape, unescape
 from brokertwin.state.groups import groups
 
 
@@ -66,7 +66,7 @@ def _committed_key(broker: int, group_id: str) -> str:
     return f"{machine_prefix(broker)}/committed/{escape(group_id)}"
 
 
-@kept
+@cached_key
 def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
     return f"{machine_prefix(broker)}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
 

@@ -88,6 +88,7 @@ class Said(NamedTuple):
     client_host: str
     denied: Denied
     classic: ClassicMemberMetadata | None = None
+    resolves_regexes: bool | None = None
 
 
 class GroupEpoch(NamedTuple):
@@ -207,7 +208,7 @@ class ConsumerCoordinator:
         change = self.update(before, said)
         epoch, target = self._update_target(change)
         after = self.reconcile(change, epoch, target)
-        self._resolve(change, said.denied)
+        self._resolve(change, said)
         return after
 
     def _invalid_regex(self, said: Said) -> Refused | None:
@@ -228,15 +229,18 @@ class ConsumerCoordinator:
         group = self._update_group_epoch(before, after, has_other_names or is_known)
         return Change(before, after, group, has_other_names or has_other_regex, said.owned)
 
-    def _resolve(self, change: Change, denied: Denied) -> None:
+    def _resolve(self, change: Change, said: Said) -> None:
         """Resolves the group's regular expressions, where that is due."""
         group, regex = self.group, change.after.subscribed_topic_regex
         after = subscriptions.of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
-        if regex_resolution.is_due(self._broker, group, after.regexes, has_new=has_new):
+        recorded = said.resolves_regexes
+        if regex_resolution.is_due(
+            self._broker, group, after.regexes, has_new=has_new, recorded=recorded
+        ):
             epoch, metadata_hash, _ = change.group
             self.records += regex_resolution.records(
-                self._broker, group, after, (epoch, metadata_hash), denied
+                self._broker, group, after, (epoch, metadata_hash), said.denied
             )
 
     def _member(self, said: Said) -> ConsumerMember | Refused:

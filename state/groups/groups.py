@@ -35,7 +35,7 @@ from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokertwin.state.core.tables import Table, Tables, escape, kept, unescape
+from brokertwin.state.core.tables import Table, Tables, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.groups.group_metadata import restored
@@ -213,7 +213,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
     pending.set_timer(tables.pending, _timer_name(broker, group_id, timer), deadline)
 
 
-@kept
+@cached_key
 def heartbeat(member_id: str) -> str:
     """The timer of a classic member, or of an id that was given away."""
     return _HEARTBEAT + escape(member_id)
@@ -244,7 +244,7 @@ def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
 
 
-@kept
+@cached_key
 def _timer_name(broker: int, group_id: str, timer: str) -> str:
     return f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
 
@@ -280,11 +280,11 @@ def _ids(table: Table, prefix: str) -> list[str]:
     return [unescape(key.removeprefix(prefix)) for key in table.keys(prefix)]
 
 
-@kept
+@cached_key
 def _live_key(broker: int, group_id: str) -> str:
     return f"{broker}/live-group/{escape(group_id)}"
 
 
-@kept
+@cached_key
 def _written_key(broker: int, group_id: str) -> str:
     return f"{machine_prefix(broker)}/group/{escape(group_id)}"

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.state.core.java_hashes import JavaMap, own_hash, uuid_hash
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.groups.assignments import Assigned, Target
+from brokertwin.state.groups.assignments import Assigned, Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerMember, MemberState
 
 Owned = dict[Uuid, list[int]]
@@ -82,35 +83,57 @@ def _without_others(member: ConsumerMember, way: Way) -> ConsumerMember:
 
 
 def _towards(member: ConsumerMember, way: Way) -> ConsumerMember:
-    """Keeps what is in the target, gives back what is not, gets what is free."""
-    kept: Assigned = {}
+    """Keep what is in the target, revoke what is not, add what is free.
+
+    Topics and partitions come in the order of Kafka's maps, because the response shows it.
+    """
+    kept: JavaMap[Uuid, JavaMap[int, int]] = JavaMap(uuid_hash)
     revoked: Assigned = {}
-    gained: Assigned = {}
+    gained: JavaMap[Uuid, list[int]] = JavaMap(uuid_hash)
     is_unreleased = False
-    for topic_id in dict.fromkeys((*way.target, *member.assigned)):
+    topic_ids = JavaMap.holding(uuid_hash, way.target)
+    stored = in_hash_order(member.assigned)
+    for topic_id in stored:
+        topic_ids[topic_id] = []
+    for topic_id in topic_ids:
         target = way.target.get(topic_id, []) if topic_id in way.topic_ids else []
         had, mine = member.assigned.get(topic_id, {}), member.pending_revocation.get(topic_id, {})
-        _put(kept, topic_id, {p: epoch for p, epoch in had.items() if p in target})
+        remaining = JavaMap.copying(own_hash, {p: had[p] for p in stored.get(topic_id, [])})
         _put(revoked, topic_id, {p: epoch for p, epoch in had.items() if p not in target})
-        wanted = [p for p in target if p not in had]
+        for partition in had:
+            if partition not in target:
+                remaining.pop(partition)
+        wanted = [p for p in JavaMap.holding(own_hash, dict.fromkeys(target)) if p not in had]
         free = [p for p in wanted if p in mine or not way.has_owner(topic_id, p)]
         is_unreleased = is_unreleased or len(free) < len(wanted)
-        _put(gained, topic_id, dict.fromkeys(free, way.epoch))
+        if len(remaining):
+            kept[topic_id] = remaining
+        if free:
+            gained[topic_id] = free
     if revoked and _owns(way.owned, revoked):
         return msgspec.structs.replace(
             member.in_epoch(member.member_epoch),
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=kept,
+            assigned=_in_order(kept),
             pending_revocation=revoked,
         )
-    for topic_id, epochs in gained.items():
-        kept[topic_id] = {**kept.get(topic_id, {}), **epochs}
+    for topic_id in gained:
+        partitions = kept.compute_if_absent(topic_id, JavaMap(own_hash))
+        for partition in gained[topic_id]:
+            partitions[partition] = way.epoch
     return msgspec.structs.replace(
         member.in_epoch(way.epoch),
         state=MemberState.UNRELEASED_PARTITIONS if is_unreleased else MemberState.STABLE,
-        assigned=kept,
+        assigned=_in_order(kept),
         pending_revocation={},
     )
+
+
+def _in_order(assigned: JavaMap[Uuid, JavaMap[int, int]]) -> Assigned:
+    return {
+        topic_id: {partition: assigned[topic_id][partition] for partition in assigned[topic_id]}
+        for topic_id in assigned
+    }
 
 
 def _put(assigned: Assigned, topic_id: Uuid, epochs: dict[int, int]) -> None:

@@ -19,9 +19,9 @@ from functools import lru_cache
 
 import msgspec
 
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 
 KEY_VERSION = 1
@@ -68,7 +68,7 @@ def deleted(record: OffsetDeleted) -> tuple[bytes, None]:
     return _encoded_key(record.group_id, record.topic, record.partition), None
 
 
-@remembering(4096)
+@bounded_cache(4096)
 def _encoded_key(group: str, topic: str, partition: int) -> bytes:
     """A key's bytes; who commits does so again and again."""
     named = struct.pack(">h", KEY_VERSION) + string_bytes(group) + string_bytes(topic)

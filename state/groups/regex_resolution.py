@@ -26,6 +26,8 @@ from brokertwin.state.groups import subscriptions, target_assignment, topic_rege
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 REFRESH_MIN_INTERVAL_MS = 10_000
+TIMING_MS = 250
+"""Uncertainty of the interval in a recording: it has arrival times, Kafka uses later ones."""
 
 Denied = Callable[[Iterable[str]], frozenset[str]]
 """Which topics of some a member may not describe."""
@@ -64,15 +66,31 @@ def last_of_its_regex(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> l
     return [regex for regex in wanted if regex and regex not in left]
 
 
-def is_due(broker: Broker, group: ConsumerGroup, wanted: Collection[str], *, has_new: bool) -> bool:
-    """Whether a heartbeat resolves the expressions that the group has after it."""
+def is_due(
+    broker: Broker,
+    group: ConsumerGroup,
+    wanted: Collection[str],
+    *,
+    has_new: bool,
+    recorded: bool | None = None,
+) -> bool:
+    """Return whether a heartbeat resolves the expressions that the group has after it.
+
+    Args:
+        broker: the coordinator.
+        group: the group before the heartbeat.
+        wanted: its expressions after the heartbeat.
+        has_new: whether the member's expression is new to the group.
+        recorded: what a recorded broker did, for a heartbeat close to the minimum interval.
+    """
     if not wanted or not (has_new or group.regex_subscribers):
         return False
     if not group.resolved:
         return True
     last = max(each.timestamp for each in group.resolved.values())
     version = max(each.version for each in group.resolved.values())
-    if broker.now <= last + REFRESH_MIN_INTERVAL_MS:
+    timing_ms = 0 if recorded is None else -TIMING_MS if recorded else TIMING_MS
+    if broker.now <= last + REFRESH_MIN_INTERVAL_MS + timing_ms:
         return False
     interval = broker.settings.group_consumer_regex_refresh_interval_ms
     is_incomplete = has_new or len(wanted) != len(group.resolved)

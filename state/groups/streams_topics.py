@@ -13,7 +13,11 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.new_topics import Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.cluster.new_topics import (
+    CreatableConfig,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
@@ -43,12 +47,12 @@ def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> lis
     return [Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body, context=group_id)]
 
 
-def _new_topic(topic: InternalTopic) -> NewTopic:
-    return NewTopic(
+def _new_topic(topic: InternalTopic) -> CreatableTopic:
+    return CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor or -1,
-        configs=[Config(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[CreatableConfig(name=name, value=value) for name, value in topic.configs.items()],
     )
 
 

@@ -1,9 +1,9 @@
-"""The index of a partition's aborted transactions, which read_committed consumers are told of.
+"""The index of a partition's aborted transactions, for read_committed consumers.
 
 Source: KIP-98; `TransactionIndex`, `AbortedTxn`, `UnifiedLog.collectAbortedTransactions` in Kafka.
-An entry is made with each marker that aborts. Entries lie in the order of their markers in a
-`ChunkedList` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. An entry goes
-when the records that it is about go.
+Each abort marker adds an entry. Entries are in the order of their markers, in a `ChunkedList` in
+the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. An entry is deleted with the
+records of its transaction.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from brokertwin.state.logs.log import StoredBatch
 
 
-class AbortedTransaction(msgspec.Struct, array_like=True):
-    """An aborted transaction: whose it was, its first record, and its marker.
+class AbortedTxn(msgspec.Struct, array_like=True):
+    """An aborted transaction: its first record and its marker.
 
-    `last_stable_offset` is what the partition's last stable offset was with the marker.
+    `last_stable_offset` is the partition's LSO once the marker was written.
     """
 
     producer_id: int
@@ -31,38 +31,40 @@ class AbortedTransaction(msgspec.Struct, array_like=True):
     last_stable_offset: int
 
 
-class Written(msgspec.Struct, array_like=True):
-    """Records of one producer in a row, both offsets inclusive, that are part of a transaction."""
+class TransactionOffsets(msgspec.Struct, array_like=True):
+    """Consecutive transactional records of one producer; both offsets are inclusive."""
 
     producer_id: int
     first_offset: int
     last_offset: int
 
-    def is_of(self, aborted: AbortedTransaction) -> bool:
-        """Whether these records are of that transaction."""
+    def is_of(self, aborted: AbortedTxn) -> bool:
+        """True if these records belong to that transaction."""
         is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
         return self.producer_id == aborted.producer_id and is_within
 
 
-def written_in(batches: "Iterable[StoredBatch]") -> list[Written]:
-    """The records of transactions in these batches, but for markers."""
-    found: list[Written] = []
+def offsets_in(batches: "Iterable[StoredBatch]") -> list[TransactionOffsets]:
+    """Transactional records in these batches, without markers."""
+    found: list[TransactionOffsets] = []
     for batch in batches:
         if not batch.is_transactional or batch.is_control:
             continue
         last = found[-1] if found else None
-        follows = last is not None and last.last_offset + 1 == batch.base_offset
-        if last is not None and follows and last.producer_id == batch.producer_id:
+        is_next = last is not None and last.last_offset + 1 == batch.base_offset
+        if last is not None and is_next and last.producer_id == batch.producer_id:
             last.last_offset = batch.last_offset
         else:
-            found.append(Written(batch.producer_id, batch.base_offset, batch.last_offset))
+            found.append(
+                TransactionOffsets(batch.producer_id, batch.base_offset, batch.last_offset)
+            )
     return found
 
 
-class Entries(msgspec.Struct, array_like=True):
-    """A chunk of the index."""
+class AbortedChunk(msgspec.Struct, array_like=True):
+    """Some consecutive entries of the index."""
 
-    entries: list[AbortedTransaction]
+    entries: list[AbortedTxn]
 
 
 class AbortedIndex:
@@ -73,24 +75,24 @@ class AbortedIndex:
         broker: the broker.
         topic_id: the topic's id.
         partition: the partition.
-        span: what the partition's log keeps of it; `add` and the others change it.
+        span: the bounds that the log stores; updated here.
     """
 
     def __init__(
         self, table: Table, broker: int, topic_id: Uuid, partition: int, span: Span
     ) -> None:
         prefix = f"{broker}/aborted/{topic_id}/{partition}/"
-        self._entries = ChunkedList[AbortedTransaction](table, prefix, span, Entries)
+        self._entries = ChunkedList[AbortedTxn](table, prefix, span, AbortedChunk)
 
-    def add(self, entry: AbortedTransaction) -> None:
-        """Adds the transaction whose marker was written last."""
+    def add(self, entry: AbortedTxn) -> None:
+        """Add the transaction whose marker was appended last."""
         self._entries.append(entry)
 
-    def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The transactions with records from `offset` up to `end_offset` (exclusive).
+    def between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Transactions with records from `offset` up to `end_offset` (exclusive).
 
-        As in Kafka the search ends behind the first entry whose last stable offset lies at or
-        above `end_offset`: what was aborted later began later.
+        As in Kafka, the search ends after the first entry with a last stable offset at or above
+        `end_offset`: transactions aborted later started later.
         """
         found = []
         for entry in self._entries.from_number(self._ended_from(offset)):
@@ -101,17 +103,17 @@ class AbortedIndex:
         return found
 
     def drop_below(self, offset: int) -> None:
-        """Forgets the transactions that ended below `offset`."""
+        """Drop the transactions that ended below `offset`."""
         self._entries.drop_below(self._ended_from(offset))
 
     def drop_from(self, offset: int) -> None:
-        """Forgets the transactions whose markers lie at `offset` or above it."""
+        """Drop the transactions whose markers are at or above `offset`."""
         self._entries.drop_from(self._ended_from(offset))
 
     def drop_all(self) -> None:
-        """Forgets everything."""
+        """Drop all entries."""
         self._entries.drop_all()
 
     def _ended_from(self, offset: int) -> int:
-        """The number of the first transaction whose marker lies at `offset` or above it."""
+        """Number of the first transaction whose marker is at or above `offset`."""
         return self._entries.first_where(lambda entry: entry.last_offset >= offset)

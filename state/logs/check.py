@@ -1,11 +1,11 @@
-"""What must hold of logs and of what they remember of producers: offsets ascend and meet."""
+"""Invariants of logs and their producers: offsets ascend and have no gaps."""
 
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
@@ -28,11 +28,11 @@ from brokertwin.state.logs.log_transactions import NO_OFFSET
 from brokertwin.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
 
 OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
-"""The kinds of items that belong to a log, in its table."""
+"""Kinds of items that belong to a log, in the table `logs`."""
 
 
 def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
-    """Every log by itself, with its producers; nothing belongs to a log that is not there."""
+    """Check every log and its producers, and that each item belongs to a log."""
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
     if not keys:
         return
@@ -49,19 +49,19 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
         for kind in kinds:
             for each in logs.keys(f"{broker}/{kind}/{place}/"):
                 if each not in owned:
-                    yield f"{each} is of no log"
+                    yield f"{each} belongs to no log"
         yield from _producers(key, log, producers)
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _log_of(key: str) -> str:
-    """The key of the log that an item is, or belongs to."""
+    """Key of the log that an item belongs to."""
     broker, _, topic_id, partition, *_ = key.split("/")
     return f"{broker}/log/{topic_id}/{partition}"
 
 
 def _is_empty(log: Log) -> bool:
-    """Whether nothing was ever appended to it."""
+    """True if nothing was ever appended."""
     place = (log.topic_id, log.topic, log.partition)
     return log == _empty(*place, log.leader_epoch, log.directory, log.is_whole)
 
@@ -70,12 +70,12 @@ def _is_empty(log: Log) -> bool:
 def _empty(
     topic_id: Uuid, topic: str, partition: int, epoch: int, directory: str, is_whole: bool
 ) -> Log:
-    """A log to which nothing was ever appended; to be read only."""
+    """A log to which nothing was ever appended. Do not change it."""
     return Log(topic_id, topic, partition, epoch, directory=directory, is_whole=is_whole)
 
 
 def _items_of(broker: int, log: Log) -> list[str]:
-    """The keys of what belongs to a log."""
+    """Keys of all items of a log."""
     found = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
     spans = (("sealed", log.segments), ("rolled", log.rolled), ("aborted", log.aborted))
     for kind, span in spans:
@@ -105,13 +105,13 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
     if log.transactions:
         firsts = [each.first_offset for each in log.transactions]
         if firsts != sorted(set(firsts)) or firsts[-1] >= end:
-            yield f"transactions begin at {firsts} in a log that ends at {end}"
+            yield f"transactions start at {firsts} in a log that ends at {end}"
     if not log.aborted:
         return
     aborted = aborted_index(table, broker, log).between(0, end + 1)
     for entry in aborted:
         if not entry.first_offset <= entry.last_offset < end:
-            yield f"an aborted transaction goes from {entry.first_offset} to {entry.last_offset}"
+            yield f"an aborted transaction from {entry.first_offset} to {entry.last_offset}"
     for one, other in pairwise(aborted):
         if one.last_offset >= other.last_offset:
             yield f"markers at {one.last_offset} and {other.last_offset} are in the wrong order"
@@ -124,9 +124,9 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
     sealed = list(sealed_segments(table, broker, log)) if log.segments else []
     bounds: list[Segment | ChunkBounds] = [*sealed, *log.chunks]
     if log.sealed_bytes != sum(segment.size_in_bytes for segment in sealed):
-        yield f"{log.sealed_bytes} bytes are counted as sealed, which is not what was sealed"
+        yield f"{log.sealed_bytes} bytes are counted as sealed, not the sum of the sealed segments"
     for one, other in _parted(bounds, log):
-        yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
+        yield f"after offset {one.last_offset} the index continues with {other.base_offset}"
     if bounds and not _ends(bounds[-1].last_offset, log):
         ends = (bounds[-1].last_offset, log.log_end_offset)
         yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
@@ -135,27 +135,27 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
 
 
 def _segments(table: Table, broker: int, log: Log) -> Violations:
-    """Kafka's segments ascend and meet the end; what the index has of the active one is in it."""
+    """Segments ascend up to the log end; the active one agrees with the index."""
     if log.active is None:
         return
     rolled = list(rolled_segments(table, broker, log)) if log.rolled else []
     if log.rolled_bytes != sum(each.size_in_bytes for each in rolled):
-        yield f"{log.rolled_bytes} bytes are counted as rolled, which is not what was rolled"
+        yield f"{log.rolled_bytes} bytes are counted as rolled, not the sum of the rolled segments"
     ends = [each.end_offset for each in rolled]
     bases = [each.base_offset for each in rolled[1:]] + [log.active.base_offset]
     if any(end > base for end, base in zip(ends, bases, strict=False)):
-        yield f"segments end at {ends}, those behind them begin at {bases}"
+        yield f"segments end at {ends}, the next ones start at {bases}"
     if log.active.base_offset > log.log_end_offset:
-        yield f"a segment begins at {log.active.base_offset}, behind the end of the log"
+        yield f"a segment starts at {log.active.base_offset}, after the end of the log"
     if not log.chunks or log.chunks[0].base_offset > log.active.base_offset:
         return
     size = _size_from(table, broker, log, log.active.base_offset)
     if size != log.active.size_in_bytes:
-        yield f"the active segment has {log.active.size_in_bytes} bytes, the index {size} of it"
+        yield f"the active segment has {log.active.size_in_bytes} bytes, the index {size}"
 
 
 def _size_from(table: Table, broker: int, log: Log, offset: int) -> int:
-    """The bytes of the batches from `offset` on; those of whole chunks are in their bounds."""
+    """Bytes of the batches from `offset` on; whole chunks are counted by their bounds."""
     size = sum(bounds.size_in_bytes for bounds in log.chunks if bounds.base_offset >= offset)
     for bounds in log.chunks:
         if bounds.base_offset < offset <= bounds.last_offset:
@@ -169,7 +169,7 @@ _Entry = TypeVar("_Entry", Segment | ChunkBounds, StoredBatch)
 
 
 def _parted(entries: list[_Entry], log: Log) -> list[tuple[_Entry, _Entry]]:
-    """The neighbours of which the second does not go on where the first ends."""
+    """Neighbours between which offsets are missing."""
     following = iter(entries)
     next(following, None)
     return [
@@ -182,14 +182,14 @@ def _parted(entries: list[_Entry], log: Log) -> list[tuple[_Entry, _Entry]]:
 def _follows(
     one: Segment | ChunkBounds | StoredBatch, other: Segment | ChunkBounds | StoredBatch, log: Log
 ) -> bool:
-    """Whether one goes on behind another; a follower that was cut inside a batch lacks some."""
+    """True if `other` may follow `one`; below the log start a follower may have gaps."""
     if log.has_gaps or log.topic in UNSEALED:
         return one.last_offset < other.base_offset
     return one.last_offset + 1 == other.base_offset or other.base_offset <= log.log_start_offset
 
 
 def _ends(last_offset: int, log: Log) -> bool:
-    """Whether the index ends where the log does; a cleaned one may be cut off in a gap."""
+    """True if the index ends at the log end; a cleaned log may be truncated in a gap."""
     if log.has_gaps or log.topic in UNSEALED:
         return last_offset < log.log_end_offset
     return last_offset + 1 == log.log_end_offset
@@ -198,14 +198,14 @@ def _ends(last_offset: int, log: Log) -> bool:
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violations:
     chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
     if chunk is None or not 0 < len(chunk.batches) <= CHUNK_BATCHES_MAX:
-        yield f"chunk {bounds.number} has none or too many batches"
+        yield f"chunk {bounds.number} has no batches or too many"
         return
     batches = chunk.batches
     bases = [batch.base_offset for batch in batches]
     ends = [batch.base_offset + batch.last_offset_delta + 1 for batch in batches]
     if bases[1:] != ends[:-1]:
         for one, other in _parted(batches, log):
-            yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
+            yield f"after offset {one.last_offset} a batch starts at {other.base_offset}"
     found = ChunkBounds(
         bounds.number,
         bases[0],
@@ -218,11 +218,11 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violatio
 
 
 def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
-    """What one log remembers of producers, and what is open in it."""
+    """Producers of one log, and its open transactions."""
     opened: set[tuple[int, int]] = set()
     for key in producers.keys(f"{log_key.replace('/log/', '/producer/', 1)}/"):
         if log is None:
-            yield f"{key} is of no log"
+            yield f"{key} belongs to no log"
             continue
         producer = producers.get(key, Producer)
         assert producer is not None, key
@@ -234,23 +234,23 @@ def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
     for each in log.transactions if log is not None else []:
         opening = (each.producer_id, each.first_offset)
         if each.last_offset == NO_OFFSET and opening not in opened:
-            yield f"{log_key}: producer {each.producer_id} knows nothing of its open transaction"
+            yield f"{log_key}: producer {each.producer_id} lacks its open transaction"
         opened.discard(opening)
     for number, offset in sorted(opened):
-        yield f"{log_key} knows nothing of producer {number}'s transaction since {offset}"
+        yield f"{log_key} lacks producer {number}'s transaction since {offset}"
 
 
 def _producer(producer: Producer, log: Log) -> Violations:
     batches = producer.batches
     if len(batches) > BATCHES_KEPT:
-        yield f"{len(batches)} batches are remembered, at most {BATCHES_KEPT} are"
+        yield f"{len(batches)} batches are remembered, more than {BATCHES_KEPT}"
     for one, other in pairwise(batches):
         if one.last_offset >= other.first_offset:
-            yield f"the batch at {other.first_offset} is remembered behind {one.last_offset}"
-        # a producer that its leader had forgotten begins anew; who copies the log has seen both
-        # one that was read again from a cleaned log lacks what the cleaner has taken
+            yield f"the batch at {other.first_offset} is remembered after {one.last_offset}"
+        # Sequence 0: the leader had forgotten the producer; a follower has both batches.
+        # Gaps: after a restart, a producer lacks the batches that the cleaner has removed.
         follows = other.first_sequence in (0, sequence_after(one.last_sequence, 1))
         if not follows and not log.has_gaps:
             yield f"sequence {other.first_sequence} follows {one.last_sequence}"
     if batches and batches[-1].last_offset >= log.log_end_offset:
-        yield f"a batch up to {batches[-1].last_offset} is remembered, the log ends before it"
+        yield f"a batch up to {batches[-1].last_offset} is remembered, past the log end"

@@ -1,13 +1,13 @@
-"""Kafka's checkpoint files of offsets: text <-> values.
+"""Kafka's offset checkpoint files as text.
 
     0                    version
-    2                    how many entries follow
+    2                    number of entries
     orders 0 17316       topic, partition, offset
     orders 1 17314
 
-`replication-offset-checkpoint` has the high watermarks, `recovery-point-offset-checkpoint`,
-`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` are of the same form. In each log's
-own `leader-epoch-checkpoint` an entry is a leader epoch and the offset of its first record.
+`replication-offset-checkpoint` has the high watermarks; `recovery-point-offset-checkpoint`,
+`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` have the same form. In the
+`leader-epoch-checkpoint` of a log, an entry is a leader epoch and the offset of its first record.
 
 Source: seed 004; `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile` in Kafka.
 """
@@ -24,7 +24,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 
 class CheckpointError(ValueError):
-    """A text is no checkpoint file; the message says why."""
+    """A text is not a checkpoint file."""
 
 
 Offsets = dict[tuple[str, int], int]
@@ -35,31 +35,27 @@ Epochs = dict[int, int]
 
 
 def parse(text: str) -> Offsets:
-    """The entries of a file; an empty one has none.
+    """Entries of a file; an empty file has none.
 
     Raises:
-        CheckpointError: another version, a malformed line, or another number of entries.
+        CheckpointError: another version, a malformed line, or a wrong number of entries.
     """
     return dict(map(_entry, _lines(text)))
 
 
 def parse_epochs(text: str) -> Epochs:
-    """The entries of a log's `leader-epoch-checkpoint`.
-
-    Raises:
-        CheckpointError: as `parse`.
-    """
+    """Entries of a log's `leader-epoch-checkpoint`; see `parse`."""
     return dict(map(_epoch, _lines(text)))
 
 
 def render(offsets: Offsets) -> str:
-    """The text of a file with these entries, in their order."""
+    """Text of a file with these entries, in their order."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return _text(lines)
 
 
 def render_epochs(epochs: Epochs) -> str:
-    """The text of a log's `leader-epoch-checkpoint`."""
+    """Text of a log's `leader-epoch-checkpoint`."""
     return _text([f"{epoch} {start}" for epoch, start in epochs.items()])
 
 
@@ -68,18 +64,17 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of the entries; an empty file has none."""
     lines = text.splitlines()
     if not lines:
         return []
     version = _number(lines[0], "version")
     if version != VERSION:
-        raise CheckpointError(f"its version is {version}, not {VERSION}")
+        raise CheckpointError(f"version {version} is not {VERSION}")
     if len(lines) < 2:
         raise CheckpointError("the number of entries is missing")
     expected = _number(lines[1], "number of entries")
     if len(lines) - 2 != expected:
-        raise CheckpointError(f"it has {len(lines) - 2} entries, and says {expected}")
+        raise CheckpointError(f"{len(lines) - 2} entries instead of {expected}")
     return lines[2:]
 
 
@@ -101,4 +96,4 @@ def _number(text: str, what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise CheckpointError(f"the {what} is no number: {text!r}") from None
+        raise CheckpointError(f"the {what} is not a number: {text!r}") from None

@@ -1,8 +1,8 @@
-"""A list that only grows at its end and is forgotten from its front, in items of many entries.
+"""A list that grows at its end and shrinks at its start, in items of many entries.
 
-The entries have numbers, 0, 1, 2, …, for ever; entry n lies in the chunk n // `CHUNK_ENTRIES`, an
-item of its own. Its owner keeps the two numbers of a `Span`, so that an entry added costs the same
-however many there are. Entries are in an order by which `first_where` looks with bisection.
+Entries are numbered 0, 1, 2, … for ever. Entry n is in the chunk n // `CHUNK_ENTRIES`, an item of
+its own. The owner stores the two numbers of a `Span`, so adding an entry has a constant cost.
+Entries are sorted, so `first_where` bisects.
 """
 
 from bisect import bisect_left
@@ -16,11 +16,10 @@ from brokertwin.state.core.tables import Table
 Entry = TypeVar("Entry")
 
 CHUNK_ENTRIES = 64
-"""Entries in one chunk."""
 
 
 class Span(msgspec.Struct, array_like=True):
-    """Which entries there are: numbers `first` up to `end` (exclusive)."""
+    """The numbers of existing entries: `first` up to `end` (exclusive)."""
 
     first: int = 0
     end: int = 0
@@ -33,10 +32,10 @@ class ChunkedList(Generic[Entry]):
     """The entries of one list.
 
     Args:
-        table: where its items lie.
-        prefix: how their keys begin.
-        span: what the owner keeps; changed only where the owner comes from `Table.change`.
-        chunk_type: the type of the items, a Struct whose only field is `entries: list[Entry]`.
+        table: the table of its items.
+        prefix: the prefix of their keys.
+        span: stored by the owner, which comes from `Table.change` if the list is changed.
+        chunk_type: a Struct whose only field is `entries: list[Entry]`.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class ChunkedList(Generic[Entry]):
         self._chunk_type = chunk_type
 
     def append(self, entry: Entry) -> None:
-        """Adds an entry at the end."""
+        """Add an entry at the end."""
         chunk = self._span.end // CHUNK_ENTRIES
         if self._span.end % CHUNK_ENTRIES == 0:
             self._table.put(self._key(chunk), self._chunk_type([entry]))
@@ -64,11 +63,10 @@ class ChunkedList(Generic[Entry]):
         return len(self._span)
 
     def __getitem__(self, number: int) -> Entry:
-        """The entry with this number."""
         return self._entries(number // CHUNK_ENTRIES)[number % CHUNK_ENTRIES]
 
     def from_number(self, number: int) -> Iterator[Entry]:
-        """The entries from this number on."""
+        """Entries from this number on."""
         for at in range(max(number, self._span.first), self._span.end):
             yield self[at]
 
@@ -76,15 +74,15 @@ class ChunkedList(Generic[Entry]):
         return self.from_number(self._span.first)
 
     def first_where(self, holds: Callable[[Entry], bool]) -> int:
-        """The number of the first entry for which `holds`; it holds for every one behind it.
+        """Number of the first entry for which `holds`, which must hold for all later ones.
 
-        The end of the span where there is none.
+        The end of the span if there is none.
         """
         numbers = range(self._span.first, self._span.end)
         return self._span.first + bisect_left(numbers, True, key=lambda n: holds(self[n]))
 
     def drop_below(self, number: int) -> None:
-        """Forgets the entries below this number."""
+        """Drop the entries below this number."""
         chunks = range(self._span.first // CHUNK_ENTRIES, number // CHUNK_ENTRIES)
         self._span.first = number
         for chunk in chunks:
@@ -94,7 +92,7 @@ class ChunkedList(Generic[Entry]):
             self._span.first = self._span.end = 0
 
     def drop_from(self, number: int) -> None:
-        """Forgets the entries from this number on."""
+        """Drop the entries from this number on."""
         while self._span.end > max(number, self._span.first):
             self._span.end -= 1
             chunk, left = divmod(self._span.end, CHUNK_ENTRIES)
@@ -106,7 +104,7 @@ class ChunkedList(Generic[Entry]):
             self.drop_all()
 
     def drop_all(self) -> None:
-        """Forgets everything."""
+        """Drop all entries."""
         self.drop_below(self._span.end)
 
     def _entries(self, chunk: int) -> list[Entry]:

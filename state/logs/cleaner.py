@@ -1,21 +1,22 @@
-"""What a pass of the log cleaner leaves of a compacted log: the last record of each key.
+"""Log compaction: keep the last record of each key.
 
 Source: `LogCleanerManager.cleanableOffsets`, `Cleaner.doClean`, `CleanedTransactionMetadata`,
-`MemoryRecords.filterTo` in Kafka; KIP-534 (delete horizon). The machine knows no record bytes, so
-the edge does the pass: it looks into the batches, asks the functions here, writes what is left and
-tells the machine (`LogCleaned`). When a pass is due, and how far it goes, the index alone says.
+`MemoryRecords.filterTo` in Kafka; KIP-534 (delete horizon). The state machine has no record bytes,
+so the edge runs the pass: it reads the batches, calls the functions here, writes the remaining
+records and sends a `LogCleaned`. The index alone decides when a pass is due and how far it goes.
 
-    a record below the end of the pass with a later one of its key there    goes
-    a tombstone           goes once its batch's delete horizon is over
-    a record of an aborted transaction    goes
-    a marker              goes once nothing of its transaction was seen, and the delete horizon,
-                          which that pass has set, is over
-    a batch of which no record is left    goes, unless it is the last one of its producer or the
-                          last one of the pass: then its header stays
+    a record whose key has a later record below the end of the pass   dropped
+    a tombstone                                 dropped once its batch's delete horizon is over
+    a record of an aborted transaction          dropped
+    a marker                                    dropped in the pass after one in which its
+                                                transaction had no records, once the delete horizon
+                                                set by that pass is over
+    a batch without remaining records           dropped, unless it is the last one of its producer
+                                                or of the pass: its header stays
 
-A batch gets its delete horizon, `delete.retention.ms` from then, by the first pass that leaves a
-tombstone in it, or a marker without its transaction. The active segment is never cleaned, nor what
-the last stable offset has not passed, nor segments younger than `min.compaction.lag.ms`.
+The first pass that keeps a tombstone in a batch, or a marker without its transaction, sets the
+batch's delete horizon: now plus `delete.retention.ms`. Never cleaned: the active segment, offsets
+from the last stable offset on, segments younger than `min.compaction.lag.ms`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import rolling
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.log import (
     Log,
     StoredBatch,
@@ -37,65 +38,65 @@ from brokertwin.state.logs.log import (
     rewrite,
     sealed_segments,
 )
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 from brokertwin.state.logs.producer import Producer, producer_key
 
 NO_OFFSET = -1
 
 
 _NO_LAG_MS = 2**63 - 1
-"""A max.compaction.lag.ms that is none."""
+"""A max.compaction.lag.ms without limit."""
 
 
-class Rules(NamedTuple):
-    """What a topic's settings say, in ms; `cuts` is how its log is cut into segments."""
+class CleaningRules(NamedTuple):
+    """A topic's settings for compaction, in ms."""
 
     delete_retention_ms: int
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
-    cuts: Cuts
+    rolling: RollingRules
 
     @property
-    def goes_by_age(self) -> bool:
-        """Whether what is due depends on the hour, not on what was appended alone."""
+    def depends_on_time(self) -> bool:
+        """True if a pass can become due without an append."""
         return self.min_compaction_lag_ms > 0 or self.max_compaction_lag_ms < _NO_LAG_MS
 
 
-class Range(NamedTuple):
-    """A pass takes keys from `first_dirty` up to `end` (exclusive), and cleans all below `end`."""
+class CleanableRange(NamedTuple):
+    """A pass maps keys from `first_dirty` up to `end` (exclusive) and cleans all below `end`."""
 
     first_dirty: int
     end: int
 
 
-class RecordSeen(NamedTuple):
-    """A record as the cleaner sees it; a tombstone has no value."""
+class CleanerRecord(NamedTuple):
+    """A record; a tombstone has no value."""
 
     offset: int
     key: bytes | None
     has_value: bool
 
 
-class BatchSeen(NamedTuple):
-    """A batch and its records; `delete_horizon` is ms since 1970, None where it has none."""
+class CleanerBatch(NamedTuple):
+    """A batch and its records; `delete_horizon` is in ms since 1970."""
 
     header: StoredBatch
-    records: list[RecordSeen]
+    records: list[CleanerRecord]
     delete_horizon: int | None = None
 
 
 class LastRecord(NamedTuple):
-    """A producer's last batch with records ends at `offset`, -1: none is known; and its epoch."""
+    """The end offset of a producer's last batch with records (-1 if unknown), and its epoch."""
 
     offset: int
     epoch: int
 
 
-class Outcome(NamedTuple):
-    """What is left of a batch: the places of its records, none: its header; None: it goes.
+class CleanedBatch(NamedTuple):
+    """The remaining records of a batch by index; empty: its header stays; None: dropped.
 
-    Where `is_changed` does not hold, it stays as it is. `delete_horizon` is the one it has then.
+    An unchanged batch keeps its bytes. `delete_horizon` is the one after the pass.
     """
 
     places: list[int] | None
@@ -103,13 +104,15 @@ class Outcome(NamedTuple):
     delete_horizon: int | None = None
 
 
-GONE = Outcome(None)
+DROPPED = CleanedBatch(None)
 
 
-def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Range | None:
-    """What a pass at `now` (ms since 1970) is about; None where none is due. `table` is `logs`."""
+def cleanable(
+    table: Table, broker: int, log: Log, rules: CleaningRules, now: int
+) -> CleanableRange | None:
+    """Range of a pass at `now` (ms since 1970), or None if none is due. `table` is `logs`."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
-    rolled = list(rolling.segments(table, broker, log, rules.cuts))[:-1]
+    rolled = list(rolling.segments(table, broker, log, rules.rolling))[:-1]
     dirty = [segment for segment in rolled if segment.end_offset > first_dirty]
     end, size, oldest = first_dirty, 0, now
     for segment in dirty:
@@ -128,14 +131,14 @@ def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Ra
     clean = sum(each.size_in_bytes for each in rolled if each.base_offset < first_dirty)
     is_late = oldest < now - max(rules.max_compaction_lag_ms, 0)
     if is_late or size / (size + clean) > rules.min_cleanable_dirty_ratio:
-        return Range(first_dirty, end)
+        return CleanableRange(first_dirty, end)
     return None
 
 
 def last_records(
     table: Table, broker: int, log: Log, producer_ids: Iterable[int]
 ) -> dict[int, LastRecord]:
-    """Where the known ones of these producers have written last. `table` is `producers`."""
+    """Last records of those of the producers that are known. `table` is `producers`."""
     found = {}
     for producer_id in producer_ids:
         key = producer_key(broker, log.topic_id, log.partition, producer_id)
@@ -146,46 +149,46 @@ def last_records(
     return found
 
 
-class Keys:
-    """The last offset of each key in the dirty batches; aborted records do not count.
+class OffsetMap:
+    """The last offset of each key in the dirty batches, without aborted records.
 
     Args:
-        first_dirty: where they begin.
-        transactions: those among them, none of them seen yet.
+        first_dirty: the first dirty offset.
+        transactions: the transactions of the dirty batches, before the first batch.
 
     Attributes:
-        last_offsets: of the batches seen so far.
+        last_offsets: of the batches added so far.
     """
 
-    def __init__(self, first_dirty: int, transactions: "Transactions") -> None:
+    def __init__(self, first_dirty: int, transactions: "CleanedTransactionMetadata") -> None:
         self.last_offsets: dict[bytes, int] = {}
         self._first_dirty = first_dirty
         self._transactions = transactions
 
-    def see(self, batch: BatchSeen) -> None:
-        """Take the keys of the next batch."""
-        if not self._transactions.is_over(batch) and not batch.header.is_control:
+    def add_batch(self, batch: CleanerBatch) -> None:
+        """Add the keys of the next batch."""
+        if not self._transactions.can_discard(batch) and not batch.header.is_control:
             for record in batch.records:
                 if record.key is not None and record.offset >= self._first_dirty:
                     self.last_offsets[record.key] = record.offset
 
 
-class Transactions:
-    """Follows the transactions of a log from its beginning on.
+class CleanedTransactionMetadata:
+    """Transactions of a log while its batches are read in order.
 
     Attributes:
-        kept: the aborted ones, markers passed, of which a batch was seen.
+        kept: aborted transactions that have a batch, up to the last marker read.
     """
 
-    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+    def __init__(self, aborted: list[AbortedTxn]) -> None:
         self._to_come = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._committed: set[int] = set()
-        self.kept: list[AbortedTransaction] = []
+        self.kept: list[AbortedTxn] = []
 
-    def is_over(self, batch: BatchSeen) -> bool:
-        """Whether a batch is of an aborted transaction; of a marker, whether it may go."""
+    def can_discard(self, batch: CleanerBatch) -> bool:
+        """True for a batch of an aborted transaction, and for a marker without records."""
         header = batch.header
         while self._to_come and self._to_come[-1].first_offset <= header.last_offset:
             begun = self._to_come.pop()
@@ -199,7 +202,7 @@ class Transactions:
         return is_aborted
 
     def _ends(self, marker: StoredBatch) -> bool:
-        """Whether nothing was seen of the transaction that a marker ends."""
+        """True if no batch of the transaction was read that a marker ends."""
         if marker.end_marker is None:
             return False
         producer_id = marker.producer_id
@@ -216,24 +219,24 @@ class Transactions:
         return False
 
 
-class Pass:
-    """One pass over the batches of a log that lie below its end, from the log's beginning on.
+class CleanerPass:
+    """One pass over the batches of a log, from its start to the end of the range.
 
     Args:
-        range_: how far it goes.
-        keys: the last offset of each key of the dirty batches.
-        last: of each producer its last record.
-        transactions: those of the log, none of them seen yet.
+        range_: the range.
+        keys: the last offset of each key in the dirty batches.
+        last: the last record of each producer.
+        transactions: the transactions of the log, before the first batch.
         now: the time of the pass, in ms since 1970.
         delete_retention_ms: how long tombstones stay.
     """
 
     def __init__(
         self,
-        range_: Range,
+        range_: CleanableRange,
         keys: Mapping[bytes, int],
         last: Mapping[int, LastRecord],
-        transactions: Transactions,
+        transactions: CleanedTransactionMetadata,
         now: int,
         delete_retention_ms: int,
     ) -> None:
@@ -244,27 +247,27 @@ class Pass:
         self._now = now
         self._delete_retention_ms = delete_retention_ms
 
-    def outcome(self, batch: BatchSeen) -> Outcome:
-        """What is left of the next batch."""
+    def clean(self, batch: CleanerBatch) -> CleanedBatch:
+        """What remains of the next batch."""
         header, horizon = batch.header, batch.delete_horizon
-        may_go = self._transactions.is_over(batch)
+        can_discard = self._transactions.can_discard(batch)
         is_over = horizon is not None and horizon <= self._now
-        goes = may_go and (is_over or not header.is_control)
-        has_empty_end = may_go and header.is_control
-        places = [] if goes else list(self._places(batch, is_over))
+        is_dropped = can_discard and (is_over or not header.is_control)
+        has_empty_end = can_discard and header.is_control
+        places = [] if is_dropped else list(self._places(batch, is_over))
         if not places:
             if self._is_last_of_producer(header) or header.last_offset + 1 == self._end:
-                return Outcome([], bool(batch.records))
-            return GONE
+                return CleanedBatch([], bool(batch.records))
+            return DROPPED
         needs_horizon = horizon is None and (
             has_empty_end or not all(batch.records[place].has_value for place in places)
         )
         if needs_horizon:
-            return Outcome(places, True, self._now + self._delete_retention_ms)
-        return Outcome(places, len(places) < len(batch.records), horizon)
+            return CleanedBatch(places, True, self._now + self._delete_retention_ms)
+        return CleanedBatch(places, len(places) < len(batch.records), horizon)
 
-    def _places(self, batch: BatchSeen, is_over: bool) -> Iterator[int]:
-        """The places of the records that stay; `is_over` tells of the batch's delete horizon."""
+    def _places(self, batch: CleanerBatch, is_over: bool) -> Iterator[int]:
+        """Indexes of the remaining records; `is_over`: the delete horizon is over."""
         for place, record in enumerate(batch.records):
             if batch.header.is_control:
                 yield place
@@ -291,7 +294,7 @@ Located = TypeVar("Located", bound=_HasLastOffset)
 
 
 def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iterator[Located]:
-    """The batches of a log, in their order, that are in one of the runs of `LogCleaned`."""
+    """The batches in one of the runs of `LogCleaned`, both in the order of the log."""
     left = iter(runs)
     run = next(left, None)
     for batch in batches:
@@ -303,25 +306,25 @@ def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iter
             yield batch
 
 
-def is_index_whole_from(log: Log, offset: int) -> bool:
-    """Whether nothing of the log is sealed from this offset on."""
+def is_unsealed_from(log: Log, offset: int) -> bool:
+    """True if nothing is sealed from this offset on."""
     return not log.segments or (not log.chunks or log.chunks[0].base_offset <= offset)
 
 
-def mark_of(log: Log) -> LogMark:
-    """By this a log is known that a pass has looked at."""
+def log_mark(log: Log) -> LogMark:
+    """Identifies the state of a log that a pass has read."""
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     return LogMark(
         log.log_start_offset, log.cleaned_to, log.leader_epoch, len(log.segments), first_indexed
     )
 
 
-def wrong(log: Log | None, cleaned: LogCleaned) -> str:
-    """What does not fit between a log and what a pass has left of it, in words; else empty."""
+def cleaning_violation(log: Log | None, cleaned: LogCleaned) -> str:
+    """Why the result of a pass does not fit a log, or an empty text."""
     if log is None:
-        return "there is no such log"
-    if not is_index_whole_from(log, cleaned.end_offset):
-        return "what the pass has not come to is sealed in part"
+        return "the log does not exist"
+    if not is_unsealed_from(log, cleaned.end_offset):
+        return "a part after the end of the pass is sealed"
     if not log.cleaned_to <= cleaned.end_offset <= log.last_stable_offset:
         return f"a pass up to {cleaned.end_offset} does not fit the log"
     offsets = [0, *(each for run in cleaned.unchanged for each in run), cleaned.end_offset - 1]
@@ -335,20 +338,20 @@ def wrong(log: Log | None, cleaned: LogCleaned) -> str:
     return ""
 
 
-def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, cuts: Cuts) -> None:
-    """Puts what a pass has left in the place of what was there. `table` is `logs`."""
+def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, rules: RollingRules) -> None:
+    """Replace the cleaned part of a log. `table` is `logs`."""
     log = table.change(log_key(broker, cleaned.topic_id, cleaned.partition), Log)
-    rolling.ensure(table, broker, log, cuts)
+    rolling.ensure(table, broker, log, rules)
     end = cleaned.end_offset
-    behind = list(batches_from(table, broker, log, end))
-    left = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
+    rest = list(batches_from(table, broker, log, end))
+    kept = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
     if cleaned.unchanged:
-        left += in_runs(batches_from(table, broker, log, 0), cleaned.unchanged)
-        left.sort(key=lambda batch: batch.base_offset)
+        kept += in_runs(batches_from(table, broker, log, 0), cleaned.unchanged)
+        kept.sort(key=lambda batch: batch.base_offset)
     sealed_segments(table, broker, log).drop_all()
     log.sealed_bytes = 0
-    rewrite(table, broker, log, [*left, *behind])
-    rolling.merge_cleaned(table, broker, log, end, cuts)
+    rewrite(table, broker, log, [*kept, *rest])
+    rolling.merge_cleaned(table, broker, log, end, rules)
     log.cleaned_to = end
     log.deleted = [each for each in log.deleted if each.base_offset >= end]
     log.has_gaps = True

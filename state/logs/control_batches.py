@@ -1,8 +1,8 @@
-"""Control batches: the end markers of transactions, as they lie in a log.
+"""Control batches: the end markers of transactions.
 
-Source: KIP-98; `EndTransactionMarker`, `ControlRecordType`, `DefaultRecordBatch` in Kafka. The
-coordinator has a leader write one into each partition of a transaction. It is a whole v2 batch of
-78 bytes with one record, which no client has sent: its bytes follow from its header and its marker.
+Source: KIP-98; `EndTransactionMarker`, `ControlRecordType`, `DefaultRecordBatch` in Kafka. Leaders
+write a marker into each partition of a transaction. It is a v2 batch of 78 bytes with one record;
+its bytes follow from its header and its `EndMarker`.
 
     key      int16 version 0, int16 type: 0 abort, 1 commit
     value    int16 version 0, int32 coordinator epoch
@@ -14,7 +14,6 @@ from brokertwin.state.core.crc32c import crc32c
 from brokertwin.state.core.records import Batch, EndMarker
 
 SIZE_IN_BYTES = 78
-"""The size of every end marker's batch."""
 
 _LOG_OVERHEAD = 12
 _ATTRIBUTES = 0x30
@@ -32,7 +31,7 @@ _RECORD_BYTES, _KEY_BYTES, _VALUE_BYTES = 16, 4, 6
 def end_batch(
     producer_id: int, producer_epoch: int, marker: EndMarker, base_offset: int, timestamp: int
 ) -> Batch:
-    """The batch that ends a transaction; `timestamp` in ms since 1970."""
+    """The batch of an end marker; `timestamp` is in ms since 1970."""
     batch = Batch(
         base_offset=base_offset,
         last_offset_delta=0,
@@ -51,7 +50,7 @@ def end_batch(
 
 
 def to_bytes(batch: Batch) -> bytes:
-    """The bytes of an end marker's batch, where the log has it."""
+    """Bytes of an end marker's batch."""
     assert batch.end_marker is not None, "not an end marker"
     checked = _checked(batch, batch.end_marker)
     prefix = _PREFIX.pack(
@@ -65,7 +64,7 @@ def to_bytes(batch: Batch) -> bytes:
 
 
 def _checked(batch: Batch, marker: EndMarker) -> bytes:
-    """What the CRC covers: from the attributes on, the one record included."""
+    """The part that the CRC covers: from the attributes to the end of the record."""
     return _CHECKED.pack(
         _ATTRIBUTES | (_APPEND_TIME if marker.is_append_time else 0),
         0,

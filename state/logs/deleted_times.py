@@ -1,9 +1,9 @@
-"""Which deleted record has the greatest timestamp of a segment that is still there.
+"""The deleted record with the greatest timestamp of each remaining segment.
 
 Source: `UnifiedLog.fetchOffsetByTimestamp` (MAX_TIMESTAMP),
-`LogSegment.readMaxTimestampAndOffsetSoFar` in Kafka: segments are asked, and none knows where the
-log starts. Of each segment one deleted batch is kept, the first with the greatest timestamp,
-without its bytes: `Log.deleted`, in order. Batches that were sealed are not looked at.
+`LogSegment.readMaxTimestampAndOffsetSoFar` in Kafka: the look-up reads segments, which do not know
+the log start offset. `Log.deleted` has one batch for each segment, in order: the first deleted one
+with the greatest timestamp, without its bytes. Sealed batches are left out.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key, segment_end
 
 HEADER_BYTES = 61
-"""A batch of this size has no record: the cleaner leaves such ones."""
+"""Size of a batch without records, as left by the cleaner."""
 
 
 def is_empty(batch: StoredBatch) -> bool:
-    """Whether a batch is a header alone, whose times count for nothing."""
+    """True for a header alone; its timestamps do not count."""
     return batch.record_count == 0 and batch.size_in_bytes == HEADER_BYTES
 
 
 def note(table: Table, broker: int, moved: LogStartMoved) -> None:
-    """Before a log's start moves: what of it will be deleted, and lies in a segment that stays.
+    """Before a log start moves: note deleted batches in segments that remain.
 
     `table` is `logs`.
     """
@@ -42,7 +42,7 @@ def note(table: Table, broker: int, moved: LogStartMoved) -> None:
 
 
 def _leaving(table: Table, broker: int, log: Log, first: int, start: int) -> Iterator[StoredBatch]:
-    """The indexed batches from an offset on that lie wholly below the start to come."""
+    """Indexed batches from `first` on that end below the new log start."""
     for batch in batches_from(table, broker, log, first):
         if batch.last_offset >= start:
             return

@@ -1,18 +1,17 @@
-"""A partition's log on one broker: offsets, leader epochs, and the index of its newest batches.
+"""A partition's log on one broker: offsets, leader epochs, and an index of its batches.
 
 Source: seed 004; `UnifiedLog`, `LocalLog`, `LogSegment`, `LeaderEpochFileCache` in Kafka. The log
-holds no record bytes: of each batch it keeps the header (`Batch`). The index is kept in chunks, so
-that an append or a read touches one chunk and not all of a long log; the oldest chunks beyond
-`INDEX_CHUNKS_MAX` are *sealed*: their batches go to the `segments` topic and the log keeps their
-bounds.
+stores batch headers (`Batch`), no record bytes. The index is kept in chunks, so an append or a read
+touches one chunk. The oldest chunks beyond `INDEX_CHUNKS_MAX` are *sealed*: their batches are
+written to the topic `segments`, and the log keeps their bounds.
 
 Invariant, with Kafka's short names:
 
     log start offset <= last stable offset (LSO) <= high watermark (HW) <= log end offset (LEO)
 
-Who reads uncommitted records stops at the HW. Who reads committed ones stops at the LSO. It is the
-first offset of the earliest transaction that is open, or whose marker the HW has not passed;
-without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffset`).
+Consumers read up to the HW, or up to the LSO with read_committed. The LSO is the first offset of
+the earliest transaction that is open or whose marker is not below the HW; without one it is the HW
+(`ProducerStateManager.firstUnstableOffset`).
 """
 
 from bisect import bisect_left
@@ -25,13 +24,13 @@ from msgspec.structs import astuple
 
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs import log_transactions
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
-    AbortedTransaction,
-    Written,
-    written_in,
+    AbortedTxn,
+    TransactionOffsets,
+    offsets_in,
 )
 from brokertwin.state.logs.chunked import ChunkedList, Span
 from brokertwin.state.logs.log_segments import (
@@ -43,46 +42,45 @@ from brokertwin.state.logs.log_segments import (
 from brokertwin.state.logs.log_transactions import NO_OFFSET, LogTransaction
 
 CHUNK_BATCHES_MAX = 64
-"""Batches in one chunk of the index."""
 
 READ_COMMITTED = 1
-"""The isolation level of consumers that read up to the last stable offset."""
+"""Isolation level of consumers that read up to the last stable offset."""
 
 ISOLATION_LEVELS = (0, READ_COMMITTED)
-"""Those that clients may ask for (`IsolationLevel`); 0 reads up to the high watermark."""
+"""Isolation levels of clients (`IsolationLevel`); 0 reads up to the high watermark."""
 
 LOG_END = 2
-"""That of followers, which read all there is (Kafka's FetchIsolation; no client may ask for it)."""
+"""Isolation level of followers: up to the log end (Kafka's `FetchIsolation`)."""
 
 INDEX_CHUNKS_MAX = 64
-"""Chunks of a log's index kept in state; older ones are sealed."""
+"""Index chunks in state; older ones are sealed."""
 
 
 UNSEALED = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics whose logs stay in the state as a whole: their coordinators read them."""
+"""Topics whose logs are never sealed, because coordinators read them."""
 
 
 class Segment(msgspec.Struct, array_like=True):
-    """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms.
+    """Bounds of a sealed chunk; `max_timestamp` is in ms since 1970.
 
-    `uncommitted` are its records in transactions that were aborted, or open when it was sealed.
+    `uncommitted`: its records in transactions that were aborted, or open when it was sealed.
     """
 
     base_offset: int
     last_offset: int
     size_in_bytes: int
     max_timestamp: int
-    uncommitted: list[Written] = []
+    uncommitted: list[TransactionOffsets] = []
 
 
 class Segments(msgspec.Struct, array_like=True):
-    """Some sealed segments in a row."""
+    """Some consecutive sealed segments."""
 
     entries: list[Segment]
 
 
 class StoredBatch(msgspec.Struct, array_like=True, gc=False):
-    """A `Batch` as it lies in a chunk: the same fields in the same order, without names."""
+    """A `Batch` in a chunk: the same fields in the same order, encoded without names."""
 
     base_offset: int
     last_offset_delta: int
@@ -106,11 +104,11 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
+        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     def header(self) -> Batch:
-        """The batch as answers show it."""
+        """The batch as in responses."""
         return msgspec.convert(self, Batch, from_attributes=True)
 
 
@@ -121,7 +119,7 @@ class Chunk(msgspec.Struct, array_like=True):
 
 
 class ChunkBounds(msgspec.Struct, array_like=True):
-    """Where a chunk of the index lies: its number in its key, and what it covers."""
+    """Bounds of an index chunk; `number` is part of its key."""
 
     number: int
     base_offset: int
@@ -131,11 +129,11 @@ class ChunkBounds(msgspec.Struct, array_like=True):
 
 
 INDEX_INTERVAL_BYTES = 4096
-"""How dense Kafka's offset index is (`log.index.interval.bytes`)."""
+"""Distance of entries in Kafka's offset index (`log.index.interval.bytes`)."""
 
 
 class EpochEnd(msgspec.Struct, array_like=True):
-    """A leader epoch and the offset behind its last record."""
+    """A leader epoch and the offset after its last record."""
 
     epoch: int
     end_offset: int
@@ -145,17 +143,20 @@ UNKNOWN_EPOCH = EpochEnd(-1, -1)
 
 
 class Log(msgspec.Struct, omit_defaults=True):
-    """The log of one partition. Offsets are those of records; sizes are in bytes.
+    """The log of one partition; sizes are in bytes.
 
-    `former_epochs` are the leader epochs before this one that left records, the oldest first;
-    `transactions` are in the order of their first records, `aborted` has the bounds of the index
-    of aborted ones. `directory` is the log directory, where its broker has several;
-    `cleaned_chunks` is how many a cleaning has left, 0 before the first one. Of a compacted topic
-    the cleaner's passes have gone up to `cleaned_to`. `has_gaps` holds where offsets are missing
-    between batches, `is_whole` where the index was not sealed for the cleaner's sake. `active` is
-    Kafka's segment that is written to, None where nothing was cut into segments yet; `rolled` has
-    the bounds of those before it, of `rolled_bytes` together. `deleted` is what of each is deleted
-    and has its greatest timestamp (`state/logs/deleted_times.py`).
+    Attributes:
+        former_epochs: earlier leader epochs with records, the oldest first.
+        transactions: in the order of their first records.
+        aborted: bounds of the index of aborted transactions.
+        directory: the log directory, if the broker has several.
+        cleaned_chunks: chunks left by the last cleaning of an internal topic, 0 before the first.
+        cleaned_to: end of the log cleaner's last pass.
+        has_gaps: offsets may be missing between batches.
+        is_whole: nothing is sealed, because the log cleaner needs the index.
+        active: Kafka's active segment; None before the first roll check.
+        rolled, rolled_bytes: the segments before it.
+        deleted: deleted batches that count for timestamps (`state/logs/deleted_times.py`).
     """
 
     topic_id: Uuid
@@ -184,14 +185,14 @@ class Log(msgspec.Struct, omit_defaults=True):
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that a read_committed consumer may not read."""
+        """First offset that a read_committed consumer cannot read."""
         if not self.transactions:
             return self.high_watermark
         first_unstable = max(self.transactions[0].first_offset, self.log_start_offset)
         return min(self.high_watermark, first_unstable)
 
     def readable_end(self, isolation_level: int) -> int:
-        """The first offset that a reader of this isolation level may not read."""
+        """First offset that a reader with this isolation level cannot read."""
         if isolation_level == LOG_END:
             return self.log_end_offset
         is_committed_only = isolation_level == READ_COMMITTED
@@ -199,12 +200,12 @@ class Log(msgspec.Struct, omit_defaults=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of all batches that are not deleted."""
+        """Bytes of all batches that are not deleted."""
         return self.sealed_bytes + sum(chunk.size_in_bytes for chunk in self.chunks)
 
 
 class SealedSegment(msgspec.Struct):
-    """A chunk that has left the state, for the `segments` topic."""
+    """A sealed chunk, for the topic `segments`."""
 
     topic_id: Uuid
     partition: int
@@ -213,10 +214,9 @@ class SealedSegment(msgspec.Struct):
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
-    """What a read found: whole batches, the bytes they are part of, and a sealed segment if any.
+    """Result of a read: whole batches, or a sealed segment that the edge reads.
 
-    `size_in_bytes` counts the bytes that Kafka would send, the first part of a batch that was cut
-    included. Where `segment` is set, the batches lie in that segment and the edge cuts them.
+    `size_in_bytes` counts what Kafka would send, with the first part of a batch that is cut.
     """
 
     batches: list[StoredBatch]
@@ -227,9 +227,9 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 EMPTY = Slice([], 0)
 
 
-@kept
+@cached_key
 def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
-    """The key of a log in the table `logs`."""
+    """Key of a log in the table `logs`."""
     return f"{broker}/log/{topic_id}/{partition}"
 
 
@@ -238,19 +238,19 @@ def topic_id_of(key: str) -> Uuid:
     return key.split("/")[2]
 
 
-@kept
+@cached_key
 def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
-    """The key of a chunk of a log's index in the table `logs`."""
+    """Key of an index chunk in the table `logs`."""
     return f"{broker}/chunk/{topic_id}/{partition}/{number}"
 
 
 def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
-    """An empty log, led by this broker since leader epoch 0."""
+    """Create an empty log in leader epoch 0."""
     table.put(log_key(broker, topic_id, partition), Log(topic_id, topic, partition, 0))
 
 
 def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    """Forgets a log and its index."""
+    """Delete a log and its index."""
     key = log_key(broker, topic_id, partition)
     log = table.get(key, Log)
     if log is None:
@@ -264,22 +264,22 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
 
 
 def begin_epoch(log: Log, epoch: int) -> None:
-    """Begins a leader epoch at the end of the log (`LeaderEpochFileCache.assign`)."""
+    """Start a leader epoch at the log end (`LeaderEpochFileCache.assign`)."""
     if log.log_end_offset > epoch_start(log):
         log.former_epochs.append(EpochEnd(log.leader_epoch, log.log_end_offset))
     log.leader_epoch = epoch
 
 
 def epoch_start(log: Log) -> int:
-    """Where the leader epoch begins that the log is in."""
+    """Start offset of the current leader epoch."""
     return log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
 
 
 def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
-    """Where the records of a leader epoch end (`LeaderEpochFileCache.endOffsetFor`).
+    """End offset of a leader epoch (`LeaderEpochFileCache.endOffsetFor`).
 
-    Of an epoch that left no records the one before it is told; of one that is older than all
-    records, their start; of none (-1) and of one that is still to come, nothing: -1, -1.
+    An epoch without records gives the one before it; an epoch older than all records gives the log
+    start offset. Epoch -1 and later epochs give `UNKNOWN_EPOCH`.
     """
     if epoch == UNKNOWN_EPOCH.epoch or epoch > log.leader_epoch:
         return UNKNOWN_EPOCH
@@ -290,10 +290,9 @@ def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
 
 
 def diverging(log: Log, offset: int, last_epoch: int) -> EpochEnd | None:
-    """Where a reader has left the log: past the end of the epoch of what it has (KIP-595).
+    """Where a reader has diverged from the log (KIP-595), or None.
 
-    UNKNOWN_EPOCH where the log knows nothing of that epoch; None where the reader is right, or says
-    no epoch (-1).
+    `UNKNOWN_EPOCH` if the log does not have the epoch. A reader without epoch (-1) cannot diverge.
     """
     if last_epoch < 0:
         return None
@@ -311,17 +310,16 @@ def append(
     is_only_replica: bool = True,
     may_seal: bool = True,
 ) -> "SealedSegment | None":
-    """Adds `batch` at the end of `log`, which comes from `change`.
+    """Append `batch` to `log`, which comes from `change`.
 
-    On a log with a single replica it is committed at once. A batch that a leader has sent begins
-    the epoch that it was written in. Where an append begins a chunk beyond the index's limit, the
-    oldest one leaves the state and is given back.
+    In a log with one replica the batch is committed at once. A batch from a leader starts its
+    leader epoch. Returns the oldest chunk if the append makes it sealed.
     """
     if batch.partition_leader_epoch > log.leader_epoch:
         begin_epoch(log, batch.partition_leader_epoch)
-    topic_id, partition, pushed_out = log.topic_id, log.partition, None
+    topic_id, partition, sealed = log.topic_id, log.partition, None
     if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
-        pushed_out = _push_out(table, broker, log) if may_seal and is_full(log) else None
+        sealed = _seal_oldest(table, broker, log) if may_seal and is_full(log) else None
         number = log.batch_count // CHUNK_BATCHES_MAX
         bounds = ChunkBounds(number, batch.base_offset, -1, 0, NO_TIMESTAMP)
         log.chunks.append(bounds)
@@ -332,7 +330,7 @@ def append(
         chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
     chunk.batches.append(StoredBatch(*astuple(batch)))
     if batch.base_offset > log.log_end_offset:
-        log.has_gaps = True  # the leader's log was cleaned
+        log.has_gaps = True  # the leader's log has been cleaned
     last_offset = batch.base_offset + batch.last_offset_delta
     bounds.last_offset = last_offset
     bounds.size_in_bytes += batch.size_in_bytes
@@ -341,16 +339,16 @@ def append(
     log.batch_count += 1
     log.log_end_offset = last_offset + 1
     if batch.is_transactional and batch.producer_id >= 0:
-        aborted = log_transactions.follow(log.transactions, batch)
+        aborted = log_transactions.add_batch(log.transactions, batch)
         if aborted is not None:
             aborted_index(table, broker, log).add(aborted)
     if is_only_replica:
         raise_high_watermark(log, last_offset + 1)
-    return pushed_out
+    return sealed
 
 
 def raise_high_watermark(log: Log, offset: int) -> None:
-    """Moves the high watermark; transactions whose markers lie below it have been replicated."""
+    """Set the high watermark; drop transactions whose markers are now replicated."""
     log.high_watermark = offset
     for each in log.transactions:
         if 0 <= each.last_offset < offset:
@@ -359,32 +357,32 @@ def raise_high_watermark(log: Log, offset: int) -> None:
 
 
 def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:
-    """The index of a log's aborted transactions; changed only where `log` comes from `change`."""
+    """The index of a log's aborted transactions; to change it, `log` must come from `change`."""
     return AbortedIndex(table, broker, log.topic_id, log.partition, log.aborted)
 
 
 def aborted_in(
     table: Table, broker: int, log: Log, offset: int, found: "Slice"
-) -> list[AbortedTransaction]:
-    """The aborted transactions that the reader of a slice from `offset` on has to know."""
+) -> list[AbortedTxn]:
+    """Aborted transactions for the reader of a slice from `offset` on."""
     if not log.aborted:
         return []
-    end_offset = _looked_up_to(table, broker, log, offset, found)
+    end_offset = _aborted_search_end(table, broker, log, offset, found)
     return aborted_index(table, broker, log).between(offset, end_offset)
 
 
-def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slice") -> int:
-    """Where the look-up of aborted transactions ends, somewhat behind what is read.
+def _aborted_search_end(table: Table, broker: int, log: Log, offset: int, found: "Slice") -> int:
+    """End of the look-up of aborted transactions, which is after the end of the slice.
 
-    Kafka takes the next entry of the offset index, which has one for every `INDEX_INTERVAL_BYTES`,
-    or the end of the segment (`UnifiedLog.collectAbortedTransactions`).
+    Kafka takes the next entry of the offset index, one for each `INDEX_INTERVAL_BYTES`, or the end
+    of the segment (`UnifiedLog.collectAbortedTransactions`).
     """
     if found.segment is not None:
         return found.segment.last_offset + 1
     first = found.batches[0].base_offset if found.batches else offset
-    behind = found.batches[-1].last_offset + 1 if found.batches else offset
+    next_offset = found.batches[-1].last_offset + 1 if found.batches else offset
     size, end = 0, segment_end(table, broker, log, first)
-    for batch in batches_from(table, broker, log, behind):
+    for batch in batches_from(table, broker, log, next_offset):
         if batch.base_offset >= end:
             break
         if size > INDEX_INTERVAL_BYTES:
@@ -394,7 +392,7 @@ def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slic
 
 
 def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
-    """The base offsets of the log's sealed segments."""
+    """Base offsets of the log's sealed segments."""
     log = table.get(log_key(broker, topic_id, partition), Log)
     if log is None:
         return set()
@@ -402,19 +400,19 @@ def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) ->
 
 
 def sealed_segments(table: Table, broker: int, log: Log) -> ChunkedList[Segment]:
-    """What has left the index, in order; changed only where `log` comes from `change`."""
+    """Sealed segments in order; to change them, `log` must come from `change`."""
     prefix = f"{broker}/sealed/{log.topic_id}/{log.partition}/"
     return ChunkedList(table, prefix, log.segments, Segments)
 
 
 def rolled_segments(table: Table, broker: int, log: Log) -> ChunkedList[LogSegment]:
-    """Kafka's segments before the active one; changed only where `log` comes from `change`."""
+    """Segments before the active one; to change them, `log` must come from `change`."""
     prefix = f"{broker}/rolled/{log.topic_id}/{log.partition}/"
     return ChunkedList(table, prefix, log.rolled, LogSegments)
 
 
 def segment_end(table: Table, broker: int, log: Log, offset: int) -> int:
-    """Where Kafka's segment ends that holds an offset: a read does not go beyond it."""
+    """End offset of the segment with an offset; a read does not go beyond it."""
     if log.active is None or is_in_last_segment(log, offset):
         return log.log_end_offset
     rolled = rolled_segments(table, broker, log)
@@ -423,12 +421,12 @@ def segment_end(table: Table, broker: int, log: Log, offset: int) -> int:
 
 
 def is_in_last_segment(log: Log, offset: int) -> bool:
-    """Whether an offset lies in the segment that is written to, as nearly all that is read does."""
+    """True if an offset is in the active segment, like nearly all reads."""
     return log.active is None or offset >= log.active.base_offset
 
 
 def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
-    """The sealed segment that holds `offset`, or the first above it; None: the index has it."""
+    """The sealed segment with `offset`, or the first after it; None if the index has it."""
     if not log.segments:
         return None
     segments = sealed_segments(table, broker, log)
@@ -440,12 +438,12 @@ def _first_sealed(segments: ChunkedList[Segment], offset: int) -> int:
 
 
 def is_full(log: Log) -> bool:
-    """Whether the index is as long as it gets; those of internal topics are cleaned instead."""
+    """True if the next chunk seals the oldest one; internal topics are cleaned instead."""
     return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
 
 
-def _push_out(table: Table, broker: int, log: Log) -> SealedSegment:
-    """Seals the oldest chunk of a full index."""
+def _seal_oldest(table: Table, broker: int, log: Log) -> SealedSegment:
+    """Seal the oldest chunk of a full index."""
     bounds = log.chunks.pop(0)
     stored = _chunk(table, broker, log, bounds).batches
     table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
@@ -463,21 +461,21 @@ def _push_out(table: Table, broker: int, log: Log) -> SealedSegment:
     return SealedSegment(log.topic_id, log.partition, bounds.base_offset, batches)
 
 
-def _uncommitted(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> list[Written]:
-    """The records in transactions that were aborted, or that may still be."""
-    written = written_in(batches)
-    if not written:
+def _uncommitted(
+    table: Table, broker: int, log: Log, batches: list[StoredBatch]
+) -> list[TransactionOffsets]:
+    """Records in transactions that were aborted, or that may still be."""
+    found = offsets_in(batches)
+    if not found:
         return []
     first, end = batches[0].base_offset, batches[-1].last_offset + 1
     aborted = aborted_index(table, broker, log).between(first, end)
     ongoing = {each.producer_id for each in log.transactions if each.last_offset == NO_OFFSET}
-    return [
-        each for each in written if each.producer_id in ongoing or any(map(each.is_of, aborted))
-    ]
+    return [each for each in found if each.producer_id in ongoing or any(map(each.is_of, aborted))]
 
 
 def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> None:
-    """Puts other batches in the place of the log's index; `log` comes from `change`."""
+    """Replace the batches of the index; `log` comes from `change`."""
     place = (broker, log.topic_id, log.partition)
     for bounds in log.chunks:
         table.drop(chunk_key(*place, bounds.number))
@@ -493,13 +491,13 @@ def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> 
 
 
 _last_offset = attrgetter("last_offset")
-"""By this chunks, and the batches of one, are in order."""
+"""Sort key of chunks, and of batches in a chunk."""
 
 _Entry = TypeVar("_Entry", ChunkBounds, StoredBatch)
 
 
 def _from(entries: list[_Entry], offset: int) -> list[_Entry]:
-    """The chunks, or batches, that hold `offset` or lie above it: mostly the last one."""
+    """Chunks or batches from the one with `offset` on, which is mostly the last."""
     if entries and (last := entries[-1]).base_offset <= offset:
         return [last] if last.base_offset == offset or last.last_offset >= offset else []
     return entries[bisect_left(entries, offset, key=_last_offset) :]
@@ -513,7 +511,7 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
 
 
 def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> Log:
-    """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
+    """Raise the log start offset, and drop chunks and segments below it."""
     log = table.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
     log.high_watermark = max(log.high_watermark, log.log_start_offset)
@@ -532,7 +530,7 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
 
 
 def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
-    """The indexed batches that hold `offset` or lie above it, in order."""
+    """Indexed batches from the one with `offset` on."""
     for bounds in _from(log.chunks, offset):
         yield from _from(_chunk(table, broker, log, bounds).batches, offset)
 
@@ -546,13 +544,12 @@ def read(
     max_bytes: int,
     is_first: bool,
 ) -> Slice:
-    """Batches from `offset` up to `end_offset` (exclusive), at most `max_bytes` of them.
+    """Read batches from `offset` up to `end_offset` (exclusive), at most `max_bytes`.
 
-    The first batch comes whole whatever its size where `is_first` holds (nothing was read for this
-    request before it), so that a consumer always makes progress (KIP-74); otherwise a first batch
-    that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
-    batch, which then is not among the batches, as `FileRecords.slice` does. A read ends with the
-    segment that it begins in (`LocalLog.read`).
+    If `is_first`, nothing was read for this request before: the first batch is returned even if it
+    is too large, so that a consumer makes progress (KIP-74). Otherwise a first batch that does not
+    fit gives an empty slice. Bytes are cut in the middle of a batch (`FileRecords.slice`); such a
+    batch counts in the size only. A read ends with its segment (`LocalLog.read`).
     """
     if offset >= log.log_end_offset:
         return Slice([], 0)
@@ -581,7 +578,7 @@ def read(
 
 
 def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: int) -> int:
-    """The bytes of the batches from `offset` up to `end_offset`, for min.bytes of a fetch."""
+    """Bytes of the batches from `offset` up to `end_offset`, for a fetch's min.bytes."""
     if offset >= end_offset:
         return 0
     size = 0

@@ -1,16 +1,16 @@
-"""What a log knows of its segments, and when the one that is written to is full.
+"""Segments of a log, and when the active one rolls.
 
 Source: `LogSegment.shouldRoll`, `LogSegment.append`, `LogConfig.randomSegmentJitter`,
-`AbstractIndex.isFull`, `TimeIndex.maybeAppend` in Kafka. A segment is rolled before a batch
+`AbstractIndex.isFull`, `TimeIndex.maybeAppend` in Kafka. A segment rolls before a batch
 
-    with which it would have more than segment.bytes
-    whose greatest timestamp is more than segment.ms, less a jitter, after that of its first batch
-    where its index of offsets, or that of times, has no room (segment.index.bytes)
-    that ends more than `OFFSETS_MAX` behind its base: the index has offsets in 32 bits
+    that would make it larger than segment.bytes
+    whose greatest timestamp is more than segment.ms, minus a jitter, after that of the first batch
+    if its offset index or time index is full (segment.index.bytes)
+    that ends more than `OFFSETS_MAX` after the base offset: the index has 32-bit offsets
 
-The jitter (`segment.jitter.ms`), which Kafka draws for each segment, follows from the partition and
-the segment's offset. Kafka gives an index its size when the segment begins; here the setting of the
-append counts. A first batch without a timestamp lets no time count; Kafka takes the file's.
+Kafka draws the jitter (`segment.jitter.ms`) at random; here it is a hash of partition and base
+offset. Kafka sizes an index when the segment starts; here the setting at the append counts. If the
+first batch has no timestamp, the segment does not roll by time; Kafka takes the file's time.
 """
 
 from zlib import crc32
@@ -20,17 +20,17 @@ import msgspec
 from brokertwin.state.core.schema import Uuid
 
 OFFSETS_MAX = 2**31 - 1
-"""Offsets that a segment spans at most."""
+"""Greatest offset range of a segment."""
 
 NO_TIMESTAMP = -1
-"""The greatest timestamp of records that have none, or only ones before 1970, as in Kafka."""
+"""Greatest timestamp of records without timestamps or from before 1970, as in Kafka."""
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 
 
-class Cuts(msgspec.Struct, frozen=True, gc=False):
-    """What a topic's settings say of its logs' segments, in ms and bytes."""
+class RollingRules(msgspec.Struct, frozen=True, gc=False):
+    """A topic's settings for segments, in ms and bytes."""
 
     segment_ms: int
     segment_bytes: int
@@ -39,15 +39,15 @@ class Cuts(msgspec.Struct, frozen=True, gc=False):
     index_interval_bytes: int = 4096
 
     def segment_ms_of(self, topic_id: Uuid, partition: int, base_offset: int) -> int:
-        """After how many ms a segment of a log ends that begins at an offset."""
+        """Age in ms at which the segment with this base offset rolls."""
         most = min(self.segment_jitter_ms, self.segment_ms)
         if most <= 0:
             return self.segment_ms
         return self.segment_ms - crc32(f"{topic_id}/{partition}/{base_offset}".encode()) % most
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
-    """What a segment takes whole: a batch, or a sealed part; up to `end_offset` (exclusive)."""
+class SegmentPart(msgspec.Struct, frozen=True, gc=False):
+    """A batch or a sealed part, which is not divided between segments; `end_offset` exclusive."""
 
     base_offset: int
     end_offset: int
@@ -56,9 +56,9 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogSegment(msgspec.Struct, array_like=True):
-    """A segment: offsets (`end_offset` exclusive), bytes, and two times in ms since 1970.
+    """A rolled segment; `end_offset` is exclusive, times are in ms since 1970.
 
-    `first_timestamp` is the greatest one of the first batch.
+    `first_timestamp` is the greatest timestamp of the first batch.
     """
 
     base_offset: int
@@ -69,16 +69,16 @@ class LogSegment(msgspec.Struct, array_like=True):
 
 
 class LogSegments(msgspec.Struct, array_like=True):
-    """Some rolled segments in a row."""
+    """Some consecutive rolled segments."""
 
     entries: list[LogSegment]
 
 
 class ActiveSegment(msgspec.Struct, array_like=True):
-    """The segment that is written to: where it begins, what is in it, and in its two indexes.
+    """The active segment, with the number of entries in its two indexes.
 
-    Timestamps are ms since 1970: the greatest of the first batch, of all, and the last one that
-    the index of times has. `bytes_since_entry` are those behind the last entry.
+    Timestamps are in ms since 1970: the greatest of the first batch, the greatest of all, and the
+    last one in the time index. `bytes_since_entry` counts from the last index entry.
     """
 
     base_offset: int
@@ -90,26 +90,26 @@ class ActiveSegment(msgspec.Struct, array_like=True):
     indexed_timestamp: int = NO_TIMESTAMP
     bytes_since_entry: int = 0
 
-    def must_roll(self, part: Part, segment_ms: int, cuts: Cuts) -> bool:
-        """Whether the segment ends before `part`; its jitter is taken off `segment_ms`."""
+    def must_roll(self, part: SegmentPart, segment_ms: int, rules: RollingRules) -> bool:
+        """True if the segment rolls before `part`; `segment_ms` is without the jitter."""
         if not self.size_in_bytes:
             return False
-        is_large = self.size_in_bytes > cuts.segment_bytes - part.size_in_bytes
+        is_large = self.size_in_bytes > rules.segment_bytes - part.size_in_bytes
         is_late = 0 <= self.first_timestamp < part.max_timestamp - segment_ms
         is_far = part.end_offset - 1 - self.base_offset > OFFSETS_MAX
         is_index_full = (
-            self.offset_entries >= cuts.index_bytes // OFFSET_ENTRY_BYTES
-            or self.time_entries >= cuts.index_bytes // TIME_ENTRY_BYTES - 1  # one for its end
+            self.offset_entries >= rules.index_bytes // OFFSET_ENTRY_BYTES
+            or self.time_entries >= rules.index_bytes // TIME_ENTRY_BYTES - 1  # one for the roll
         )
         return is_large or is_late or is_far or is_index_full
 
-    def take(self, part: Part, cuts: Cuts) -> None:
+    def take(self, part: SegmentPart, rules: RollingRules) -> None:
         """Append a part."""
         if not self.size_in_bytes:
             self.first_timestamp = part.max_timestamp
         if part.max_timestamp > self.max_timestamp:
             self.max_timestamp = part.max_timestamp
-        if self.bytes_since_entry > cuts.index_interval_bytes:
+        if self.bytes_since_entry > rules.index_interval_bytes:
             self.offset_entries += 1
             self.bytes_since_entry = 0
             if self.max_timestamp > self.indexed_timestamp:
@@ -119,7 +119,7 @@ class ActiveSegment(msgspec.Struct, array_like=True):
         self.size_in_bytes += part.size_in_bytes
 
     def rolled(self, end_offset: int) -> LogSegment:
-        """The same when it is written to no longer."""
+        """The segment after it has rolled."""
         return LogSegment(
             self.base_offset,
             end_offset,

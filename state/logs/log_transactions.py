@@ -1,20 +1,20 @@
-"""The transactions of a log that readers of committed records do not see yet.
+"""Transactions of a log above the last stable offset.
 
-Source: `ProducerStateManager.ongoingTxns`, `.unreplicatedTxns`, `.completeTxn` in Kafka. They lie
-in `Log.transactions`, in the order of their first records; what is aborted goes on to the index of
-aborted ones (`aborted_transactions.py`).
+Source: `ProducerStateManager.ongoingTxns`, `.unreplicatedTxns`, `.completeTxn` in Kafka.
+`Log.transactions` has them in the order of their first records. Aborted ones are then added to the
+index of aborted transactions (`aborted_transactions.py`).
 """
 
 import msgspec
 
 from brokertwin.state.core.records import Batch
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 
 NO_OFFSET = -1
 
 
 class LogTransaction(msgspec.Struct, array_like=True):
-    """A transaction that read_committed consumers do not see yet: open, or with a fresh marker.
+    """A transaction that is open, or whose marker is not below the high watermark.
 
     `first_offset` is its first record, `last_offset` its marker, -1 while it is open.
     """
@@ -24,10 +24,10 @@ class LogTransaction(msgspec.Struct, array_like=True):
     last_offset: int = NO_OFFSET
 
 
-def follow(transactions: list[LogTransaction], batch: Batch) -> AbortedTransaction | None:
-    """Opens a transaction with its first batch, and ends it with its marker.
+def add_batch(transactions: list[LogTransaction], batch: Batch) -> AbortedTxn | None:
+    """Open a transaction with its first batch, or end it with its marker.
 
-    Gives back what the marker has aborted, if it has.
+    Returns the transaction if the marker aborts it.
     """
     known = _open_of(transactions, batch.producer_id)
     if not batch.is_control:
@@ -41,13 +41,11 @@ def follow(transactions: list[LogTransaction], batch: Batch) -> AbortedTransacti
         return None
     others = [each.first_offset for each in transactions if each.last_offset == NO_OFFSET]
     last_stable_offset = others[0] if others else batch.last_offset + 1
-    return AbortedTransaction(
-        known.producer_id, known.first_offset, known.last_offset, last_stable_offset
-    )
+    return AbortedTxn(known.producer_id, known.first_offset, known.last_offset, last_stable_offset)
 
 
-def follow_again(transactions: list[LogTransaction], batch: Batch) -> None:
-    """Notes what a batch says of a transaction when its log is read again."""
+def replay_batch(transactions: list[LogTransaction], batch: Batch) -> None:
+    """Update transactions while a log is read again, without the index of aborted ones."""
     known = _open_of(transactions, batch.producer_id)
     if batch.is_control and known is not None:
         known.last_offset = batch.last_offset
@@ -56,7 +54,7 @@ def follow_again(transactions: list[LogTransaction], batch: Batch) -> None:
 
 
 def _open_of(transactions: list[LogTransaction], producer_id: int) -> LogTransaction | None:
-    """The transaction of a producer that has no marker yet."""
+    """The producer's transaction without a marker."""
     for each in transactions:
         if each.producer_id == producer_id and each.last_offset == NO_OFFSET:
             return each

@@ -1,8 +1,8 @@
-"""Which producers a partition forgets: those that were silent for too long.
+"""Expiry of idle producers.
 
 Source: `ProducerStateManager.removeExpiredProducers`, `ProducerStateManager.isProducerExpired` in
-Kafka. A producer's age is that of its last batch, by the timestamps in the batch. When a broker
-looks is in `state/cell/expiry.py`.
+Kafka. A producer's age counts from the timestamp of its last batch. `state/cell/expiry.py` has the
+times of the checks.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import Producer
 
 IDS_MAX = 10_000
-"""Producer ids in one record: it stays far below the limit of a row."""
+"""Producer ids in one record, so that it stays far below the limit of a row."""
 
 
 def is_expired(producer: Producer, now: int, expiration_ms: int) -> bool:
-    """Whether a check at `now` (ms since 1970) drops the producer: never in a transaction."""
+    """True if a check at `now` (ms since 1970) drops the producer; never in a transaction."""
     is_silent = now - producer.last_timestamp >= expiration_ms
     return is_silent and not producer.has_open_transaction
 
@@ -26,9 +26,9 @@ def is_expired(producer: Producer, now: int, expiration_ms: int) -> bool:
 def without_records(
     table: Table, broker: int, topic_id: Uuid, partition: int, log_start_offset: int
 ) -> Iterator[ProducersExpired]:
-    """The producers whose records all lie below a new log start, forgotten with them.
+    """Forget the producers whose records are all below a new log start offset.
 
-    Kafka keeps them since 2.4; `brokertwin.reject.unknown.producer` brings the older way back.
+    Kafka keeps them since 2.4; `brokertwin.reject.unknown.producer` restores the former behaviour.
     """
     ids = [
         producer_id
@@ -41,7 +41,7 @@ def without_records(
 def expired_producers(
     table: Table, broker: int, now: int, expiration_ms: int
 ) -> Iterator[ProducersExpired]:
-    """The producers that a check at `now` drops, by topic id, partition and producer id."""
+    """Producers that a check at `now` drops, by topic id, partition and producer id."""
     found: dict[tuple[str, int], list[int]] = {}
     for (topic_id, partition, producer_id), producer in producers.all_producers(table, broker):
         if is_expired(producer, now, expiration_ms):

@@ -1,19 +1,19 @@
-"""Producer snapshots: what a partition remembers of its producers, as Kafka keeps it beside a log.
+"""Producer snapshots: Kafka's file format for a partition's producers.
 
-Source: `ProducerStateManager`, `ProducerSnapshot.json` in Kafka. The file is
-`<offset, 20 digits>.snapshot`; the records below that offset are in it, later ones are read from
-the log again. All numbers are big-endian:
+Source: `ProducerStateManager`, `ProducerSnapshot.json` in Kafka. The file
+`<offset, 20 digits>.snapshot` covers the records below that offset; later ones are read from the
+log. Numbers are big-endian:
 
-    int16 version, 1        uint32 CRC-32C of all that follows        int32 number of entries
+    int16 version, 1        uint32 CRC-32C of the rest        int32 number of entries
     an entry: int64 producer id, int16 epoch, int32 last sequence, int64 last offset,
     int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the
     open transaction
 
-Of a producer's batches only the last one is in a snapshot: after a restart a repeat of an older one
-is out of order (45) and no duplicate. A last offset below 0 stands for no batch at all.
+A snapshot has only the last batch of a producer. After a restart a repeat of an older batch gives
+45 OUT_OF_ORDER_SEQUENCE_NUMBER, not a duplicate. A last offset below 0 means no batch.
 
-A cell needs none of this: its producers lie in the checkpoint with all their batches. The file is
-for those who look into a broker's directory, and to start from one.
+Cells do not use this: a checkpoint has all remembered batches. It reads and writes the files of a
+broker's log directory.
 """
 
 import re
@@ -39,8 +39,8 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 _NAME = re.compile(r"([0-9]{20})\.snapshot")
 
 
-class Entry(NamedTuple):
-    """One producer in a snapshot. `timestamp` is in ms since 1970; offsets are -1 for none."""
+class ProducerEntry(NamedTuple):
+    """A producer in a snapshot; `timestamp` is in ms since 1970, offsets are -1 for none."""
 
     producer_id: int
     producer_epoch: int
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     current_txn_first_offset: int = NO_OFFSET
 
     def producer(self) -> Producer:
-        """The producer as a partition remembers it after a restart."""
+        """The producer's state after a restart."""
         batches = []
         if self.last_offset >= 0:
             batches.append(
@@ -69,27 +69,27 @@ class Entry(NamedTuple):
         )
 
 
-class Corrupt(NamedTuple):
-    """Why a file is no snapshot. Kafka deletes it and goes on with the next older one."""
+class CorruptSnapshot(NamedTuple):
+    """Why a file is not a snapshot. Kafka deletes it and reads the next older one."""
 
     reason: str
 
 
 def file_name(offset: int) -> str:
-    """The name of the snapshot that is taken at `offset`."""
+    """Name of the snapshot at `offset`."""
     return f"{offset:020d}.snapshot"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a snapshot's name; None where the name is not one."""
+    """Offset in a snapshot's name; None if the name is not one."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
-def entry_of(producer_id: int, producer: Producer) -> Entry:
-    """What a snapshot keeps of a producer."""
+def entry_of(producer_id: int, producer: Producer) -> ProducerEntry:
+    """A producer's entry in a snapshot."""
     last = producer.batches[-1] if producer.batches else None
-    return Entry(
+    return ProducerEntry(
         producer_id,
         producer.producer_epoch,
         NO_SEQUENCE if last is None else last.last_sequence,
@@ -102,32 +102,32 @@ def entry_of(producer_id: int, producer: Producer) -> Entry:
 
 
 def encode(producers: Iterable[tuple[int, Producer]]) -> bytes:
-    """The snapshot of a partition's producers, each with its id, in the order given."""
+    """Bytes of a snapshot of these producers, in the given order."""
     entries = [_ENTRY.pack(*entry_of(*producer)) for producer in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _PREFIX.pack(VERSION, crc32c(body)) + body
 
 
-def decode(snapshot: bytes) -> list[Entry] | Corrupt:
-    """The entries of a snapshot, or what is wrong with it."""
+def decode(snapshot: bytes) -> list[ProducerEntry] | CorruptSnapshot:
+    """Entries of a snapshot, or why it is corrupt."""
     if len(snapshot) < _PREFIX.size:
-        return Corrupt(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
+        return CorruptSnapshot(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
     version, crc = _PREFIX.unpack_from(snapshot)
     if version != VERSION:
-        return Corrupt(f"version {version}; only {VERSION} is known")
+        return CorruptSnapshot(f"version {version}; only {VERSION} is known")
     body = snapshot[_PREFIX.size :]
     if crc32c(body) != crc:
-        return Corrupt(f"CRC-32C is {crc32c(body)}, the file says {crc}")
+        return CorruptSnapshot(f"CRC-32C is {crc32c(body)}, the file says {crc}")
     if len(body) < _COUNT.size:
-        return Corrupt("the number of entries is missing")
+        return CorruptSnapshot("the number of entries is missing")
     (count,) = _COUNT.unpack_from(body)
     if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
-        return Corrupt(f"{count} entries do not fit {len(body)} bytes")
-    return [Entry(*values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
+        return CorruptSnapshot(f"{count} entries do not fit {len(body)} bytes")
+    return [ProducerEntry(*values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
-class Loaded(NamedTuple):
-    """Where reading the log goes on, with which producers, and the snapshots to delete."""
+class LoadedSnapshot(NamedTuple):
+    """The offset to read the log from, the producers, and the corrupt snapshots to delete."""
 
     offset: int
     producers: dict[int, Producer]
@@ -136,15 +136,15 @@ class Loaded(NamedTuple):
 
 def load(
     snapshots: Mapping[int, bytes], log_start_offset: int, now: int, expiration_ms: int
-) -> Loaded:
-    """The newest readable snapshot of those by offset, without the producers that have expired.
+) -> LoadedSnapshot:
+    """Load the newest readable snapshot, without expired producers.
 
-    Without one everything is read from the log start offset on.
+    Without a snapshot, the log is read from the log start offset.
     """
     corrupt = []
     for offset in sorted(snapshots, reverse=True):
         entries = decode(snapshots[offset])
-        if isinstance(entries, Corrupt):
+        if isinstance(entries, CorruptSnapshot):
             corrupt.append(offset)
             continue
         known = {entry.producer_id: entry.producer() for entry in entries}
@@ -153,12 +153,12 @@ def load(
             for producer_id, producer in known.items()
             if not is_expired(producer, now, expiration_ms)
         }
-        return Loaded(offset, producers, corrupt)
-    return Loaded(log_start_offset, {}, corrupt)
+        return LoadedSnapshot(offset, producers, corrupt)
+    return LoadedSnapshot(log_start_offset, {}, corrupt)
 
 
 def kept(offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
-    """The snapshots, by offset, that outlive a truncation of the log to these bounds, sorted."""
+    """Sorted offsets of the snapshots that survive a truncation of the log to these bounds."""
     return sorted(o for o in offsets if log_start_offset < o <= log_end_offset)
 
 
@@ -169,11 +169,11 @@ def truncate(
     map_end_offset: int,
     now: int,
     expiration_ms: int,
-) -> Loaded | None:
-    """What a log cut to these bounds starts again from (`truncateAndReload`).
+) -> LoadedSnapshot | None:
+    """Reload producers after a truncation to these bounds (`truncateAndReload`).
 
-    `map_end_offset` is the end of what the producers in memory have seen; None where that is the
-    log's end still: they stay, and only the snapshots outside the bounds go.
+    `map_end_offset` is the end of the batches known to the producers in memory. If it is the log
+    end, they stay and the result is None.
     """
     if log_end_offset == map_end_offset:
         return None

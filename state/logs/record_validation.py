@@ -1,15 +1,15 @@
-"""What a topic asks of each record of a batch: a key where it is compacted, a time that may be.
+"""A topic's checks of the records in a batch: keys and timestamps.
 
-Source: `LogValidator.validateRecord` in Kafka. The machine has a batch's header; what else counts
-the edge has seen in the bytes (`RecordsSeen`). The batch is refused as a whole:
+Source: `LogValidator.validateRecord` in Kafka. The state machine has a batch's header; the edge
+reads the rest from the bytes (`RecordsSummary`). One record fails the whole batch:
 
     a record without a key, and cleanup.policy has `compact`             87 INVALID_RECORD
-    else, with CreateTime, a time more than message.timestamp.before.max.ms
+    else, with CreateTime, a timestamp more than message.timestamp.before.max.ms
     ago, or more than message.timestamp.after.max.ms ahead               32 INVALID_TIMESTAMP
-    else, with LogAppendTime, a batch that says it has that already      32 INVALID_TIMESTAMP
+    else, with LogAppendTime, a batch that already has it                32 INVALID_TIMESTAMP
 
-32 goes before 87 where records of both kinds are there. A record without a time (-1) is taken.
-Which records it were, and the words about each, the edge adds from the bytes (`RefusedRecords`).
+If a batch has records of both kinds, the error is 32 INVALID_TIMESTAMP. Records without a timestamp
+(-1) are accepted. The edge adds which records failed, and their messages (`RefusedRecords`).
 """
 
 import msgspec
@@ -21,12 +21,12 @@ from brokertwin.state.core.schema import Body, Int64
 NO_TIMESTAMP = -1
 
 
-class RecordsSeen(Body):
-    """What the edge has seen in a batch's records, where its header does not tell it.
+class RecordsSummary(Body):
+    """What the edge read from a batch's records, if the header does not have it.
 
-    `least_timestamp` is given where it is not the first record's, `keyed_timestamps` where some
-    records have a key and some have none: the least and the greatest of those that have one.
-    Records without a time are left out of both. `has_append_time` is said by the batch itself.
+    `least_timestamp` is set if it is not the first record's. `keyed_timestamps` is set if only some
+    records have a key: the least and greatest timestamps of those. Records without a timestamp do
+    not count. `has_append_time` is the batch's own attribute.
     """
 
     has_keyless: bool = False
@@ -36,7 +36,7 @@ class RecordsSeen(Body):
 
 
 class RefusedRecords(Body):
-    """Why records are refused: with this, the edge says which ones. Times in ms since 1970."""
+    """The failed checks: the edge finds the records. Times are in ms since 1970."""
 
     topic: str
     is_compacted: bool
@@ -46,8 +46,8 @@ class RefusedRecords(Body):
     after_max_ms: Int64
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """What a topic asks of its records; `before_max_ms` and `after_max_ms` are around now."""
+class RecordRules(msgspec.Struct, frozen=True):
+    """A topic's checks; `before_max_ms` and `after_max_ms` are relative to now."""
 
     is_compacted: bool
     takes_append_time: bool
@@ -55,28 +55,28 @@ class Rules(msgspec.Struct, frozen=True):
     after_max_ms: int
 
 
-UNSEEN = RecordsSeen()
+NO_SUMMARY = RecordsSummary()
 
 
-def check(batch: Batch, seen: RecordsSeen | None, rules: Rules, now: int) -> Error:
-    """87, 32 or no error for a batch that arrives at `now` (ms since 1970)."""
-    seen = seen or UNSEEN
-    if rules.is_compacted and seen.has_keyless:
-        times = seen.keyed_timestamps
-        is_late = bool(times) and _are_refused(times, seen, rules, now)
+def check(batch: Batch, summary: RecordsSummary | None, rules: RecordRules, now: int) -> Error:
+    """Error of a batch that arrives at `now` (ms since 1970)."""
+    summary = summary or NO_SUMMARY
+    if rules.is_compacted and summary.has_keyless:
+        times = summary.keyed_timestamps
+        is_late = bool(times) and _are_refused(times, summary, rules, now)
         return Error.INVALID_TIMESTAMP if is_late else Error.INVALID_RECORD
-    least = seen.least_timestamp
+    least = summary.least_timestamp
     if least == NO_TIMESTAMP:
         least = batch.base_timestamp
-    is_late = _are_refused((least, batch.max_timestamp), seen, rules, now)
+    is_late = _are_refused((least, batch.max_timestamp), summary, rules, now)
     return Error.INVALID_TIMESTAMP if is_late else NONE
 
 
 def _are_refused(
-    times: list[int] | tuple[int, int], seen: RecordsSeen, rules: Rules, now: int
+    times: list[int] | tuple[int, int], summary: RecordsSummary, rules: RecordRules, now: int
 ) -> bool:
     if rules.takes_append_time:
-        return seen.has_append_time
+        return summary.has_append_time
     earliest, latest = now - rules.before_max_ms, now + rules.after_max_ms
     for timestamp in times:
         if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:

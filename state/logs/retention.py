@@ -1,15 +1,14 @@
-"""Which records of a log are too old or too many: whole segments go, the oldest first.
+"""Retention: which segments are deleted by age and size, oldest first.
 
 Source: `UnifiedLog.deleteOldSegments` in Kafka.
 
-    below the log start                segments that lie wholly there, but for the last one
-    more bytes than retention.bytes    segments go as long as the rest has that many
-    older than retention.ms            by the greatest timestamp of a segment, which decides for all
-                                       of its records
-    above the high watermark           a segment that reaches there stays, and those behind it
+    wholly below the log start offset  deleted, except the last segment
+    more bytes than retention.bytes    deleted while the rest still has that many
+    older than retention.ms            deleted, by the greatest timestamp of the segment
+    above the high watermark           kept, with all later segments
 
-A segment whose records have no timestamps is not taken for old: when it was written last is not
-known. The last segment may go, too: a new one begins at the end of the log.
+A segment without timestamps is never too old, because its last write time is unknown. The last
+segment can be deleted, too: a new one starts at the log end.
 """
 
 from typing import NamedTuple
@@ -17,27 +16,32 @@ from typing import NamedTuple
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 
 UNLIMITED = -1
 NOTHING = -1
 
 
-class Limits(NamedTuple):
-    """What a topic's settings say: ms and bytes, -1 for no limit."""
+class RetentionLimits(NamedTuple):
+    """A topic's retention settings in ms and bytes, -1 for no limit."""
 
     retention_ms: int
     retention_bytes: int
 
 
-def deleted_to(
-    table: Table, broker: int, log: Log, cuts: Cuts, limits: Limits | None, now: int
+def deletable_end(
+    table: Table,
+    broker: int,
+    log: Log,
+    rules: RollingRules,
+    limits: RetentionLimits | None,
+    now: int,
 ) -> int:
-    """Up to which offset segments go in a check at `now` (ms since 1970); `NOTHING` where none.
+    """End offset of the segments to delete at `now` (ms since 1970), or `NOTHING`.
 
-    Without `limits` only those go that lie wholly below the log start. `table` is `logs`.
+    Without `limits` only segments wholly below the log start are deleted. `table` is `logs`.
     """
-    segments = list(rolling.segments(table, broker, log, cuts))
+    segments = list(rolling.segments(table, broker, log, rules))
     deleted = NOTHING
     while len(segments) > 1 and segments[0].end_offset <= log.log_start_offset:
         deleted = segments.pop(0).end_offset
@@ -49,7 +53,7 @@ def deleted_to(
         surplus = max(size - limits.retention_bytes, UNLIMITED)
     for segment in segments:
         if segment.base_offset == log.log_end_offset:
-            break  # it has nothing yet
+            break  # it is empty
         is_old = 0 <= limits.retention_ms < now - segment.max_timestamp
         if segment.size_in_bytes <= surplus:
             surplus -= segment.size_in_bytes

@@ -1,18 +1,18 @@
-"""A log is cut into segments as it is appended to, and loses, merges or cuts them.
+"""Changes of a log's segments: append, delete, merge, truncate.
 
 Source: `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LocalLog.truncateTo`, `Cleaner.cleanSegments`,
-`Cleaner.groupSegmentsBySize` in Kafka. What was cut stays cut, whatever the settings are later:
-retention and the cleaner take segments as they are (`state/logs/retention.py`,
+`Cleaner.groupSegmentsBySize` in Kafka. A rolled segment stays as it is when settings change;
+retention and the cleaner work with existing segments (`state/logs/retention.py`,
 `state/logs/cleaner.py`).
 
-    DeleteRecords    nothing, until the next check
-    retention        the segments that a check says go; where nothing is left, a new one begins at
-                     the end of the log
-    a cleaner's pass   what it has gone over becomes as few segments as segment.bytes lets it
-    a follower is cut off   the segment with the new end is written to again
+    DeleteRecords        no change until the next retention check
+    retention            deletes the segments that the check returns; if none is left, a new one
+                         starts at the log end
+    log cleaner          merges cleaned segments up to segment.bytes
+    truncation           the segment with the new log end becomes active again
 
-A log of which a checkpoint of before knows no segments is cut once, with the settings of that time.
-Logs of coordinators have none: nobody asks.
+A log from an older checkpoint has no segments: it is divided once, with the current settings. Logs
+of coordinators have none, because nothing reads them.
 """
 
 from bisect import bisect_left
@@ -31,26 +31,26 @@ from brokertwin.state.logs.log import (
 from brokertwin.state.logs.log_segments import (
     OFFSETS_MAX,
     ActiveSegment,
-    Cuts,
     LogSegment,
-    Part,
+    RollingRules,
+    SegmentPart,
 )
 
 
 def size_in_bytes(log: Log) -> int:
-    """The bytes of all segments, as DescribeLogDirs tells them."""
+    """Bytes of all segments, as in DescribeLogDirs."""
     if log.active is None:
         return log.size_in_bytes
     return log.rolled_bytes + log.active.size_in_bytes
 
 
-def segments(table: Table, broker: int, log: Log, cuts: Cuts) -> Iterator[LogSegment]:
-    """The segments of a log, the oldest first; the last one is the active one. `table` is `logs`.
+def segments(table: Table, broker: int, log: Log, rules: RollingRules) -> Iterator[LogSegment]:
+    """Segments of a log, oldest first; the last one is active. `table` is `logs`.
 
-    A log that has not been cut yet is cut as `cuts` say.
+    A log without segments is divided as `rules` say.
     """
     if log.active is None:
-        rolled, active = _cut(table, broker, log, cuts)
+        rolled, active = _cut(table, broker, log, rules)
         yield from rolled
     else:
         yield from rolled_segments(table, broker, log)
@@ -58,10 +58,10 @@ def segments(table: Table, broker: int, log: Log, cuts: Cuts) -> Iterator[LogSeg
     yield active.rolled(log.log_end_offset)
 
 
-def ensure(table: Table, broker: int, log: Log, cuts: Cuts) -> ActiveSegment:
-    """The active segment of a log, which comes from `change`; it is cut if it has not been yet."""
+def ensure(table: Table, broker: int, log: Log, rules: RollingRules) -> ActiveSegment:
+    """The active segment of a log from `change`, which is divided first if necessary."""
     if log.active is None:
-        rolled, log.active = _cut(table, broker, log, cuts)
+        rolled, log.active = _cut(table, broker, log, rules)
         found = rolled_segments(table, broker, log)
         for each in rolled:
             found.append(each)
@@ -69,21 +69,21 @@ def ensure(table: Table, broker: int, log: Log, cuts: Cuts) -> ActiveSegment:
     return log.active
 
 
-def append(table: Table, broker: int, log: Log, batch: Batch, cuts: Cuts) -> None:
-    """Takes a batch that is appended next into the segments of `log`, which comes from `change`."""
-    active = log.active or ensure(table, broker, log, cuts)
+def append(table: Table, broker: int, log: Log, batch: Batch, rules: RollingRules) -> None:
+    """Add an appended batch to the segments of `log`, which comes from `change`."""
+    active = log.active or ensure(table, broker, log, rules)
     end_offset = batch.base_offset + batch.last_offset_delta + 1
-    part = Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
-    if _must_roll(log, active, part, cuts):
+    part = SegmentPart(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+    if _must_roll(log, active, part, rules):
         base_offset = max(part.base_offset, log.log_end_offset)
         rolled_segments(table, broker, log).append(active.rolled(base_offset))
         log.rolled_bytes += active.size_in_bytes
         active = log.active = ActiveSegment(base_offset)
-    active.take(part, cuts)
+    active.take(part, rules)
 
 
 def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
-    """Forgets the segments up to `end_offset` of `log`, which comes from `change`."""
+    """Delete the segments up to `end_offset` of `log`, which comes from `change`."""
     if log.active is None:
         return
     rolled = rolled_segments(table, broker, log)
@@ -93,8 +93,8 @@ def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
         log.active = ActiveSegment(end_offset)
 
 
-def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> None:
-    """Cuts the segments at `offset`, before the index of `log` is, which comes from `change`."""
+def truncate(table: Table, broker: int, log: Log, offset: int, rules: RollingRules) -> None:
+    """Truncate the segments at `offset`, before the index. `log` comes from `change`."""
     if log.active is None or offset >= log.log_end_offset:
         return
     rolled = rolled_segments(table, broker, log)
@@ -107,22 +107,24 @@ def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> No
     left = last.size_in_bytes
     for part in _parts(batches_from(table, broker, log, last.base_offset)):
         if part.end_offset <= offset:
-            active.take(part, cuts)
+            active.take(part, rules)
         elif part.base_offset < last.end_offset:
             left -= part.size_in_bytes
     active.bytes_since_entry, active.size_in_bytes = 0, left
-    if left:  # what of it is sealed was not seen
+    if left:  # a sealed part was not read
         active.first_timestamp = last.first_timestamp
 
 
-def merge_cleaned(table: Table, broker: int, log: Log, end_offset: int, cuts: Cuts) -> None:
-    """Makes fewer segments of those below `end_offset`, when the index has what is left of them."""
-    active = ensure(table, broker, log, cuts)
+def merge_cleaned(
+    table: Table, broker: int, log: Log, end_offset: int, rules: RollingRules
+) -> None:
+    """Merge the segments below `end_offset`, after the index was cleaned."""
+    active = ensure(table, broker, log, rules)
     rolled = rolled_segments(table, broker, log)
     before = list(rolled)
     cleaned = [each for each in before if each.base_offset < end_offset]
     batches = list(_parts(batches_from(table, broker, log, 0)))
-    found = [_what_is_left(group, batches) for group in _groups(cleaned, cuts.segment_bytes)]
+    found = [_what_is_left(group, batches) for group in _groups(cleaned, rules.segment_bytes)]
     found = [each for each in found if each.size_in_bytes] + before[len(cleaned) :]
     rolled.drop_all()
     for each in found:
@@ -132,11 +134,11 @@ def merge_cleaned(table: Table, broker: int, log: Log, end_offset: int, cuts: Cu
         log.active = ActiveSegment(active.base_offset)
         for part in batches:
             if part.base_offset >= active.base_offset:
-                log.active.take(part, cuts)
+                log.active.take(part, rules)
 
 
 def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegment]]:
-    """Segments of which one is made, by what they had before the pass."""
+    """Segments to merge, grouped by their sizes before the pass."""
     groups: list[list[LogSegment]] = []
     size = 0
     for segment in cleaned:
@@ -149,7 +151,7 @@ def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegme
     return groups
 
 
-def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
+def _what_is_left(group: list[LogSegment], batches: list[SegmentPart]) -> LogSegment:
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset
     first, end = (bisect_left(batches, at, key=_base_offset) for at in (base_offset, end_offset))
     inside = batches[first:end]
@@ -158,31 +160,33 @@ def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
     return LogSegment(base_offset, end_offset, size, max(times, default=-1), next(iter(times), -1))
 
 
-def _cut(table: Table, broker: int, log: Log, cuts: Cuts) -> tuple[list[LogSegment], ActiveSegment]:
-    """What a log is cut into from its start on: what is rolled, and the rest.
+def _cut(
+    table: Table, broker: int, log: Log, rules: RollingRules
+) -> tuple[list[LogSegment], ActiveSegment]:
+    """Divide a log from its start: the rolled segments and the active one.
 
-    Of a sealed part of the index nothing is known but its bounds: it lies in one segment.
+    Only the bounds of a sealed part are known, so it is in one segment.
     """
     rolled: list[LogSegment] = []
     active: ActiveSegment | None = None
     for part in _parts_from(table, broker, log, log.log_start_offset):
         if active is None:
             active = ActiveSegment(part.base_offset)
-        elif _must_roll(log, active, part, cuts):
+        elif _must_roll(log, active, part, rules):
             rolled.append(active.rolled(part.base_offset))
             active = ActiveSegment(part.base_offset)
-        active.take(part, cuts)
+        active.take(part, rules)
     return rolled, active or ActiveSegment(log.log_end_offset)
 
 
 _base_offset = attrgetter("base_offset")
-"""By this parts are in order."""
+"""Sort key of parts."""
 
 
-def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:
+def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[SegmentPart]:
     for sealed in sealed_segments(table, broker, log):
         if sealed.last_offset >= offset:
-            yield Part(
+            yield SegmentPart(
                 sealed.base_offset,
                 sealed.last_offset + 1,
                 sealed.size_in_bytes,
@@ -191,14 +195,14 @@ def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Pa
     yield from _parts(batches_from(table, broker, log, offset))
 
 
-def _parts(batches: Iterable[StoredBatch]) -> Iterator[Part]:
+def _parts(batches: Iterable[StoredBatch]) -> Iterator[SegmentPart]:
     for batch in batches:
         end_offset = batch.last_offset + 1
-        yield Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+        yield SegmentPart(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
 
 
-def _must_roll(log: Log, active: ActiveSegment, part: Part, cuts: Cuts) -> bool:
-    segment_ms = cuts.segment_ms
-    if cuts.segment_jitter_ms:
-        segment_ms = cuts.segment_ms_of(log.topic_id, log.partition, active.base_offset)
-    return active.must_roll(part, segment_ms, cuts)
+def _must_roll(log: Log, active: ActiveSegment, part: SegmentPart, rules: RollingRules) -> bool:
+    segment_ms = rules.segment_ms
+    if rules.segment_jitter_ms:
+        segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+    return active.must_roll(part, segment_ms, rules)

@@ -1,9 +1,9 @@
-"""A follower takes over its leader's log whole, where it needs batches that the leader has sealed.
+"""A follower takes over its leader's whole log if it needs sealed batches.
 
-Source: KIP-405, `ReplicaFetcherTierStateMachine` in Kafka: a follower whose records have gone to
-remote storage takes the leader's epochs and producers as they are there, and fetches from what is
-still local. Here sealed batches are in the topic `segments`, which all replicas share; so the
-follower takes the bounds of the sealed segments, the index that is left, and the producers.
+Source: KIP-405, `ReplicaFetcherTierStateMachine` in Kafka: a follower that needs records in remote
+storage takes the leader's epochs and producers from there and fetches the local records. Here the
+sealed batches are in the topic `segments`, which all replicas share. The follower takes the bounds
+of the sealed segments, the rest of the index, and the producers.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import producer
 
 _KINDS = {"logs": ("chunk", "sealed", "aborted", "rolled"), "producers": ("producer",)}
-"""The kinds of items, by their table, of which a log has several."""
+"""Kinds of items of a log, by table."""
 
 Items = Mapping[str, Mapping[str, bytes]]
-"""Items as bytes, by their table and by what follows the machine in their keys."""
+"""Encoded items by table, and by key without the machine."""
 
 
 def items(
     tables: Tables, broker: int, topic_id: Uuid, partition: int
 ) -> dict[str, dict[str, bytes]]:
-    """All that a broker holds of a log."""
+    """All items of a log on a broker."""
     place = f"{topic_id}/{partition}"
     kept = {name: [f"{broker}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
     found = {
@@ -39,7 +39,7 @@ def items(
 
 
 def take(tables: Tables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
-    """A broker has what its leader has, where its own log lay; that is forgotten."""
+    """Replace a broker's log with its leader's."""
     log_key = logs.log_key(broker, topic_id, partition)
     directory = tables.logs.change(log_key, logs.Log).directory
     logs.remove(tables.logs, broker, topic_id, partition)

@@ -1,9 +1,9 @@
-"""Look-ups by timestamp in the index of a log: which batch has the record that is asked for.
+"""Look-ups by timestamp in the index of a log.
 
 Source: `LogSegment.findOffsetByTimestamp`, `FileRecords.searchForTimestamp`,
-`RecordBatch.offsetOfMaxTimestamp` in Kafka. A batch's header has the timestamp of its first record
-and the greatest one; which record in between has which is in the records alone. Where a topic has
-message.timestamp.type=LogAppendTime, every record of a batch has the greatest one.
+`RecordBatch.offsetOfMaxTimestamp` in Kafka. A batch header has the timestamp of the first record
+and the greatest one; the rest is in the record bytes alone. With
+message.timestamp.type=LogAppendTime all records of a batch have the greatest one.
 """
 
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
 
-class Part(NamedTuple):
-    """A batch of the index, or a sealed segment; timestamps in ms since 1970.
+class TimestampedPart(NamedTuple):
+    """A batch of the index, or a sealed segment; timestamps are in ms since 1970.
 
-    Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator. Nor
-    is `base_timestamp` known of a batch whose first records are deleted, or some by the cleaner.
-    `has_one_timestamp` holds where every record has the same. `greatest_delta` is where the first
-    record with the greatest one is, less the base offset; None where the records alone tell.
+    For a segment, `base_timestamp` and `leader_epoch` are -1, and there is no locator.
+    `base_timestamp` is also -1 if the first records of a batch are deleted, or the cleaner dropped
+    some. `greatest_delta` is the offset delta of the first record with the greatest timestamp, None
+    if only the record bytes show it.
     """
 
     base_offset: int
@@ -47,32 +47,31 @@ class Part(NamedTuple):
     greatest_delta: int | None = None
 
     def has_first_at(self, timestamp: int) -> bool:
-        """Whether the header tells that the first record fits `timestamp`."""
+        """True if the header shows that the first record fits `timestamp`."""
         return self.has_one_timestamp or timestamp <= self.base_timestamp
 
 
-class Found(NamedTuple):
-    """Where the record is: in `part`, and if none is there that is not deleted, in `or_else`.
+class TimestampMatch(NamedTuple):
+    """Where the record is: in `part`, or in `or_else` if its records in `part` are deleted.
 
-    `offset` and `timestamp` are the record's where `is_exact`, else the least that they can be.
+    `offset` and `timestamp` are those of the record if `is_exact`, else lower bounds.
     """
 
-    part: Part
+    part: TimestampedPart
     offset: int
     timestamp: int
     is_exact: bool
-    or_else: Part | None = None
+    or_else: TimestampedPart | None = None
 
 
 def first_at_or_after(
     table: Table, broker: int, log: Log, timestamp: int, has_append_time: bool
-) -> Found | None:
-    """The first record with `timestamp` or a later one that is not deleted.
+) -> TimestampMatch | None:
+    """The first record at or after `timestamp` that is not deleted.
 
-    As in Kafka it is looked for in the first segment with such a record alone, deleted ones among
-    them (`UnifiedLog.searchOffsetInLocalLog`): a segment that lies below the log start is there
-    until the next check of retention. `has_append_time` tells whether the topic's records have the
-    time of their append.
+    As in Kafka, only the first segment with such a record is searched, deleted records included
+    (`UnifiedLog.searchOffsetInLocalLog`): a segment below the log start exists until the next
+    retention check. `has_append_time`: the topic's records have their append time.
     """
     end_offset = _end_of_search(table, broker, log, timestamp)
     found = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
@@ -82,24 +81,23 @@ def first_at_or_after(
         return None
     offset = max(part.base_offset, log.log_start_offset)
     if part.has_first_at(timestamp):
-        return Found(part, offset, part.base_timestamp, True)
+        return TimestampMatch(part, offset, part.base_timestamp, True)
     is_cut = part.base_offset < log.log_start_offset
-    return Found(part, offset, timestamp, False, next(parts, None) if is_cut else None)
+    return TimestampMatch(part, offset, timestamp, False, next(parts, None) if is_cut else None)
 
 
 def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
-    """Where the first segment ends that has a record with `timestamp` or a later one."""
+    """End offset of the first segment with a record at or after `timestamp`."""
     for segment in rolled_segments(table, broker, log):
         if segment.max_timestamp >= timestamp:
             return segment.end_offset
     return log.log_end_offset
 
 
-def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
-    """The first record that has the greatest timestamp of the log.
+def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> TimestampMatch | None:
+    """The first record with the greatest timestamp of the log.
 
-    Deleted ones count where their segment is there, and where it is known which one it is: their
-    bytes are gone.
+    A deleted record counts while its segment exists, if its offset is known without its bytes.
     """
     deleted = _greatest_deleted(log, has_append_time)
     timestamp = _greatest_timestamp(table, broker, log)
@@ -112,8 +110,8 @@ def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Foun
     return None if part is None else _with_greatest(part)
 
 
-def _greatest_deleted(log: Log, has_append_time: bool) -> Found | None:
-    """The first of the deleted records with the greatest timestamp that is known to be one."""
+def _greatest_deleted(log: Log, has_append_time: bool) -> TimestampMatch | None:
+    """The first deleted record with the greatest timestamp, of those with a known offset."""
     parts = [_batch_part(batch, has_append_time, 0) for batch in log.deleted]
     known = [part for part in parts if part.greatest_delta is not None]
     part = max(known, key=lambda part: part.max_timestamp, default=None)
@@ -121,7 +119,7 @@ def _greatest_deleted(log: Log, has_append_time: bool) -> Found | None:
 
 
 def _greatest_timestamp(table: Table, broker: int, log: Log) -> int:
-    """The greatest timestamp of batches that are not deleted."""
+    """Greatest timestamp of batches that are not deleted."""
     timestamps = [segment.max_timestamp for segment in sealed_segments(table, broker, log)]
     whole = [] if log.has_gaps else [c for c in log.chunks if c.base_offset >= log.log_start_offset]
     end = whole[0].base_offset if whole else log.log_end_offset
@@ -132,16 +130,18 @@ def _greatest_timestamp(table: Table, broker: int, log: Log) -> int:
     return max(timestamps, default=NO_TIMESTAMP)
 
 
-def _with_greatest(part: Part) -> Found:
-    """A record of a part with the greatest timestamp of it; the first one that it can be."""
+def _with_greatest(part: TimestampedPart) -> TimestampMatch:
+    """The first record of a part that can have its greatest timestamp."""
     delta = part.greatest_delta
-    return Found(part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None)
+    return TimestampMatch(
+        part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None
+    )
 
 
 def _parts(
     table: Table, broker: int, log: Log, timestamp: int, start: int, has_append_time: bool
-) -> Iterator[Part]:
-    """What has a record with `timestamp` or a later one, and reaches to `start`, in order."""
+) -> Iterator[TimestampedPart]:
+    """Parts with a record at or after `timestamp` that reach to `start`, in order."""
     for segment in sealed_segments(table, broker, log):
         if segment.max_timestamp >= timestamp and segment.last_offset >= start:
             yield _sealed_part(segment)
@@ -157,8 +157,8 @@ def _parts(
             yield _batch_part(batch, has_append_time, start)
 
 
-def _sealed_part(segment: Segment) -> Part:
-    return Part(
+def _sealed_part(segment: Segment) -> TimestampedPart:
+    return TimestampedPart(
         segment.base_offset,
         segment.last_offset,
         NO_TIMESTAMP,
@@ -170,14 +170,14 @@ def _sealed_part(segment: Segment) -> Part:
     )
 
 
-def _batch_part(batch: StoredBatch, has_append_time: bool, start: int) -> Part:
-    """A batch of a log; records below `start` are deleted."""
+def _batch_part(batch: StoredBatch, has_append_time: bool, start: int) -> TimestampedPart:
+    """A batch of a log whose records below `start` are deleted."""
     lacks_some = 0 < batch.record_count <= batch.last_offset_delta
     has_one_timestamp = (has_append_time and not lacks_some) or batch.last_offset_delta == 0
     is_cut = batch.base_offset < start or lacks_some
     base_timestamp = NO_TIMESTAMP if is_cut else batch.base_timestamp
     is_first = has_one_timestamp or (not lacks_some and batch.base_timestamp == batch.max_timestamp)
-    return Part(
+    return TimestampedPart(
         batch.base_offset,
         batch.last_offset,
         batch.max_timestamp if has_one_timestamp else base_timestamp,

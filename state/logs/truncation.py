@@ -1,9 +1,9 @@
-"""A follower cuts off what its leader does not have, or begins anew where its leader's log begins.
+"""A follower truncates its log, or restarts it at its leader's log start.
 
 Source: seed 004; `UnifiedLog.truncateTo`, `truncateFullyAndStartAt`,
-`LeaderEpochFileCache.truncateFromEnd`, `ProducerStateManager.truncateAndReload` in Kafka. What a
-log remembers of producers and transactions is what its batches say, so it is read from them again,
-as far as the index goes back. A log that has to be cut inside of what is sealed begins anew.
+`LeaderEpochFileCache.truncateFromEnd`, `ProducerStateManager.truncateAndReload` in Kafka. Producers
+and transactions are read again from the indexed batches. A log that would have to be truncated in
+its sealed part is restarted.
 """
 
 from brokertwin.state.core.schema import Uuid
@@ -15,9 +15,9 @@ from brokertwin.state.logs.log_segments import NO_TIMESTAMP
 
 
 def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
-    """Cuts everything from `offset` on; the high watermark goes back with it.
+    """Drop everything from `offset` on, and lower the high watermark to it.
 
-    At the end of the log that is a leader epoch in which this broker has led and written nothing.
+    At the log end this drops leader epochs in which this broker led and wrote nothing.
     """
     log = tables.logs.change(log_key(broker, topic_id, partition), Log)
     if offset >= log.log_end_offset:
@@ -25,7 +25,7 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
         return
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     if offset < max(first_indexed, log.log_start_offset):
-        start_anew(tables, broker, topic_id, partition, min(offset, log.log_start_offset))
+        restart_at(tables, broker, topic_id, partition, min(offset, log.log_start_offset))
         return
     _cut_index(tables.logs, broker, log, offset)
     log.log_end_offset = offset
@@ -42,25 +42,25 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
 
 
 def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> None:
-    """Moves the high watermark to where it was, or back: then transactions are open again.
+    """Set the high watermark, possibly lower: then transactions are open again.
 
-    Producers stay as they are, and so does what began below the log's start and is open.
+    Producers stay, and so do transactions that started below the indexed batches.
     """
     _read_transactions(table, broker, log, 0)
     logs.raise_high_watermark(log, offset)
 
 
 def _read_transactions(table: Table, broker: int, log: Log, offset: int) -> None:
-    """Reads from the indexed batches from `offset` on which transactions there are."""
+    """Read transactions again from the indexed batches from `offset` on."""
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
     for batch in logs.batches_from(table, broker, log, offset):
         if batch.is_transactional and batch.producer_id >= 0:
-            log_transactions.follow_again(log.transactions, batch.header())
+            log_transactions.replay_batch(log.transactions, batch.header())
 
 
-def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
-    """Forgets the log and its producers; an empty one begins at `offset`."""
+def restart_at(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Replace the log with an empty one at `offset`, without producers."""
     former = tables.logs.change(log_key(broker, topic_id, partition), Log)
     logs.remove(tables.logs, broker, topic_id, partition)
     producer.remove_partition(tables.producers, broker, topic_id, partition)
@@ -71,7 +71,7 @@ def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offs
 
 
 def _cut_index(table: Table, broker: int, log: Log, offset: int) -> None:
-    """Batches that reach `offset` leave the index."""
+    """Drop the indexed batches that reach `offset`."""
     place = (broker, log.topic_id, log.partition)
     while log.chunks and log.chunks[-1].last_offset >= offset:
         bounds = log.chunks[-1]
@@ -89,7 +89,7 @@ def _cut_index(table: Table, broker: int, log: Log, offset: int) -> None:
 
 
 def _cut_epochs(log: Log, offset: int) -> None:
-    """Leader epochs that begin at `offset` or later are forgotten."""
+    """Drop leader epochs that start at `offset` or later."""
     while log.former_epochs and log.former_epochs[-1].end_offset >= offset:
         log.leader_epoch = log.former_epochs.pop().epoch
     if not log.former_epochs and offset <= log.log_start_offset:

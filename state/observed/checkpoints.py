@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from brokertwin.state.logs.checkpoint_files import Offsets
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 
 
 class CheckedEntry(NamedTuple):
@@ -28,7 +28,9 @@ class CheckedEntry(NamedTuple):
 
 
 def check(
-    samples: Iterable[Sample], nameless: Collection[str], found: Sequence[tuple[int, Offsets]]
+    samples: Iterable[WatermarkSample],
+    nameless: Collection[str],
+    found: Sequence[tuple[int, Offsets]],
 ) -> list[CheckedEntry]:
     """Holds the entries of brokers' checkpoints against the HWs that were derived.
 

@@ -14,7 +14,7 @@ import msgspec
 from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
-from brokertwin.state.fetch.fetch_bodies import EpochEndOffset
+from brokertwin.state.fetch.fetch_bodies import DivergingEpoch
 
 ANY_REPLICA = -2
 """The replica id of a tool that asks any replica (Kafka's debugging consumer)."""
@@ -26,7 +26,7 @@ B = TypeVar("B", bound=Body)
 _decoders: dict[type[Body], msgspec.json.Decoder[Body]] = {}
 
 
-class Exchange(NamedTuple):
+class ObservedExchange(NamedTuple):
     """A request and its answer, as a log has them.
 
     Attributes:
@@ -65,23 +65,23 @@ def _decoded(body: bytes, body_type: type[B]) -> B:
     return decoder.decode(body)  # type: ignore[return-value]
 
 
-class Moment(NamedTuple):
+class ExchangeMoment(NamedTuple):
     """One of the two moments of an exchange, in ms since 1970."""
 
     time: float
     number: int
     is_answer: bool
-    exchange: Exchange
+    exchange: ObservedExchange
 
 
-def moments(exchanges: Iterable[Exchange]) -> Iterator[Moment]:
+def moments(exchanges: Iterable[ObservedExchange]) -> Iterator[ExchangeMoment]:
     """The moments in their order; exchanges come in the order in which requests arrived."""
-    open_moments: list[Moment] = []
+    open_moments: list[ExchangeMoment] = []
     for number, exchange in enumerate(exchanges):
         while open_moments and open_moments[0].time < exchange.taken:
             yield heapq.heappop(open_moments)
-        heapq.heappush(open_moments, Moment(exchange.taken, number, False, exchange))
-        heapq.heappush(open_moments, Moment(exchange.made, number, True, exchange))
+        heapq.heappush(open_moments, ExchangeMoment(exchange.taken, number, False, exchange))
+        heapq.heappush(open_moments, ExchangeMoment(exchange.made, number, True, exchange))
     while open_moments:
         yield heapq.heappop(open_moments)
 
@@ -89,39 +89,39 @@ def moments(exchanges: Iterable[Exchange]) -> Iterator[Moment]:
 # Fetch
 
 
-class ReadPartition(Body):
+class FetchedPartition(Body):
     partition_index: int
     error_code: int = 0
     high_watermark: int = -1
     log_start_offset: int = -1
     current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
-    diverging_epoch: EpochEndOffset = msgspec.field(default_factory=EpochEndOffset)
+    diverging_epoch: DivergingEpoch = msgspec.field(default_factory=DivergingEpoch)
 
 
-class ReadTopic(Body):
+class FetchedTopic(Body):
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
-    partitions: list[ReadPartition] = []
+    partitions: list[FetchedPartition] = []
 
 
-class FetchAnswer(Body):
+class ObservedFetchResponse(Body):
     error_code: int = 0
     session_id: int = 0
-    responses: list[ReadTopic] = []
+    responses: list[FetchedTopic] = []
 
 
 # AlterPartition
 
 
-class BrokerState(Body):
+class IsrRequestBroker(Body):
     broker_id: int
 
 
-class AlteredPartition(Body):
+class IsrRequestPartition(Body):
     partition_index: int
     leader_epoch: int = -1
     new_isr: list[int] = []
-    new_isr_with_epochs: list[BrokerState] = []
+    new_isr_with_epochs: list[IsrRequestBroker] = []
 
     @property
     def wanted_isr(self) -> list[int]:
@@ -129,20 +129,20 @@ class AlteredPartition(Body):
         return self.new_isr or [each.broker_id for each in self.new_isr_with_epochs]
 
 
-class AlteredTopic(Body):
+class IsrRequestTopic(Body):
     topic_id: Uuid = ZERO_UUID
-    partitions: list[AlteredPartition] = []
+    partitions: list[IsrRequestPartition] = []
 
 
-class AlterPartition(Body):
+class IsrRequest(Body):
     broker_id: int
-    topics: list[AlteredTopic] = []
+    topics: list[IsrRequestTopic] = []
 
 
 # Metadata and DescribeTopicPartitions
 
 
-class ShownPartition(Body):
+class MetadataPartition(Body):
     partition_index: int
     error_code: int = 0
     leader_id: int = -1
@@ -151,12 +151,12 @@ class ShownPartition(Body):
     isr_nodes: list[int] = []
 
 
-class ShownTopic(Body):
+class MetadataTopic(Body):
     error_code: int = 0
     name: str | None = None
     topic_id: Uuid = ZERO_UUID
-    partitions: list[ShownPartition] = []
+    partitions: list[MetadataPartition] = []
 
 
-class MetadataAnswer(Body):
-    topics: list[ShownTopic] | None = None
+class ObservedMetadataResponse(Body):
+    topics: list[MetadataTopic] | None = None

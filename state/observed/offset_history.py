@@ -28,7 +28,7 @@ OUTSIDER = "an administrator, or a client that joins no group"
 """Who else commits."""
 
 
-class Written(NamedTuple):
+class CoordinatorRow(NamedTuple):
     """A row as it lies in the topic.
 
     `timestamp`: ms since 1970, when it was appended; -1 if that is not known.
@@ -51,7 +51,7 @@ class Direction(StrEnum):
     GONE = "gone"
 
 
-class Move(NamedTuple):
+class OffsetMove(NamedTuple):
     """An offset was committed or taken back.
 
     Attributes:
@@ -61,7 +61,7 @@ class Move(NamedTuple):
         by: whose doing it was, as far as the rows say.
     """
 
-    row: Written
+    row: CoordinatorRow
     key: OffsetKey
     before: OffsetValue | None
     after: OffsetValue | None
@@ -133,7 +133,7 @@ class OffsetHistory:
         self.unread: dict[tuple[int, int], str] = {}
         self._groups: dict[str, _Group] = {}
 
-    def read(self, rows: Iterable[Written]) -> Iterator[Move]:
+    def read(self, rows: Iterable[CoordinatorRow]) -> Iterator[OffsetMove]:
         """What each row of an offset did."""
         for row in rows:
             try:
@@ -146,13 +146,13 @@ class OffsetHistory:
             elif not isinstance(said, OtherRow):
                 self._heed(self._groups.setdefault(said.group, _Group()), said)
 
-    def _moved(self, row: Written, said: OffsetRow) -> Move:
+    def _moved(self, row: CoordinatorRow, said: OffsetRow) -> OffsetMove:
         before = self.offsets.pop(said.key, None)
         if said.value is not None:
             self.offsets[said.key] = said.value
         known = said.value or before
         by = self._by(said.key, known.topic_id if known else ZERO_UUID, said.value is None)
-        return Move(row, said.key, before, said.value, by)
+        return OffsetMove(row, said.key, before, said.value, by)
 
     def _by(self, key: OffsetKey, topic_id: Uuid, is_gone: bool) -> str:
         """Whose doing it was."""

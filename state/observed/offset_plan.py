@@ -12,7 +12,7 @@ from typing import NamedTuple
 from brokertwin.state.groups.offset_records import OffsetKey
 
 
-class Verdict(StrEnum):
+class OffsetVerdict(StrEnum):
     """What is said of one partition's offset."""
 
     FINE = "fine"
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
     SHARES = "a share group"
 
 
-class Found(NamedTuple):
+class ClusterOffsets(NamedTuple):
     """What the target cluster has.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     sharing: frozenset[str] = frozenset()
 
 
-class Step(NamedTuple):
+class OffsetStep(NamedTuple):
     """One partition's offset: what is wanted, what is there, and what is said of it.
 
     `wanted` is None where no offset of the target corresponds to the one given.
@@ -53,10 +53,12 @@ class Step(NamedTuple):
     wanted: int | None
     committed: int | None
     log: tuple[int, int] | None
-    verdict: Verdict
+    verdict: OffsetVerdict
 
 
-def plan(wanted: Mapping[OffsetKey, tuple[int, int | None]], found: Found) -> list[Step]:
+def plan(
+    wanted: Mapping[OffsetKey, tuple[int, int | None]], found: ClusterOffsets
+) -> list[OffsetStep]:
     """A step for each offset, in the order of groups, topics and partitions.
 
     Args:
@@ -69,29 +71,31 @@ def plan(wanted: Mapping[OffsetKey, tuple[int, int | None]], found: Found) -> li
         log, committed = found.logs.get((key.topic, key.partition)), found.committed.get(key)
         verdict = _verdict(offset, committed, log, key.group in found.with_members)
         if key.group in found.sharing:
-            verdict = Verdict.SHARES
-        steps.append(Step(key, given, offset, committed, log, verdict))
+            verdict = OffsetVerdict.SHARES
+        steps.append(OffsetStep(key, given, offset, committed, log, verdict))
     return steps
 
 
 def _verdict(
     offset: int | None, committed: int | None, log: tuple[int, int] | None, has_members: bool
-) -> Verdict:
+) -> OffsetVerdict:
     if log is None:
-        return Verdict.UNKNOWN
+        return OffsetVerdict.UNKNOWN
     if offset is None:
-        return Verdict.UNTRANSLATED
+        return OffsetVerdict.UNTRANSLATED
     if offset == committed:
-        return Verdict.THERE
+        return OffsetVerdict.THERE
     if has_members:
-        return Verdict.HAS_MEMBERS
+        return OffsetVerdict.HAS_MEMBERS
     start, end = log
     if not start <= offset <= end:
-        return Verdict.BEFORE_START if offset < start else Verdict.PAST_END
-    return Verdict.BACK if committed is not None and offset < committed else Verdict.FINE
+        return OffsetVerdict.BEFORE_START if offset < start else OffsetVerdict.PAST_END
+    return (
+        OffsetVerdict.BACK if committed is not None and offset < committed else OffsetVerdict.FINE
+    )
 
 
-def to_write(steps: list[Step], may_go_back: bool) -> list[Step]:
+def to_write(steps: list[OffsetStep], may_go_back: bool) -> list[OffsetStep]:
     """Those that are written."""
-    allowed = {Verdict.FINE, Verdict.BACK} if may_go_back else {Verdict.FINE}
+    allowed = {OffsetVerdict.FINE, OffsetVerdict.BACK} if may_go_back else {OffsetVerdict.FINE}
     return [step for step in steps if step.verdict in allowed]

@@ -14,7 +14,7 @@ from brokertwin.state.core.schema import Uuid
 UNKNOWN = -1
 
 
-class Progress(msgspec.Struct):
+class ReplicaProgress(msgspec.Struct):
     """How a follower kept up, in ms since 1970: its last fetch, and when it had all there was.
 
     `leader_end` is what the leader's LEO was at that fetch.
@@ -25,7 +25,7 @@ class Progress(msgspec.Struct):
     leader_end: int
 
 
-class Replicas(msgspec.Struct):
+class PartitionReplicas(msgspec.Struct):
     """A partition. Offsets and epochs are UNKNOWN (-1) until something shows them.
 
     Attributes:
@@ -65,7 +65,7 @@ class Replicas(msgspec.Struct):
     is_assumed: bool = True
     answered: int = UNKNOWN
     told: dict[int, int] = {}
-    progress: dict[int, Progress] = {}
+    progress: dict[int, ReplicaProgress] = {}
 
     @property
     def in_sync(self) -> list[int]:
@@ -143,7 +143,7 @@ class Replicas(msgspec.Struct):
             caught_up = time
         elif before is not None and offset >= before.leader_end:
             caught_up = before.fetched
-        self.progress[follower] = Progress(time, caught_up, self.leader_end)
+        self.progress[follower] = ReplicaProgress(time, caught_up, self.leader_end)
         return is_news
 
     def raise_high_watermark(self, min_isr: int) -> bool:

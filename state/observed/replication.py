@@ -29,10 +29,10 @@ from brokertwin.state.core.kafka_apis import (
     PRODUCE,
 )
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
+from brokertwin.state.fetch.fetch_bodies import FetchRequest, FetchRequestPartition
 from brokertwin.state.observed import exchanges as recorded
-from brokertwin.state.observed.exchanges import Exchange
-from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.exchanges import ObservedExchange
+from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.state.observed.topic_ids import NAMELESS, names_in
 from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
@@ -53,7 +53,7 @@ UNEXPLAINED = "unexplained"
 TOPIC_ID = b'"topicId"'
 
 
-class Sample(NamedTuple):
+class WatermarkSample(NamedTuple):
     """What a partition was like from a moment on, in ms since 1970.
 
     `why` is the fact by which it changed, `place` the line that shows it. `is_least` is true if
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
     is_hw_least: bool = False
 
 
-class Difference(NamedTuple):
+class WatermarkDifference(NamedTuple):
     """A HW that a leader told and that the rule does not give.
 
     `behind` are the LEOs of those in sync that have not shown that they have so much.
@@ -109,11 +109,11 @@ class _Fetch(NamedTuple):
     """A Fetch and its answer, with the HWs from before it; those are not kept where it waited."""
 
     asked: FetchRequest
-    answer: recorded.FetchAnswer
+    answer: recorded.ObservedFetchResponse
     before: dict[Place, int]
 
 
-class Move(NamedTuple):
+class WatermarkMove(NamedTuple):
     """When a HW moved, in ms since 1970, and from where."""
 
     time: float
@@ -149,22 +149,22 @@ class ReplicationObserver:
         self._min_isr: dict[str, int] = {}
         self._ids: dict[str, Uuid] = {}
         self._fetches: dict[str, _Fetch] = {}
-        self._moves: dict[Place, Move] = {}
+        self._moves: dict[Place, WatermarkMove] = {}
         self._open: dict[Place, int] = {}
         self._last_fetch: dict[tuple[int, int], float] = {}
         self._has_controller = False
-        self.partitions: dict[Place, Replicas] = {}
+        self.partitions: dict[Place, PartitionReplicas] = {}
         self.names: dict[Uuid, str] = {}
-        self.samples: list[Sample] = []
-        self.differences: list[Difference] = []
+        self.samples: list[WatermarkSample] = []
+        self.differences: list[WatermarkDifference] = []
         self.isr_changes: list[IsrChange] = []
-        self.in_sync_told: list[Sample] = []
+        self.in_sync_told: list[WatermarkSample] = []
         self.agreed: Counter[Place] = Counter()
         self.adopted: Counter[Place] = Counter()
         self.unread: Counter[str] = Counter()
         self.time = 0.0
 
-    def observe(self, exchanges: Iterable[Exchange]) -> None:
+    def observe(self, exchanges: Iterable[ObservedExchange]) -> None:
         """Goes through exchanges that are in the order in which the requests arrived."""
         for moment in recorded.moments(exchanges):
             self.time, self._exchange = moment.time, moment.exchange
@@ -181,13 +181,13 @@ class ReplicationObserver:
                 self.unread[moment.exchange.header.request_api_key_name] += 1
         self.differences = [self._at_the_end(each) for each in self.differences]
 
-    def _name_topics(self, exchange: Exchange) -> None:
+    def _name_topics(self, exchange: ObservedExchange) -> None:
         """Take the names of topic ids from a response that has both."""
         for topic_id, name in names_in(msgspec.json.decode(exchange.response)).items():
             self.names[topic_id] = name
             self._ids[name] = topic_id
 
-    def _at_the_end(self, found: Difference) -> Difference:
+    def _at_the_end(self, found: WatermarkDifference) -> WatermarkDifference:
         """Explains a HW that is greater than derived: a fetch that still waits is in no log."""
         waiting = [
             follower
@@ -199,9 +199,9 @@ class ReplicationObserver:
 
     # Fetch
 
-    def _fetch_requested(self, exchange: Exchange) -> None:
+    def _fetch_requested(self, exchange: ObservedExchange) -> None:
         fetch = exchange.asked(FetchRequest)
-        answer = exchange.answered(recorded.FetchAnswer)
+        answer = exchange.answered(recorded.ObservedFetchResponse)
         self._last_fetch[exchange.broker, fetch.follower_id] = self.time
         places = [] if exchange.has_waited else [place for place, _ in self._in(answer)]
         before = {place: self._partition(place).high_watermark for place in places}
@@ -216,7 +216,7 @@ class ReplicationObserver:
                 self._take_fetch(exchange.broker, fetch.follower_id, self._partition(place), wanted)
 
     def _take_fetch(
-        self, broker: int, follower: int, known: Replicas, wanted: RequestedPartition
+        self, broker: int, follower: int, known: PartitionReplicas, wanted: FetchRequestPartition
     ) -> None:
         """A fetch that the leader did not refuse, and from which no follower diverged."""
         epoch = wanted.current_leader_epoch
@@ -225,21 +225,23 @@ class ReplicationObserver:
             is_news = known.fetched(follower, wanted.fetch_offset, self.time)
             self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
 
-    def _wanted(self, fetch: FetchRequest) -> Iterator[tuple[Place, RequestedPartition]]:
+    def _wanted(self, fetch: FetchRequest) -> Iterator[tuple[Place, FetchRequestPartition]]:
         for topic in fetch.topics:
             topic_id = self._id_of(topic.topic_id, topic.topic)
             if topic_id != recorded.METADATA_TOPIC_ID:
                 for partition in topic.partitions:
                     yield (topic_id, partition.partition), partition
 
-    def _in(self, answer: recorded.FetchAnswer) -> Iterator[tuple[Place, recorded.ReadPartition]]:
+    def _in(
+        self, answer: recorded.ObservedFetchResponse
+    ) -> Iterator[tuple[Place, recorded.FetchedPartition]]:
         for topic in answer.responses:
             topic_id = self._id_of(topic.topic_id, topic.topic)
             if topic_id != recorded.METADATA_TOPIC_ID:
                 for read in topic.partitions:
                     yield (topic_id, read.partition_index), read
 
-    def _fetch_answered(self, exchange: Exchange) -> None:
+    def _fetch_answered(self, exchange: ObservedExchange) -> None:
         fetch = self._fetches.pop(exchange.place, None)
         if fetch is None or fetch.asked.follower_id == recorded.ANY_REPLICA:
             return
@@ -254,7 +256,7 @@ class ReplicationObserver:
                 if follower >= 0:
                     known.told[follower] = read.high_watermark
 
-    def _compare(self, known: Replicas, told: int, before: int | None) -> None:
+    def _compare(self, known: PartitionReplicas, told: int, before: int | None) -> None:
         """Holds the HW that was told against the rule's.
 
         An answer that did not wait was read before the fetch itself counted, or a moment later by
@@ -276,7 +278,7 @@ class ReplicationObserver:
         if is_news:
             self._follow(known, "its high watermark was told", is_news)
 
-    def _is_open(self, known: Replicas, told: int) -> bool:
+    def _is_open(self, known: PartitionReplicas, told: int) -> bool:
         """Whether the rule lacks a fact: then a HW that was told is adopted, and no verdict given.
 
         Without the ISR it may be greater than derived (without the controller's log nobody tells
@@ -290,10 +292,10 @@ class ReplicationObserver:
         is_shrunk = len(known.in_sync) < len(known.replicas) or not known.replicas
         return is_shrunk and self._min_isr_of(known) is None
 
-    def _differ(self, known: Replicas, told: int) -> None:
+    def _differ(self, known: PartitionReplicas, told: int) -> None:
         last = self._moves.get((known.topic_id, known.partition))
         is_race = last is not None and last.former == told and self.time - last.time <= RACE_MS
-        difference = Difference(
+        difference = WatermarkDifference(
             self.time,
             self._name(known.topic_id),
             known.partition,
@@ -312,10 +314,10 @@ class ReplicationObserver:
         if not is_race:
             self._open[known.topic_id, known.partition] = len(self.differences) - 1
 
-    def _moved(self, known: Replicas, former: int) -> None:
+    def _moved(self, known: PartitionReplicas, former: int) -> None:
         """Notes that the HW has moved; where an answer has just told that, it was a race."""
         place = (known.topic_id, known.partition)
-        self._moves[place] = Move(self.time, former)
+        self._moves[place] = WatermarkMove(self.time, former)
         number = self._open.pop(place, None)
         if number is not None:
             found = self.differences[number]
@@ -324,7 +326,7 @@ class ReplicationObserver:
 
     # Produce
 
-    def _produce_answered(self, exchange: Exchange) -> None:
+    def _produce_answered(self, exchange: ObservedExchange) -> None:
         if exchange.response == b"null":
             return
         sizes = {
@@ -348,14 +350,14 @@ class ReplicationObserver:
 
     # AlterPartition
 
-    def _alter_requested(self, exchange: Exchange) -> None:
-        for topic in exchange.asked(recorded.AlterPartition).topics:
+    def _alter_requested(self, exchange: ObservedExchange) -> None:
+        for topic in exchange.asked(recorded.IsrRequest).topics:
             for wanted in topic.partitions:
                 known = self._partition((topic.topic_id, wanted.partition_index))
                 self._compare_isr(known, set(wanted.wanted_isr))
                 known.joining = [b for b in wanted.wanted_isr if b not in known.in_sync]
 
-    def _compare_isr(self, known: Replicas, wanted: set[int]) -> None:
+    def _compare_isr(self, known: PartitionReplicas, wanted: set[int]) -> None:
         """Holds the in-sync set that a leader wants against the rules of who is in and out."""
         if not known.isr or not known.ends:
             return
@@ -375,12 +377,12 @@ class ReplicationObserver:
                 )
             )
 
-    def _why_not_in(self, known: Replicas, broker: int) -> str:
+    def _why_not_in(self, known: PartitionReplicas, broker: int) -> str:
         """Who has all below the HW may come in (`Partition.isFollowerInSync`)."""
         end = known.ends.get(broker, UNKNOWN)
         return "" if end >= known.high_watermark else f"its LEO is {end}"
 
-    def _why_not_out(self, known: Replicas, broker: int) -> str:
+    def _why_not_out(self, known: PartitionReplicas, broker: int) -> str:
         """Who was not caught up for too long goes (`Partition.getOutOfSyncReplicas`).
 
         A fetch of a session that does not name the partition is not seen: a follower may have been
@@ -392,7 +394,7 @@ class ReplicationObserver:
         behind_ms = self.time - progress.caught_up
         return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
 
-    def _alter_answered(self, exchange: Exchange) -> None:
+    def _alter_answered(self, exchange: ObservedExchange) -> None:
         for topic in exchange.answered(AlterPartitionResponse).topics:
             for each in topic.partitions:
                 known = self._partition((topic.topic_id, each.partition_index))
@@ -405,8 +407,8 @@ class ReplicationObserver:
 
     # Metadata
 
-    def _metadata_answered(self, exchange: Exchange) -> None:
-        for topic in exchange.answered(recorded.MetadataAnswer).topics or []:
+    def _metadata_answered(self, exchange: ObservedExchange) -> None:
+        for topic in exchange.answered(recorded.ObservedMetadataResponse).topics or []:
             if topic.error_code or topic.topic_id == ZERO_UUID:
                 continue
             for shown in topic.partitions:
@@ -416,7 +418,7 @@ class ReplicationObserver:
                 if shown.leader_epoch == known.leader_epoch:
                     self._in_sync(known, shown.isr_nodes, "metadata")
 
-    def _topics_created(self, exchange: Exchange) -> None:
+    def _topics_created(self, exchange: ObservedExchange) -> None:
         for topic in exchange.asked(CreateTopicsRequest).topics:
             for config in topic.configs:
                 if config.name == "min.insync.replicas" and config.value is not None:
@@ -424,18 +426,18 @@ class ReplicationObserver:
 
     # What follows
 
-    def _lead(self, known: Replicas, leader: int, leader_epoch: int, why: str) -> None:
+    def _lead(self, known: PartitionReplicas, leader: int, leader_epoch: int, why: str) -> None:
         if known.lead(leader, leader_epoch):
             who = str(leader) if leader != UNKNOWN else "no broker"
             self._sample(known, f"{why}: {who} leads in epoch {leader_epoch}")
 
-    def _in_sync(self, known: Replicas, isr: list[int], why: str) -> None:
+    def _in_sync(self, known: PartitionReplicas, isr: list[int], why: str) -> None:
         if set(isr) != set(known.isr):
             known.isr = list(isr)
             self._follow(known, f"{why}: in sync are {sorted(isr)}", is_news=True)
             self.in_sync_told.append(self.samples[-1])
 
-    def _follow(self, known: Replicas, why: str, is_news: bool) -> None:
+    def _follow(self, known: PartitionReplicas, why: str, is_news: bool) -> None:
         """Lets the HW follow what has become known, which is a sample if it `is_news`."""
         former = known.high_watermark
         if known.raise_high_watermark(self._min_isr_of(known) or 1):
@@ -444,12 +446,12 @@ class ReplicationObserver:
         if is_news:
             self._sample(known, why)
 
-    def _min_isr_of(self, known: Replicas) -> int | None:
+    def _min_isr_of(self, known: PartitionReplicas) -> int | None:
         return self._min_isr.get(self._name(known.topic_id), self._default_min_isr)
 
-    def _sample(self, known: Replicas, why: str) -> None:
+    def _sample(self, known: PartitionReplicas, why: str) -> None:
         self.samples.append(
-            Sample(
+            WatermarkSample(
                 self.time,
                 self._name(known.topic_id),
                 known.partition,
@@ -466,10 +468,10 @@ class ReplicationObserver:
             )
         )
 
-    def _partition(self, place: Place) -> Replicas:
+    def _partition(self, place: Place) -> PartitionReplicas:
         known = self.partitions.get(place)
         if known is None:
-            known = self.partitions[place] = Replicas(*place)
+            known = self.partitions[place] = PartitionReplicas(*place)
         return known
 
     def _id_of(self, topic_id: Uuid, name: str) -> Uuid:
@@ -479,7 +481,7 @@ class ReplicationObserver:
         return self.names.get(topic_id, topic_id)
 
 
-Handler = Callable[[ReplicationObserver, Exchange], None]
+Handler = Callable[[ReplicationObserver, ObservedExchange], None]
 _REQUESTED: dict[int, Handler] = {
     FETCH.key: ReplicationObserver._fetch_requested,
     CREATE_TOPICS.key: ReplicationObserver._topics_created,

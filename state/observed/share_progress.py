@@ -10,7 +10,7 @@ from typing import NamedTuple
 from brokertwin.state.core.kafka_bytes import Reader
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.state.share.state_batches import combined
 
 SNAPSHOT, UPDATE = 0, 1
@@ -40,7 +40,7 @@ class ShareProgress:
         self.found: dict[ShareKey, ShareSnapshot] = {}
         self.unread: dict[tuple[int, int], str] = {}
 
-    def take(self, row: Written) -> None:
+    def take(self, row: CoordinatorRow) -> None:
         """One row of the topic."""
         try:
             kind, key = _key(row.key)

@@ -1,28 +1,27 @@
 """Replication (docs/systems/replication.md): leaders, followers, in-sync replicas.
 
-leader                 what a leader knows of its followers; the high watermark, the in-sync set
-follower               how a follower takes what its leader answers
-elections              who leads when brokers go or come back
-eligible               who may lead without being in sync
-reassignments          how a partition comes to other replicas
+leader                 a leader's view of its followers: high watermark, in-sync set
+follower               how a follower handles a fetch response
+copying                the protocol between them: fetches, responses, timers
+reading                what a leader reads for a follower, and its errors
+fetchers               fetcher threads: id and name
+in_sync                when a leader sends AlterPartition, and how it handles the response
+isr_controller         AlterPartition: bodies and the controller's checks
+elections              leader elections by the controller
+eligible               eligible leader replicas (ELR)
+reassignments          partition reassignments
 registrations          brokers at the controller: epochs, heartbeats, controlled shutdown
-isr_controller         AlterPartition: its bodies, and what the controller refuses
-in_sync                when a leader asks for it, and what it does with the answer
-copying                the steps between them: a follower's fetch, the leader's answer
-reading                what the leader reads for a follower, and what it refuses
-throttles              how fast replicas that are not in sync may be copied
-preferred_replica      which replica a consumer in a rack had better read
-acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
-leader_and_isr         commands of a controller of the ZooKeeper era
-fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
-directories            log directories that fail: what the broker tells the controller
-directory_bodies       the bodies in which it does
-checkpoints, disk      what a broker's file has of high watermarks; log directories and their files
-internal_logs          what coordinators write to __consumer_offsets and __transaction_state
-cleaning               what is kept of that: the last record of each key
-network                which brokers do not reach each other
-check                  what must hold between replicas
+throttles              replication quotas
+preferred_replica      fetching from the closest replica
+acks, produce_bodies   acks=all; the bodies of Produce
+directories            failed log directories
+directory_bodies       AssignReplicasToDirs and BrokerHeartbeat
+checkpoints, disk      high watermark checkpoints; log directories and their files
+internal_logs          the logs of __consumer_offsets, __transaction_state, __share_group_state
+cleaning               compaction of those logs
+network                stopped and unreachable brokers
+check                  invariants between replicas
 
-Only `copying` writes what a leader knows, in place and without records: a broker that restarts
-learns it anew. Logs change by records, on a follower as on a leader.
+A leader's view of its followers is volatile: `copying` changes it in place, without records, and a
+restarted broker starts without it. Logs change by records, on followers, too.
 """

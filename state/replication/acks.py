@@ -1,14 +1,14 @@
-"""When a Produce with acks -1 is answered: all in-sync replicas have what it has appended.
+"""Produce with acks=all: the response waits until all in-sync replicas have the append.
 
 Source: seed 004; `DelayedProduce`, `Partition.checkEnoughReplicasReachOffset` in Kafka. For each
-partition that was appended to:
+partition of the append:
 
-    the topic is gone                             3 UNKNOWN_TOPIC_OR_PARTITION
+    the topic was deleted                         3 UNKNOWN_TOPIC_OR_PARTITION
     its log directory has failed                  56 KAFKA_STORAGE_ERROR
-    the broker does not lead it any more          6 NOT_LEADER_OR_FOLLOWER
-    high watermark below what was appended        goes on waiting; 7 REQUEST_TIMED_OUT at the end
-    enough replicas in the maximal in-sync set    NONE
-    too few by now                                20 NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is written
+    the broker is no longer the leader            6 NOT_LEADER_OR_FOLLOWER
+    high watermark below the end of the append    pending; 7 REQUEST_TIMED_OUT at the deadline
+    enough replicas in the maximal in-sync set    0 NONE
+    too few                                       20 NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is written
 """
 
 import msgspec
@@ -25,35 +25,35 @@ from brokertwin.state.replication import copying
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.produce_bodies import (
     TOPIC_IDS_SINCE,
-    AnsweredPartition,
-    AnsweredTopic,
+    PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceResponse,
 )
 
 
-class Acked(msgspec.Struct, array_like=True):
-    """An append that followers have to copy: which answer it has, where it is and ends."""
+class PendingAppend(msgspec.Struct, array_like=True):
+    """An append that followers have to copy; `answer_place` is the index of its response."""
 
-    answer_place: tuple[int, int]
+    response_place: tuple[int, int]
     topic_id: Uuid
     partition: int
     required_offset: int
 
 
 class AcksState(msgspec.Struct, array_like=True):
-    """A request with acks -1 that waits for followers: its answers, and what is not decided yet."""
+    """State of a pending request with acks=all: its responses, and the pending appends."""
 
-    responses: list[AnsweredTopic]
-    appended: list[Acked]
+    responses: list[TopicProduceResponse]
+    appended: list[PendingAppend]
     throttle_ms: int = 0
 
     def response(self) -> ProduceResponse:
-        """The answer, when everything is decided."""
+        """The response, once no append is pending."""
         return ProduceResponse(responses=self.responses, throttle_time_ms=self.throttle_ms)
 
 
-def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
-    """Waits for the followers; a repeat may be about what they have already."""
+def wait_or_respond(broker: Broker, state: AcksState, deadline: int) -> Decision:
+    """Wait for the followers, unless they have everything, as after a repeated batch."""
     _note(broker, state)
     if not state.appended:
         return Decision(response=state.response())
@@ -62,7 +62,7 @@ def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
-    """Whether a request that waits for followers may be answered; what is decided stays so."""
+    """True if no append is pending; the result of each append is final."""
     state = _state_of(waiting)
     if _note(broker, state):
         pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
@@ -70,17 +70,17 @@ def ready(broker: Broker, waiting: PendingRequest) -> bool:
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Answers; what has not been copied by now is timed out."""
+    """Respond; appends that are still pending have timed out."""
     state = _state_of(waiting)
     _note(broker, state)
     for each in state.appended:
-        answer = _answer_of(state, each)
-        answer.error_code = answer.error_code or int(Error.REQUEST_TIMED_OUT)
+        response = _response_of(state, each)
+        response.error_code = response.error_code or int(Error.REQUEST_TIMED_OUT)
     return Decision(response=state.response())
 
 
 def _state_of(waiting: PendingRequest) -> AcksState:
-    """What a request waits with; checkpoints of old have all fields in it, of whatever version."""
+    """Read the state; older checkpoints have the fields of all versions in it."""
     state = decode_item(waiting.state, AcksState)
     by_id = waiting.header.request_api_version >= TOPIC_IDS_SINCE
     for topic in state.responses:
@@ -96,7 +96,7 @@ def _state_of(waiting: PendingRequest) -> AcksState:
 
 
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
-    """What becomes of an append that ends before `required_offset`; None while it has to wait."""
+    """Result of an append that ends before `required_offset`; None while it is pending."""
     topic = broker.topic_by_id(place[0])
     if topic is None:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -107,7 +107,7 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
         return Error.NOT_LEADER_OR_FOLLOWER
     if log.high_watermark < required_offset:
         return None
-    known = copying.known(broker, place)
+    known = copying.view(broker, place)
     in_sync = known.maximal_isr if known is not None else partition.isr
     if len(in_sync) < broker.min_in_sync(topic, place[1]):
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -115,25 +115,25 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
 
 
 def _note(broker: Broker, state: AcksState) -> bool:
-    """Writes down what is decided by now; says whether anything is."""
+    """Store the results of completed appends; True if there are any."""
     pending = []
     for each in state.appended:
         error = outcome(broker, (each.topic_id, each.partition), each.required_offset)
         if error is None:
             pending.append(each)
             continue
-        answer = _answer_of(state, each)
-        if answer.error_code:  # the partition is named again, without a record set
+        response = _response_of(state, each)
+        if response.error_code:  # the same partition twice, without records
             continue
-        answer.error_code = int(error)
+        response.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
-            answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[each.partition])
+            response.current_leader = LeaderIdAndEpoch.of(topic.partitions[each.partition])
     is_any_decided = len(pending) < len(state.appended)
     state.appended = pending
     return is_any_decided
 
 
-def _answer_of(state: AcksState, appended: Acked) -> AnsweredPartition:
-    topic_at, partition_at = appended.answer_place
+def _response_of(state: AcksState, appended: PendingAppend) -> PartitionProduceResponse:
+    topic_at, partition_at = appended.response_place
     return state.responses[topic_at].partition_responses[partition_at]

@@ -1,4 +1,4 @@
-"""What must hold between the replicas of a partition: who leads, and what is committed."""
+"""Invariants between the replicas of a partition: leadership and committed records."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,7 +18,7 @@ KINDS = ("leading", "held", "checkpointed")
 
 
 def check(tables: Tables, touched: Touched = ALL) -> Violations:
-    """Every partition with several replicas, and what leaders know of them."""
+    """Check every partition with several replicas, and the state of their leaders."""
     is_known = not touched.has("metadata", "topic")
     for topic, number in _touched(tables, touched) if is_known else _all(tables):
         if len(topic.partitions[number].replicas) > 1 or topic.partitions[number].directories:
@@ -35,7 +35,7 @@ def _all(tables: Tables) -> Iterator[tuple[Topic, int]]:
 
 
 def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
-    """The partitions of which a log was touched; where a cell has no controller it knows none."""
+    """Partitions with a touched log; none in a cell without a controller."""
     places = {tuple(key.split("/", 4)[2:4]) for key in touched.keys("logs", tables.logs)}
     for topic_id, number in sorted(places):
         topic = image.topic_by_id(tables.metadata, CONTROLLER, topic_id)
@@ -44,22 +44,22 @@ def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
 
 
 def _kept(tables: Tables) -> Violations:
-    """What brokers keep in mind is of what is there."""
+    """Volatile items belong to an existing timer, log or topic."""
     kinds = by_kind(tables.replication)
     for key in kinds.get("leading", []):
         yield from _leadership(tables, key)
     for key in kinds.get("held", []):
         broker, _, side = key.split("/")
         if pending.timer_of(tables.pending, f"{THROTTLE_TIMER}/{broker}/{side}") is None:
-            yield f"{key} waits for no time"
+            yield f"{key} has no timer"
     for key in kinds.get("checkpointed", []):
         broker, _, *place = key.split("/")
         if f"{broker}/log/{'/'.join(place)}" not in tables.logs:
-            yield f"{key} is of no log"
+            yield f"{key} belongs to no log"
 
 
 def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
-    """What is committed lies on every in-sync replica, and is the same wherever it lies."""
+    """Committed records are on every in-sync replica, and are equal on all replicas."""
     partition, name = topic.partitions[number], f"{topic.name}-{number}"
     if _is_led_from_lost_dir(tables, partition):
         yield f"{name} is led by {partition.leader}, whose log directory has failed: {partition}"
@@ -69,33 +69,33 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
         each: tables.logs.get(log_key(each, topic.topic_id, number), Log)
         for each in partition.replicas
     }
-    leaders = found.get(partition.leader)
+    leader_log = found.get(partition.leader)
     if set(partition.isr) & set(partition.eligible_leader_replicas):
         yield f"{name} has replicas that are in sync and eligible: {partition}"
-    if leaders is None:
+    if leader_log is None:
         return
     for each, log in found.items():
         if log is None:
-            continue  # the room of logs has said so
+            continue  # reported by the check of logs
         may_lead = each in partition.isr or each in partition.eligible_leader_replicas
-        if may_lead and log.log_end_offset < leaders.high_watermark:
+        if may_lead and log.log_end_offset < leader_log.high_watermark:
             yield (
-                f"{name} is committed up to {leaders.high_watermark}, but replica {each}, in sync"
-                f" or eligible, ends at {log.log_end_offset}"
+                f"{name} is committed up to {leader_log.high_watermark}, but replica {each}, in"
+                f" sync or eligible, ends at {log.log_end_offset}"
             )
-        if each != partition.leader and log != leaders:
-            is_cleaned = any(  # each at its own time
-                found.cleaned_chunks or found.has_gaps for found in (log, leaders)
+        if each != partition.leader and log != leader_log:
+            is_cleaned = any(  # each replica cleans at its own time
+                found.cleaned_chunks or found.has_gaps for found in (log, leader_log)
             )
             if not is_cleaned:
-                yield from _agree(tables, name, (partition.leader, leaders), (each, log))
+                yield from _agree(tables, name, (partition.leader, leader_log), (each, log))
 
 
 def _is_led_from_lost_dir(tables: Tables, partition: Partition) -> bool:
-    """Whether a broker of the settings leads though the controller knows that it cannot.
+    """True if a broker leads although the controller knows that its log directory has failed.
 
-    One that has registered by a request may register anew, or name a directory with the heartbeat
-    that unfences it; the controller does not look at what it leads then.
+    Brokers that registered by a request are exempt. They may register again, or report a directory
+    in the heartbeat that unfences them, and the controller does not check their leadership then.
     """
     leader = partition.leader
     if leader < 0 or image.registration(tables.metadata, CONTROLLER, leader).sends_heartbeats:
@@ -104,7 +104,7 @@ def _is_led_from_lost_dir(tables: Tables, partition: Partition) -> bool:
 
 
 def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Log]) -> Violations:
-    """Two replicas have the same batches below both high watermarks."""
+    """Both replicas have the same batches below their high watermarks."""
     start = max(log.log_start_offset for _, log in (one, other))
     end = min(log.high_watermark for _, log in (one, other))
     found = [
@@ -115,30 +115,30 @@ def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Lo
         ]
         for broker, log in (one, other)
     ]
-    count = min(len(each) for each in found)  # the older ones may be sealed on one of them
+    count = min(len(each) for each in found)  # one of them may have sealed older batches
     if count and found[0][-count:] != found[1][-count:]:
         yield f"{name} is not the same on {one[0]} and {other[0]} below {end}"
 
 
 @lru_cache(KEYS_KNOWN)
 def _led(key: str) -> tuple[int, Uuid, int]:
-    """The leader, topic and partition that a key names."""
+    """Leader, topic id and partition in a key."""
     broker, _, topic_id, number = key.split("/")
     return int(broker), topic_id, int(number)
 
 
 def _leadership(tables: Tables, key: str) -> Violations:
-    """What a leader knows is about a partition that it leads, and its replicas."""
+    """A leader's state belongs to a partition that it leads, and has its replicas."""
     broker, topic_id, number = _led(key)
     leadership = tables.replication.get(key, Leadership)
     topic = image.topic_by_id(tables.metadata, broker, topic_id)
     if topic is None or leadership is None:
-        yield f"{key} is of no topic"
+        yield f"{key} belongs to no topic"
         return
     partition = topic.partitions[number]
     if partition.leader != broker or partition.leader_epoch != leadership.leader_epoch:
-        yield f"{key} is of leader epoch {leadership.leader_epoch}, the partition {partition}"
+        yield f"{key} has leader epoch {leadership.leader_epoch}, the partition {partition}"
     if {broker, *leadership.replicas} != {*partition.replicas}:
-        yield f"{key} knows {sorted(leadership.replicas)} of {partition.replicas}"
+        yield f"{key} has {sorted(leadership.replicas)}, not {partition.replicas}"
     if broker not in leadership.isr:
-        yield f"{key}: the leader is not in sync itself: {leadership.isr}"
+        yield f"{key}: the leader is not in its in-sync set: {leadership.isr}"

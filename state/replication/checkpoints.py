@@ -1,18 +1,18 @@
-"""High watermarks in a broker's file `replication-offset-checkpoint`: what a crash leaves of them.
+"""High watermarks in a broker's `replication-offset-checkpoint`, which survive a crash.
 
-Source: seed 004; `ReplicaManager.checkpointHighWatermarks`, `Partition.createLog` in Kafka. From
-the first partition on that a broker leads or follows it writes the high watermarks of all every
-replica.high.watermark.checkpoint.interval.ms, and when it shuts down in order. A broker that starts
-begins with what its file has, at most with the log's end; a leader raises it again.
+Source: seed 004; `ReplicaManager.checkpointHighWatermarks`, `Partition.createLog` in Kafka. A
+broker with partitions writes the file every replica.high.watermark.checkpoint.interval.ms, and at a
+clean shutdown. At a start it takes the high watermark from the file, at most the log end; a leader
+raises it again.
 
-No timer runs for it. When a high watermark moves, the value that the file then has is kept, unless
-it was kept since the last write; so what the file has at any time is known, and a cluster that is
-idle does nothing. In the table `replication` lie
+No timer runs for it. Before a high watermark moves, the value that is then in the file is stored,
+once for each write. So the content of the file is known at any time, and an idle cluster does
+nothing. Items in the table `replication`:
 
-    <broker>/checkpointing                            Checkpointing; gone with the process
-    <broker>/checkpointed/<topic id>/<partition>      Checkpointed; as on a disk, it stays
+    <broker>/checkpointing                            Checkpointing; lost with the process
+    <broker>/checkpointed/<topic id>/<partition>      Checkpointed; survives, as on disk
 
-A partition with a single replica has neither: its leader commits all that it has.
+A partition with one replica has neither: its leader commits everything.
 """
 
 import msgspec
@@ -33,22 +33,22 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.logs.log import Log
 
 _MOVES = (HighWatermarkMoved, LogTruncated, LogStartedAnew, LogStartMoved, LogTaken, PartitionTaken)
-"""Records that may move a high watermark of a partition with several replicas."""
+"""Records that may move a high watermark of a replicated partition."""
 
 
 class Checkpointing(msgspec.Struct, array_like=True):
-    """Since when a broker writes its file, in ms since 1970, and how often."""
+    """When a broker first wrote its file, in ms since 1970, and the interval."""
 
     started: int
     interval_ms: int
 
     def writes(self, now: int) -> int:
-        """How often the file was written by `now`; first at the start itself."""
+        """Number of writes up to `now`; the first is at the start."""
         return (now - self.started) // self.interval_ms + 1
 
 
 class Checkpointed(msgspec.Struct, array_like=True):
-    """A high watermark that has moved since: what the file has, as of its nth write."""
+    """The high watermark in the file since its write number `writes`."""
 
     high_watermark: int
     writes: int
@@ -63,12 +63,12 @@ def _prefix(broker: int) -> str:
 
 
 def is_on_disk(key: str) -> bool:
-    """Whether an item of the table `replication` outlives the process."""
+    """True for an item of the table `replication` that survives the process."""
     return key.split("/")[1:2] == ["checkpointed"]
 
 
 def before(broker: Broker, record: Record) -> None:
-    """Looks at a record that a broker is about to apply."""
+    """Store high watermarks that a record is about to move."""
     if isinstance(record, TopicCreated):
         if any(broker.id in replicas for replicas in record.replicas):
             begin(broker)
@@ -79,7 +79,7 @@ def before(broker: Broker, record: Record) -> None:
 
 
 def begin(broker: Broker) -> Checkpointing:
-    """The broker leads or follows something: it writes its file from now on, if not already."""
+    """Start writing the file, unless the broker does already."""
     table = broker.tables.replication
     known = table.get(_key(broker.id), Checkpointing)
     if known is None:
@@ -90,7 +90,7 @@ def begin(broker: Broker) -> Checkpointing:
 
 
 def in_file(broker: Broker, log: Log) -> int:
-    """The high watermark that the broker's file has of a log now."""
+    """The high watermark of a log in the broker's file."""
     table = broker.tables.replication
     kept = table.get(f"{_prefix(broker.id)}{log.topic_id}/{log.partition}", Checkpointed)
     running = table.get(_key(broker.id), Checkpointing)
@@ -99,7 +99,7 @@ def in_file(broker: Broker, log: Log) -> int:
 
 
 def crashed(broker: Broker) -> None:
-    """The process is gone: the file stays as it is."""
+    """The process was killed: the file stays as it is."""
     for place in _places(broker):
         log = broker.log(*place)
         if log is None or in_file(broker, log) == log.high_watermark:
@@ -107,13 +107,13 @@ def crashed(broker: Broker) -> None:
 
 
 def closed(broker: Broker) -> None:
-    """The process ends in order: it writes its file once more."""
+    """Clean shutdown: the file is written."""
     for place in _places(broker):
         forget(broker, place)
 
 
 def restored(broker: Broker) -> list[Record]:
-    """What a broker that starts takes from its file."""
+    """A starting broker takes the high watermarks from its file."""
     records: list[Record] = []
     for place in _places(broker):
         log = broker.log(*place)
@@ -125,12 +125,12 @@ def restored(broker: Broker) -> list[Record]:
 
 
 def forget(broker: Broker, place: tuple[Uuid, int]) -> None:
-    """The broker does not have the partition any more."""
+    """Drop the file's entry of a partition."""
     broker.tables.replication.drop(f"{_prefix(broker.id)}{place[0]}/{place[1]}")
 
 
 def _keep(broker: Broker, log: Log) -> None:
-    """Keeps what the file has of a log whose high watermark may move now."""
+    """Store the high watermark in the file before it moves."""
     table = broker.tables.replication
     writes = begin(broker).writes(broker.now)
     key = f"{_prefix(broker.id)}{log.topic_id}/{log.partition}"

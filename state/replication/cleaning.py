@@ -1,17 +1,16 @@
-"""The log of an internal topic keeps the last record of each key, as its coordinator needs it.
+"""Compaction of internal topics: the last record of each key remains.
 
-Source: seed 003 ("dedupe" cleaner); `LogCleaner`, `Cleaner` in Kafka. A log that has grown to twice
-what the last cleaning has left of it is cleaned below its last stable offset, by itself on every
-replica:
+Source: seed 003 ("dedupe" cleaner); `LogCleaner`, `Cleaner` in Kafka. A log that has doubled since
+its last cleaning is cleaned below its last stable offset, on each replica by itself:
 
-    a record behind which there is another one of its key     goes
-    a tombstone, a marker                                     goes after delete.retention.ms, a day
-    pending offsets of a transaction whose marker is below    go, if no transaction was open then
-                                                              that has no marker below
-    a batch without any record                                goes; offsets then have a gap
+    a record with a later one of its key             dropped
+    a tombstone, a marker                            dropped after delete.retention.ms, a day
+    transactional offsets whose marker is below      dropped, unless a transaction was open then
+                                                     whose marker is not below
+    a batch without records                          dropped; this leaves a gap in the offsets
 
-Tombstones stay for a while, so that a follower that was away sees them.
-Nothing of it is ever sealed: who takes over has to read it all.
+Tombstones stay for a day, so that a follower that was down reads them. These logs are never sealed,
+because a new coordinator reads the whole log.
 """
 
 import msgspec
@@ -57,13 +56,13 @@ Key = tuple[str, ...]
 
 
 CHUNK_BYTES = 1 << 18
-"""A log of larger chunks counts as if it had more of them: of 64 there are 16 MiB at most."""
+"""A chunk above this size counts as several, so 64 chunks have at most 16 MiB."""
 
 
 def is_due(log: Log) -> bool:
-    """Whether the next append begins with a cleaning of the log, an UNSEALED topic's.
+    """True if the next append to the internal topic first cleans the log.
 
-    Bytes are added up where the newest chunk is a large one: small ones alone never count for more.
+    Bytes are only added up if the newest chunk is large, because small chunks count as one each.
     """
     most = max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
     if len(log.chunks) >= most:
@@ -77,7 +76,7 @@ def _chunks(log: Log) -> int:
 
 
 def clean(table: Table, broker: int, log: Log) -> None:
-    """Rewrites the log's index with what is kept; `log` comes from `change`."""
+    """Rewrite the log's index; `log` comes from `change`."""
     end, newest = log.last_stable_offset, max(chunk.max_timestamp for chunk in log.chunks)
     batches = list(logs.batches_from(table, broker, log, log.log_start_offset))
     below = [batch for batch in batches if batch.last_offset < end]
@@ -87,7 +86,7 @@ def clean(table: Table, broker: int, log: Log) -> None:
 
 
 def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
-    """What is left of batches in the order of the log; `horizon` is ms since 1970."""
+    """Remaining batches, in the order of the log; `horizon` is in ms since 1970."""
     placed = [internal_logs.placed(batch.written, batch.last_offset_delta) for batch in batches]
     found = [[record for _, record in each] for each in placed]
     last: dict[Key, tuple[int, int]] = {}
@@ -124,28 +123,30 @@ def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
         return last[_key(record, at)] == (at, place)
 
     kept = []
-    for at, (batch, had) in enumerate(zip(batches, placed, strict=True)):
-        left = [
+    for at, (batch, before) in enumerate(zip(batches, placed, strict=True)):
+        remaining = [
             (delta, _alone(record))
-            for place, (delta, record) in enumerate(had)
+            for place, (delta, record) in enumerate(before)
             if stays(record, at, place)
         ]
         is_marker = batch.end_marker is not None and batch.max_timestamp >= horizon
         is_foreign = batch.written is None and batch.end_marker is None
-        if left or is_marker or is_foreign:
-            kept.append(batch if left == had else internal_logs.with_left(batch, left))
+        if remaining or is_marker or is_foreign:
+            kept.append(
+                batch if remaining == before else internal_logs.without_dropped(batch, remaining)
+            )
     return kept
 
 
 def _alone(record: Record) -> Record:
-    """A record whose former ones go: an update would be one of nothing."""
+    """A remaining record without its predecessors: an update of them would have no base."""
     if isinstance(record, ShareStateWritten) and record.update is not None:
         return msgspec.structs.replace(record, update=None)
     return record
 
 
 def _is_whole(records: list[Record]) -> bool:
-    """Whether a batch is all that a coordinator knew, whose keys are not looked at."""
+    """True if a batch has a coordinator's whole state, whose keys are not read."""
     return any(isinstance(record, PartitionTaken) for record in records)
 
 
@@ -192,7 +193,7 @@ def _is_tombstone(record: Record) -> bool:
 
 
 def _key(record: Record, at: int) -> Key:
-    """What a later record takes the place of; `at` is the batch's place, for those without any."""
+    """Compaction key of a record; without a key, `at` (the batch's index) makes it unique."""
     if isinstance(record, OF_STREAMS):
         return key_of(record)
     match record:

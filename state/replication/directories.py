@@ -1,20 +1,20 @@
-"""Log directories that fail: what the broker does, and what the controller makes of it.
+"""Failed log directories: reactions of the broker and the controller.
 
 Source: KIP-112, KIP-858; `ReplicaManager.handleLogDirFailure`, `LogManager.handleLogDirFailure`,
 `AssignmentsManager`, `BrokerLifecycleManager.propagateDirectoryFailure`,
 `ReplicationControlManager.handleDirectoriesOffline` and `handleAssignReplicasToDirs` in Kafka.
 
-A broker with several log directories tells the controller in which of them each of its replicas
-lies (AssignReplicasToDirs). When one fails, what lies there is answered with 56
-KAFKA_STORAGE_ERROR, and the next heartbeat names it; the controller takes these replicas out of
-the in-sync sets, elects others, and elects nobody whose directory has failed. Until the broker
-starts again it does not look at the directory; then all is there as it was.
+A broker with several log directories reports the directory of each replica to the controller
+(AssignReplicasToDirs). After a failure, the replicas in the directory return
+56 KAFKA_STORAGE_ERROR, and the next heartbeat reports the directory. The controller removes these
+replicas from the in-sync sets, elects other leaders, and elects no replica in a failed directory.
+After a restart of the broker the directory is back with its content.
 
     the directory of the metadata log fails, or the last one     the broker halts
-    another one                                                  the broker goes on with the others
+    another one fails                                            the broker continues without it
 
-A broker with one directory says nothing of where its replicas lie: it halts with it. Directories
-have ids, which clients never see.
+A broker with one directory reports nothing, because it halts with the directory. Directories have
+ids, which clients never see.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,22 +36,22 @@ from brokertwin.state.replication.directory_bodies import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
 )
-from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.registrations import BrokerControlState
 from brokertwin.state.replication.throttles import Place
 
 _ANY_OFFSET = -1
-"""In a heartbeat that names directories: the broker does not say how far it has read."""
+"""In a heartbeat that reports directories: the offset is not checked."""
 
 
 def directory_id(cell: CellSettings, broker: int, path: str) -> Uuid:
-    """The id of a log directory of a broker that the settings name."""
+    """The id of a broker's log directory."""
     first = cell.broker_settings.log_dirs[:1]
     names = ["directory", cell.cluster, str(broker)]
     return topics.derive_uuid(*names, *(() if path in first else (path,)))
 
 
 def refusal(broker: Broker, path: str) -> str | None:
-    """Why a log directory cannot fail; None where it can."""
+    """Why a log directory cannot fail, or None."""
     alive = broker.live_dirs
     if path in alive:
         return None
@@ -59,13 +59,13 @@ def refusal(broker: Broker, path: str) -> str | None:
 
 
 def is_fatal(broker: Broker, path: str) -> bool:
-    """Whether a broker halts when a directory fails: its metadata lies there, or it is the last."""
+    """True if the broker halts with a directory: it has the metadata, or is the last one."""
     metadata_dir = broker.settings.given.get("metadata.log.dir") or broker.log_dirs[0]
     return path == metadata_dir or broker.live_dirs == [path]
 
 
 def fail(broker: Broker, path: str) -> list[Place]:
-    """A directory of a broker fails; the partitions whose logs lie there."""
+    """Fail a directory; returns the partitions in it."""
     failed_dirs.note(broker.tables.replication, broker.id, path)
     broker.failed_dirs = failed_dirs.of(broker.tables.replication, broker.id)
     places = [_place_of(each) for each in disk.logs_of(broker)]
@@ -76,8 +76,8 @@ def _place_of(log: Log) -> Place:
     return log.topic_id, log.partition
 
 
-def told(broker: Broker) -> list[Message]:
-    """What the broker tells the controller when a directory has failed."""
+def heartbeat_request(broker: Broker) -> list[Message]:
+    """Messages to the controller after a failure."""
     offline = [directory_id(broker.cell, broker.id, each) for each in broker.failed_dirs]
     body = BrokerHeartbeatRequest(
         broker_id=broker.id,
@@ -92,7 +92,7 @@ def told(broker: Broker) -> list[Message]:
 
 
 def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list[Message]:
-    """Where replicas lie of which the broker has read nothing, or that they lie elsewhere.
+    """Report replicas whose directory differs from the broker's metadata.
 
     Of some topics, or of all.
     """
@@ -102,7 +102,7 @@ def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list
 
 
 def moves(broker: Broker, moved: Iterable[LogPlaced]) -> list[Message]:
-    """Where logs lie that have just moved."""
+    """Report the directories of moved logs."""
     return _assign(broker, [((each.topic_id, each.partition), each.directory) for each in moved])
 
 
@@ -145,7 +145,7 @@ def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tup
 
 
 def online(controller: Controller, broker: int) -> list[Uuid]:
-    """The ids of a broker's directories that are there, as far as the controller knows."""
+    """Ids of a broker's live directories, as the controller knows them."""
     known = controller.registration(broker).log_dirs
     if known or broker not in controller.cell.brokers:
         return known
@@ -154,28 +154,28 @@ def online(controller: Controller, broker: int) -> list[Uuid]:
 
 
 def offline(
-    controller: Controller, broker: int, named: Iterable[Uuid], state: State
+    controller: Controller, broker: int, named: Iterable[Uuid], state: BrokerControlState
 ) -> list[Record]:
-    """What the controller writes when a broker in this state says that directories have failed.
+    """Records of the controller after a heartbeat with failed directories.
 
-    A broker that has none left is known with those that it had: it halts anyway.
+    If none is left, the registration keeps the former ones: the broker halts anyway.
     """
-    there, gone = online(controller, broker), set(named)
-    new = [each for each in there if each in gone]
+    there, failed = online(controller, broker), set(named)
+    new = [each for each in there if each in failed]
     if not new:
         return []
     records: list[Record] = []
     for directory in new:
-        records += elections.without_replicas(controller, broker, _lying_at(broker, directory))
-    left = [each for each in there if each not in gone]
-    is_leaving = state is State.CONTROLLED_SHUTDOWN
+        records += elections.lost_replica_changes(controller, broker, _is_in(broker, directory))
+    left = [each for each in there if each not in failed]
+    is_leaving = state is BrokerControlState.CONTROLLED_SHUTDOWN
     return [*records, BrokerRegistrationChanged(broker, state.is_fenced, is_leaving, left)]
 
 
-def _lying_at(broker: int, directory: Uuid) -> Callable[[Place, Partition], bool]:
+def _is_in(broker: int, directory: Uuid) -> Callable[[Place, Partition], bool]:
     return lambda _place, partition: partition.directories.get(broker) == directory
 
 
 def has(controller: Controller, broker: int, directory: Uuid) -> bool:
-    """Whether a directory of a broker is there (`BrokerRegistration.hasOnlineDir`)."""
+    """True if a directory of a broker is online (`BrokerRegistration.hasOnlineDir`)."""
     return is_dir_online(online(controller, broker), directory)

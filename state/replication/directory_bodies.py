@@ -1,13 +1,13 @@
-"""What a broker tells the controller of its log directories: two requests' bodies.
+"""Bodies of AssignReplicasToDirs and BrokerHeartbeat.
 
-Their handlers are in `state/apis/broker_heartbeat.py` and `assign_replicas_to_dirs.py`.
+The handlers are in `state/apis/broker_heartbeat.py` and `assign_replicas_to_dirs.py`.
 """
 
 from brokertwin.state.core.schema import Body, Int32, Int64, Uuid
 
 
 class AssignedPartition(Body):
-    """A partition whose replica lies there."""
+    """A partition with a replica in the directory."""
 
     partition_index: Int32
 
@@ -20,14 +20,14 @@ class AssignedTopic(Body):
 
 
 class AssignedDirectory(Body):
-    """A log directory, and what lies there."""
+    """A log directory and its replicas."""
 
     id: Uuid
     topics: list[AssignedTopic] = []
 
 
 class AssignReplicasToDirsRequest(Body):
-    """Where replicas of a broker lie."""
+    """Directories of a broker's replicas."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1
@@ -35,7 +35,7 @@ class AssignReplicasToDirsRequest(Body):
 
 
 class BrokerHeartbeatRequest(Body):
-    """Who is alive, how far it has read the metadata, what it wants, and what has failed."""
+    """A broker's metadata offset, wanted state and failed directories."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1

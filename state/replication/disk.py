@@ -1,20 +1,18 @@
-"""A broker's log directories: where a log lies, and the checkpoint files of each directory.
+"""A broker's log directories: placement of logs, and checkpoint files.
 
 Source: seed 004; `LogManager.nextLogDirs`, `checkpointRecoveryOffsetsInDir`, `checkpointLogStart-
-OffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`, `LeaderEpochFileCache` in Kafka. With
-several `log.dirs` a new log goes where AlterReplicaLogDirs has wished it, else to the one that has
-the fewest, the first of those. Each directory has a set of files:
+OffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`, `LeaderEpochFileCache` in Kafka. A new log
+is placed in the directory requested by AlterReplicaLogDirs, else in the first of those with the
+fewest logs. Files of each directory:
 
-    replication-offset-checkpoint      high watermarks, as the broker has last written them
-                                       (`checkpoints.py`)
-    recovery-point-offset-checkpoint   log ends: what a job has committed is stored
+    replication-offset-checkpoint      high watermarks at the last write (`checkpoints.py`)
+    recovery-point-offset-checkpoint   log ends, because committed state is stored
     log-start-offset-checkpoint        log starts above 0
-    cleaner-offset-checkpoint          nothing: no log is compacted
+    cleaner-offset-checkpoint          no entries
     <topic>-<n>/leader-epoch-checkpoint
 
-Wishes are an item of the table `replication`, which a broker forgets when it stops:
-`<broker>/wished-dirs`. A directory that has failed (`directories.py`) gets no log and has
-no files.
+Requested directories are a volatile item of the table `replication`, `<broker>/wished-dirs`. A
+failed directory (`directories.py`) gets no logs and has no files.
 """
 
 from collections import Counter
@@ -29,51 +27,51 @@ from brokertwin.state.logs.checkpoint_files import Epochs, Offsets
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import checkpoints
 
-WISHES_MAX = 1000
-"""Logs that are not there yet and have a wished directory; of more the oldest wish goes."""
+REQUESTED_DIRS_MAX = 1000
+"""Requested directories of future logs; beyond this number the oldest is dropped."""
 
 
-class WishedDirs(msgspec.Struct):
-    """Directories of logs that are not there yet, by `<topic>-<partition>`, the oldest first."""
+class RequestedDirs(msgspec.Struct):
+    """Directories of future logs by `<topic>-<partition>`, the oldest request first."""
 
     paths: dict[str, str]
 
 
 def directory_of(broker: Broker, log: Log) -> str:
-    """Where a log lies."""
+    """The directory of a log."""
     return log.directory or broker.log_dirs[0]
 
 
-def wish(broker: Broker, topic: str, partition: int, path: str) -> None:
-    """A log that may come is to lie there."""
-    paths = _wishes(broker)
+def request_directory(broker: Broker, topic: str, partition: int, path: str) -> None:
+    """Request a directory for a log that does not exist yet."""
+    paths = _requests(broker)
     paths.pop(f"{topic}-{partition}", None)
     paths[f"{topic}-{partition}"] = path
-    if len(paths) > WISHES_MAX:
+    if len(paths) > REQUESTED_DIRS_MAX:
         del paths[next(iter(paths))]
-    _keep_wishes(broker, paths)
+    _store_requests(broker, paths)
 
 
-def _keep_wishes(broker: Broker, paths: dict[str, str]) -> None:
+def _store_requests(broker: Broker, paths: dict[str, str]) -> None:
     if paths:
-        broker.tables.replication.put(_wishes_key(broker.id), WishedDirs(paths))
+        broker.tables.replication.put(_requests_key(broker.id), RequestedDirs(paths))
     else:
-        broker.tables.replication.drop(_wishes_key(broker.id))
+        broker.tables.replication.drop(_requests_key(broker.id))
 
 
-def _wishes(broker: Broker) -> dict[str, str]:
-    found = broker.tables.replication.get(_wishes_key(broker.id), WishedDirs)
+def _requests(broker: Broker) -> dict[str, str]:
+    found = broker.tables.replication.get(_requests_key(broker.id), RequestedDirs)
     return dict(found.paths) if found is not None else {}
 
 
-def _wishes_key(broker: int) -> str:
+def _requests_key(broker: int) -> str:
     return f"{broker}/wished-dirs"
 
 
 def without_place(broker: Broker, topic_id: Uuid) -> frozenset[int]:
-    """The partitions of a topic whose logs came when there was one directory: the first has them.
+    """Partitions of a topic whose logs were created when there was one directory, the first.
 
-    No log has a place there; where there are several, one is without it until somebody notes it.
+    Such logs have no directory stored. With several directories a log lacks it until it is placed.
     """
     topic = broker.topic_by_id(topic_id)
     if len(broker.settings.log_dirs) < 2 or topic is None:
@@ -83,9 +81,9 @@ def without_place(broker: Broker, topic_id: Uuid) -> frozenset[int]:
 
 
 def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) -> list[LogPlaced]:
-    """Where a broker puts the logs of a topic that have no place yet; wishes for them are over.
+    """Place the logs of a topic that have no directory; this completes requests for them.
 
-    The `older` ones were there before: they stay in the first directory, even if it has failed.
+    `older` logs existed before: they stay in the first directory, even if it has failed.
     """
     several = broker.settings.log_dirs
     topic = broker.topic_by_id(topic_id)
@@ -98,7 +96,7 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
         for log in _logs(broker)
         if log.directory or log.topic_id != topic_id or log.partition in older
     )
-    wishes = _wishes(broker)
+    requests = _requests(broker)
     found = []
     for partition in range(len(topic.partitions)):
         log = broker.held_log(topic_id, partition)
@@ -107,19 +105,19 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
         directory = several[0]
         if partition not in older:
             fewest = min(there, key=counts.__getitem__)
-            wished = wishes.pop(f"{topic.name}-{partition}", fewest)
-            directory = wished if wished in there else fewest
+            requested = requests.pop(f"{topic.name}-{partition}", fewest)
+            directory = requested if requested in there else fewest
             counts[directory] += 1
         found.append(LogPlaced(topic_id, partition, directory))
-    if found and wishes != _wishes(broker):
-        _keep_wishes(broker, wishes)
+    if found and requests != _requests(broker):
+        _store_requests(broker, requests)
     return found
 
 
 def files(broker: Broker) -> dict[str, str]:
-    """The checkpoint files of a broker: path, which begins with its directory, and text.
+    """A broker's checkpoint files: path, which starts with the directory, and text.
 
-    Where there is one directory, the paths are those in it.
+    With one directory, paths are relative to it.
     """
     several = broker.settings.log_dirs
     named = several if len(several) > 1 else ()
@@ -138,7 +136,7 @@ def files(broker: Broker) -> dict[str, str]:
 
 
 def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:
-    """The files of one directory, by their names in it."""
+    """Files of one directory, by name."""
     high_watermarks: Offsets = {_place(log): checkpoints.in_file(broker, log) for log in logs}
     ends: Offsets = {_place(log): log.log_end_offset for log in logs}
     starts: Offsets = {_place(log): log.log_start_offset for log in logs if log.log_start_offset}
@@ -155,7 +153,7 @@ def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:
 
 
 def _epochs(broker: Broker, log: Log) -> Epochs:
-    """Where leader epochs begin; the leader has its own though it has not written in it yet."""
+    """Start offsets of leader epochs; the leader has its own even without records in it."""
     epochs = {}
     start = log.log_start_offset
     for former in log.former_epochs:
@@ -173,7 +171,7 @@ def _place(log: Log) -> tuple[str, int]:
 
 
 def logs_of(broker: Broker) -> list[Log]:
-    """The logs that a broker holds, those in failed directories, too."""
+    """A broker's logs, including those in failed directories."""
     return [log for _, log in broker.tables.logs.items(f"{broker.id}/log/", Log)]
 
 

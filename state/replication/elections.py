@@ -1,30 +1,30 @@
-"""Who leads a partition, and what else the controller changes of it.
+"""Leader elections, and other changes of a partition by the controller.
 
 Source: seed 004; `PartitionChangeBuilder`, `PartitionReassignmentReplicas` and
-`ReplicationControlManager` in Kafka. What a partition is to become (`Target`) goes through these
-steps; what then differs from what it is makes a record:
+`ReplicationControlManager` in Kafka. A target state (`TargetState`) goes through these steps; the
+difference to the current state is the record:
 
-    a reassignment that has come to its end is completed (`reassignments.py`)
-    replicas become eligible, or are no more (`eligible.py`)
+    a reassignment whose replicas are in sync is completed (`reassignments.py`)
+    replicas become eligible, or cease to be (`eligible.py`)
     a leader is elected
-    a partition that loses a replica begins a leader epoch, even if its leader stays
+    a partition that loses a replica starts a leader epoch, even if its leader stays
 
-Nobody is elected whose replica lies in a log directory that has failed (`directories.py`); here it
-counts as one that is not alive.
+The leader is the first of these that is alive and has its log directory (`directories.py`):
 
-The leader stays while it is alive and in sync. Else the first replica *of the assignment* that is
-alive and in sync leads; where nobody is in sync the first that is alive and eligible, which is then
-alone in sync; then the last known leader. Where there is none and the election may be unclean, the
-first one that is alive: alone in sync, and what it does not have is lost. Else nobody leads. A
-preferred election tries the first replica before the leader. A new leader, or none, begins a leader
-epoch.
+    the first replica, in a preferred election, if in sync
+    the current leader, if in sync
+    the first in-sync replica of the assignment; without in-sync replicas, the first eligible one,
+      which is then alone in sync
+    the last known leader, without in-sync and eligible replicas (unclean)
+    the first replica, if the election may be unclean: alone in sync, missing records are lost
 
-A broker that is gone leaves every in-sync set; without eligible leader replicas it stays where it
-is the last member.
+Otherwise there is no leader. A change of the leader starts a leader epoch.
 
-Where another replica leads than the first one, although that may, there is a preferred election
-`leader.imbalance.check.interval.seconds` later, unless `auto.leader.rebalance.enable` is off. Kafka
-looks at its partitions that often, so there it comes within this time.
+A broker that has gone leaves every in-sync set; without ELR it stays as the last member.
+
+If the first replica could lead but does not, a preferred election follows after
+`leader.imbalance.check.interval.seconds`, unless `auto.leader.rebalance.enable` is off. Kafka
+checks at that interval, so its election comes within this time.
 """
 
 from collections.abc import Callable
@@ -45,22 +45,19 @@ from brokertwin.state.replication.isr_controller import RECOVERING
 NO_LEADER = -1
 
 LEADERS_TIMER = "leaders"
-"""The kind of the controller's timer by which the first replicas lead again."""
+"""Kind of the controller's timer for preferred elections."""
 
 
 class Election(Enum):
-    """Who is tried: first the preferred replica, who is in sync, in the end anybody alive."""
+    """Which replicas may be elected: the preferred one first, in-sync ones, or any live one."""
 
     PREFERRED = "preferred"
     ONLINE = "online"
     UNCLEAN = "unclean"
 
 
-class Rules(NamedTuple):
-    """Under which rules a partition changes.
-
-    `min_in_sync` is min.insync.replicas, None where the cluster has no eligible leader replicas.
-    """
+class ElectionRules(NamedTuple):
+    """Rules for a change of a partition; `min_in_sync` is None without ELR."""
 
     is_active: Callable[[int], bool]
     election: Election
@@ -68,7 +65,7 @@ class Rules(NamedTuple):
     is_offline: Callable[[Partition, int], bool]
 
     def may_lead(self, partition: Partition, broker: int) -> bool:
-        """Whether a broker may lead a partition of which it has what is needed."""
+        """True if a broker is alive and its log directory has not failed."""
         return self.is_active(broker) and not self.is_offline(partition, broker)
 
     @classmethod
@@ -78,8 +75,8 @@ class Rules(NamedTuple):
         topic: Topic,
         election: Election | None = None,
         is_active: Callable[[int], bool] | None = None,
-    ) -> "Rules":
-        """Those of a topic; unless it is said, an election may be unclean where it allows that."""
+    ) -> "ElectionRules":
+        """Rules of a topic; by default the topic decides if elections may be unclean."""
         if election is None:
             may_be_unclean = controller.may_elect_unclean(topic)
             election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
@@ -88,8 +85,8 @@ class Rules(NamedTuple):
         return cls(is_active, election, min_in_sync, controller.is_replica_offline)
 
 
-class Target(msgspec.Struct):
-    """What a partition is to become; `ended` is a broker that has ended uncleanly."""
+class TargetState(msgspec.Struct):
+    """State of a partition after a change; `ended` is a broker that ended uncleanly."""
 
     isr: list[int]
     replicas: list[int]
@@ -100,8 +97,8 @@ class Target(msgspec.Struct):
     ended: int | None = None
 
     @classmethod
-    def of(cls, partition: Partition) -> "Target":
-        """What it is."""
+    def of(cls, partition: Partition) -> "TargetState":
+        """The current state."""
         return cls(
             list(partition.isr),
             list(partition.replicas),
@@ -112,8 +109,8 @@ class Target(msgspec.Struct):
         )
 
 
-def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool]:
-    """The leader that the partition should have, -1 for none; whether it has to be unclean."""
+def elect(partition: Partition, target: TargetState, rules: ElectionRules) -> tuple[int, bool]:
+    """The elected leader, -1 for none, and whether the election is unclean."""
     first = target.replicas[:1] if rules.election is Election.PREFERRED else []
     may_lead = target.isr or target.elr
     for broker in (*first, partition.leader, *target.replicas):
@@ -123,15 +120,15 @@ def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool
         last = eligible.last_known_leader(target.isr, target.elr, partition.last_known_elr)
         if last is not None and rules.may_lead(partition, last):
             return last, True
-    anybody = target.replicas if rules.election is Election.UNCLEAN else []
-    found = next((each for each in anybody if rules.may_lead(partition, each)), NO_LEADER)
+    candidates = target.replicas if rules.election is Election.UNCLEAN else []
+    found = next((each for each in candidates if rules.may_lead(partition, each)), NO_LEADER)
     return found, found != NO_LEADER
 
 
-def would_lead_before_it_comes(partition: Partition, target: Target, rules: Rules) -> bool:
-    """Whether an election finds a replica that is none yet: it was eligible when it went.
+def preferred_would_lead(partition: Partition, target: TargetState, rules: ElectionRules) -> bool:
+    """True if an election would choose a future replica, which was eligible when it left.
 
-    Kafka 4.3.1 looks for the replica's log directory, and fails.
+    Kafka 4.3.1 looks up the replica's log directory and fails.
     """
     if rules.min_in_sync is None or target.isr:
         return False
@@ -140,9 +137,9 @@ def would_lead_before_it_comes(partition: Partition, target: Target, rules: Rule
 
 
 def change(
-    place: tuple[Uuid, int], partition: Partition, target: Target, rules: Rules
+    place: tuple[Uuid, int], partition: Partition, target: TargetState, rules: ElectionRules
 ) -> PartitionAltered | None:
-    """What changes on the way to the target; None where nothing does."""
+    """The record for the way to the target, or None if nothing changes."""
     _complete(target)
     _make_eligible(partition, target, rules)
     record = PartitionAltered(*place)
@@ -175,59 +172,61 @@ def change(
     return record if record != PartitionAltered(*place) else None
 
 
-def _complete(target: Target) -> None:
-    """Ends the reassignment that is under way, if it has come to its end."""
+def _complete(target: TargetState) -> None:
+    """Complete a reassignment whose replicas are in sync."""
     found = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
     if found is not None:
         target.replicas, target.isr = found
         target.adding, target.removing = [], []
 
 
-def _make_eligible(partition: Partition, target: Target, rules: Rules) -> None:
+def _make_eligible(partition: Partition, target: TargetState, rules: ElectionRules) -> None:
     if rules.min_in_sync is None:
         target.elr = []
         return
     former, in_sync = partition.isr, target.isr
-    target.elr = eligible.eligible(target.elr, former, in_sync, rules.min_in_sync, target.ended)
+    target.elr = eligible.eligible_after(
+        target.elr, former, in_sync, rules.min_in_sync, target.ended
+    )
 
 
 def _remember_leader(partition: Partition, record: PartitionAltered) -> None:
-    """The last known leader is noted when nobody leads any more, until somebody leads again."""
-    had_leader, known = partition.leader != NO_LEADER, partition.last_known_elr
-    if record.leader == NO_LEADER and had_leader and not known:
+    """Store the last leader when the partition loses it; clear it when there is one again."""
+    was_led, known = partition.leader != NO_LEADER, partition.last_known_elr
+    if record.leader == NO_LEADER and was_led and not known:
         record.last_known_elr = [partition.leader]
     elif record.leader not in (None, NO_LEADER) and known:
         record.last_known_elr = []
 
 
-def without(
+def broker_change(
     place: tuple[Uuid, int],
     partition: Partition,
     gone: int | None,
-    rules: Rules,
+    rules: ElectionRules,
     ended: int | None = None,
 ) -> PartitionAltered | None:
-    """What changes with a broker that has gone, has ended uncleanly, or come; None for nothing."""
-    target = Target.of(partition)
+    """Change after a broker has gone, ended uncleanly or started; None if there is none."""
+    target = TargetState.of(partition)
     target.isr = [broker for broker in partition.isr if broker not in (gone, ended)]
     target.ended = ended
     return change(place, partition, target, rules)
 
 
-def everywhere(
+def broker_changes(
     controller: Controller,
     gone: int | None = None,
-    come: int | None = None,
+    started: int | None = None,
     ended: int | None = None,
 ) -> list[PartitionAltered]:
-    """What changes of all partitions with a broker that has gone, has ended uncleanly, or come.
+    """Changes of all partitions after a broker has gone, ended uncleanly or started.
 
-    Who has gone, or ended, leaves in-sync sets; who has ended is not eligible any more. With a
-    broker that has come a leader is sought where there is none.
+    `gone` and `ended` leave the in-sync sets, `ended` is also no longer eligible. `started` causes
+    elections in partitions without a leader.
     """
 
     def is_active(broker: int) -> bool:
-        return broker not in (gone, ended) and (broker == come or controller.is_active(broker))
+        return broker not in (gone, ended) and (broker == started or controller.is_active(broker))
 
     def is_touched(partition: Partition) -> bool:
         if gone is None and ended is None:
@@ -236,36 +235,36 @@ def everywhere(
 
     found = []
     for topic in controller.all_topics():
-        rules = Rules.of(controller, topic, is_active=is_active)
+        rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             if is_touched(partition):
                 place = (topic.topic_id, number)
-                record = without(place, partition, gone, rules, ended)
+                record = broker_change(place, partition, gone, rules, ended)
                 found += [record] if record is not None else []
     return found
 
 
-def without_replicas(
+def lost_replica_changes(
     controller: Controller, broker: int, is_lost: Callable[[tuple[Uuid, int], Partition], bool]
 ) -> list[PartitionAltered]:
-    """What changes of partitions whose replica on a broker is lost: it leaves the in-sync set."""
+    """Changes after a broker has lost replicas, which leave the in-sync sets."""
 
     def is_active(each: int) -> bool:
         return each != broker and controller.is_active(each)
 
     found = []
     for topic in controller.all_topics():
-        rules = Rules.of(controller, topic, is_active=is_active)
+        rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             place = (topic.topic_id, number)
             if broker in partition.isr and is_lost(place, partition):
-                record = without(place, partition, broker, rules)
+                record = broker_change(place, partition, broker, rules)
                 found += [record] if record is not None else []
     return found
 
 
 def watch_leaders(controller: Controller, record: PartitionAltered) -> None:
-    """Starts the timer of a preferred election, if it does not run and there is reason for one."""
+    """Start the timer of the preferred election, if a change gives a reason."""
     if not controller.settings.auto_leader_rebalance_enable:
         return
     topic = controller.topic_by_id(record.topic_id)
@@ -278,7 +277,7 @@ def watch_leaders(controller: Controller, record: PartitionAltered) -> None:
 
 
 def fire(controller: Controller, _name: str) -> Decision:
-    """The timer of the preferred election: of each partition that its first replica may lead.
+    """Timer: preferred election in each partition whose first replica may lead.
 
     Source: `ReplicationControlManager.maybeBalancePartitionLeaders` in Kafka.
     """
@@ -286,8 +285,8 @@ def fire(controller: Controller, _name: str) -> Decision:
         change(
             (topic.topic_id, number),
             partition,
-            Target.of(partition),
-            Rules.of(controller, topic, Election.PREFERRED),
+            TargetState.of(partition),
+            ElectionRules.of(controller, topic, Election.PREFERRED),
         )
         for topic in controller.all_topics()
         for number, partition in enumerate(topic.partitions)

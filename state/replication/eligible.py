@@ -1,19 +1,19 @@
-"""Eligible leader replicas (ELR): not in sync, and yet with all that is committed.
+"""Eligible leader replicas (ELR): not in sync, but with all committed records.
 
-Source: KIP-966; `PartitionChangeBuilder` in Kafka 4.3.1. While fewer than min.insync.replicas are
-in sync the high watermark stands still. So who leaves an in-sync set that is then smaller keeps
-all that is committed, until it loses records itself:
+Source: KIP-966; `PartitionChangeBuilder` in Kafka 4.3.1. The high watermark does not move while
+fewer than min.insync.replicas are in sync. So a replica that leaves such an in-sync set keeps all
+committed records until it loses some itself:
 
-    in sync are                    eligible are
-    min.insync.replicas, or more   none
-    fewer                          those before, and who leaves the in-sync set by this change; not
-                                   who is in sync, nor who has ended uncleanly
+    in-sync replicas               eligible replicas
+    min.insync.replicas or more    none
+    fewer                          the former ones, and those that this change removes from the
+                                   in-sync set, without in-sync ones and one that ended uncleanly
 
-With them the last replica leaves the in-sync set, too, which may be empty: then an eligible replica
-that is alive leads. The *last known leader* is kept from when nobody leads any more until somebody
-does again; where nobody is in sync or eligible it leads once it is alive, by an unclean election.
+With ELR the in-sync set may become empty; then an eligible live replica leads. The *last known
+leader* is stored while the partition has no leader. If no replica is in sync or eligible, it is
+elected once it is alive, uncleanly.
 
-All of that holds where the feature `eligible.leader.replicas.version` is 1, as in a new cluster
+This requires level 1 of the feature `eligible.leader.replicas.version`, the default of new clusters
 (`brokertwin.eligible.leader.replicas.version`).
 """
 
@@ -22,21 +22,21 @@ from collections.abc import Sequence
 from brokertwin.state.core.java_hashes import hash_map_order, own_hash
 
 
-def eligible(
+def eligible_after(
     before: Sequence[int],
     left: Sequence[int],
     in_sync: Sequence[int],
     min_in_sync: int,
     ended: int | None,
 ) -> list[int]:
-    """Who is eligible after a change, in the order of Kafka's `HashSet`.
+    """Eligible replicas after a change, in the order of Kafka's `HashSet`.
 
     Args:
-        before: who was eligible.
-        left: who was in sync.
-        in_sync: who is in sync after it.
+        before: the eligible replicas before.
+        left: the in-sync replicas before.
+        in_sync: the in-sync replicas after it.
         min_in_sync: `min.insync.replicas`, at most the number of replicas.
-        ended: a broker that has ended uncleanly, if that is what changes the partition.
+        ended: the broker whose unclean end causes the change, if any.
     """
     if len(in_sync) >= min_in_sync:
         return []
@@ -48,7 +48,7 @@ def eligible(
 def last_known_leader(
     in_sync: Sequence[int], elr: Sequence[int], last_known: Sequence[int]
 ) -> int | None:
-    """Who led last, where nobody else may lead; None where somebody may, or it is not known."""
+    """The last known leader, if no other replica may lead."""
     if in_sync or elr or len(last_known) != 1:
         return None
     return last_known[0]

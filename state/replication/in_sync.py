@@ -1,11 +1,11 @@
-"""How a leader's in-sync set changes: it finds out, the controller decides, it hears of it.
+"""Changes of a leader's in-sync set by AlterPartition.
 
 Source: seed 004; `Partition.maybeShrinkIsr`, `submitAlterPartition`, `AlterPartitionManager` in
-Kafka. A leader looks for replicas that have to leave every half of replica.lag.time.max.ms; here
-only while it has some that do not have all and may ask for a change, so that an idle cluster has no
-timer, and no leader that the controller does not hear. What it wants is pending until the
-controller has answered; a wish that was refused for now is told again by the same timer. Metadata
-that comes first counts as the answer.
+Kafka. A leader checks for replicas to remove every half of replica.lag.time.max.ms. Here the timer
+runs only while an in-sync replica is behind and no change is pending, so an idle cluster has no
+timer, and neither has a leader that cannot reach the controller. A change is pending until the
+controller responds; one that failed for now is sent again by the same timer. Metadata that arrives
+first counts as the response.
 """
 
 from brokertwin.state.cluster.machines import Broker
@@ -13,17 +13,17 @@ from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication import copying, leader
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
-from brokertwin.state.replication.leader import Answered
+from brokertwin.state.replication.isr_controller import AlterPartitionResponse, AlterPartitionResult
+from brokertwin.state.replication.leader import AlterPartitionOutcome
 
 
 def fire(broker: Broker, _name: str) -> Decision:
-    """The timer: who is behind for too long has to leave; it runs on while somebody is behind."""
+    """Timer: remove replicas that are behind for too long; restart while any is behind."""
     lag_time_max_ms = broker.settings.replica_lag_time_max_ms
     messages: list[Message] = []
     is_anyone_behind = False
     for place in copying.places_led(broker):
-        leadership, log = copying.changeable(broker, place), broker.log(*place)
+        leadership, log = copying.mutable_view(broker, place), broker.log(*place)
         assert log is not None, place
         end = log.log_end_offset
         by_time_only = broker.settings.brokertwin_isr_by_time_only
@@ -32,7 +32,7 @@ def fire(broker: Broker, _name: str) -> Decision:
             leadership.pending = [each for each in leadership.isr if each not in leaving]
         if leaving or leadership.retries:
             leadership.retries = False
-            messages.append(copying.wish(broker, place, leadership))
+            messages.append(copying.request_isr_change(broker, place, leadership))
         if copying.is_anyone_behind(broker, leadership, log):
             is_anyone_behind = True
     if is_anyone_behind:
@@ -41,37 +41,41 @@ def fire(broker: Broker, _name: str) -> Decision:
 
 
 def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse) -> Decision:
-    """The leader takes the controller's answer."""
+    """Handle the controller's response to AlterPartition."""
     assert message.receiver == CONTROLLER, message
-    wishes = {
+    requests = {
         (topic.topic_id, each.partition_index): each
         for topic in message.body.topics  # type: ignore[attr-defined]
         for each in topic.partitions
     }
-    answers = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
+    results = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
     if response.error_code:
-        answers = [(p[0], PartitionNow(p[1], response.error_code)) for p in wishes]
+        results = [(p[0], AlterPartitionResult(p[1], response.error_code)) for p in requests]
     decision = Decision()
-    for topic_id, answer in answers:
-        place = (topic_id, answer.partition_index)
-        wanted = [each.broker_id for each in wishes[place].new_isr_with_epochs]
-        _answered(broker, place, wanted, answer, decision)
+    for topic_id, result in results:
+        place = (topic_id, result.partition_index)
+        wanted = [each.broker_id for each in requests[place].new_isr_with_epochs]
+        _handle_result(broker, place, wanted, result, decision)
     return decision
 
 
-def _answered(
-    broker: Broker, place: Place, wanted: list[int], answer: PartitionNow, decision: Decision
+def _handle_result(
+    broker: Broker,
+    place: Place,
+    wanted: list[int],
+    result: AlterPartitionResult,
+    decision: Decision,
 ) -> None:
-    """Takes the answer to what is still wanted; metadata may have come before it."""
-    known, log = copying.known(broker, place), broker.log(*place)
+    """Handle one partition of the response, unless metadata has replaced the pending change."""
+    known, log = copying.view(broker, place), broker.log(*place)
     if known is None or log is None or known.pending != wanted:
         return
-    leadership = copying.changeable(broker, place)
-    error = Error(answer.error_code)
-    epochs = (answer.leader_epoch, answer.partition_epoch)
-    found = leader.answered(leadership, error, *epochs, answer.isr)
+    leadership = copying.mutable_view(broker, place)
+    error = Error(result.error_code)
+    epochs = (result.leader_epoch, result.partition_epoch)
+    found = leader.handle_alter_partition(leadership, error, *epochs, result.isr)
     copying.watch_if_behind(broker, leadership, log)
-    if found is Answered.COMMITTED:
+    if found is AlterPartitionOutcome.COMMITTED:
         decision.copies += copying.expansion(broker, place, leadership)
-        raised = copying.raised(broker, place, leadership, log)
+        raised = copying.high_watermark_raise(broker, place, leadership, log)
         decision.records += [raised] if raised is not None else []

@@ -1,22 +1,22 @@
-"""What coordinators write to their internal topics, where these have followers.
+"""Writes of coordinators to their internal topics, if these have followers.
 
 Source: seed 003; `CoordinatorRuntime`, `CoordinatorPartitionWriter`, `TransactionStateManager` in
-Kafka. The records of one decision that belong to one partition become one batch at the end of its
-log (`Batch.written`), and what the decision says waits until the high watermark has passed it
+Kafka. Records of one decision for one partition become one batch at its log end
+(`Batch.written`). The response waits until the high watermark has passed the batch
 (`state/cell/committing.py`).
 
-    __consumer_offsets   the coordinator's own state has the records at once; nothing asks how many
-                         replicas are in sync, the high watermark does not move while too few are
+    __consumer_offsets   records are applied to the coordinator's state at once; in-sync replicas
+                         are not counted, but the high watermark does not move with too few
     __share_group_state  the same
-    __transaction_state  it has them when they are committed, and until then the id is busy (51);
-                         with fewer in sync than min.insync.replicas nothing is written (19)
+    __transaction_state  records are applied when committed, until then the id returns
+                         51 CONCURRENT_TRANSACTIONS; with fewer in-sync replicas than
+                         min.insync.replicas nothing is written: 19 NOT_ENOUGH_REPLICAS
 
-The end marker of a transaction has what the group coordinator makes of it.
+The end marker of a transaction contains the records that the group coordinator writes for it.
 
-Where the partition has a single replica, what is decided is committed at once and nobody waits. No
-other broker could ever read it, so it is written only for those who look at the topic, where
-`brokertwin.internal.logs` says so: a batch behind what the decision changes, from which nothing
-is loaded.
+In a partition with one replica a decision is committed at once. No other broker could read it, so
+with `brokertwin.internal.logs` it is only written for readers of the topic, in a batch after the
+change; nothing is loaded from it.
 """
 
 from itertools import accumulate
@@ -82,38 +82,38 @@ OF_GROUPS = (
 )
 
 OVERHEAD = 61
-"""The bytes of a batch without its records (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
+"""Size of a batch without records (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
 
 
-class Left(msgspec.Struct):
-    """What the cleaner has left of a batch: records, and the first offset of each less its base."""
+class CleanedRecords(msgspec.Struct):
+    """Records that remain of a cleaned batch, and their offset deltas."""
 
     records: list[Record]
     deltas: list[int]
 
 
 encode = msgspec.msgpack.Encoder().encode
-"""What `Batch.written` has of a list of records, or of `Left`."""
+"""Encodes `Batch.written`: a list of records, or `CleanedRecords`."""
 
-_decoder = msgspec.msgpack.Decoder(list[Record] | Left)
+_decoder = msgspec.msgpack.Decoder(list[Record] | CleanedRecords)
 
 
 class Required(NamedTuple):
-    """A partition, and the offset that its high watermark has to reach."""
+    """A partition, and the offset that its high watermark must reach."""
 
     topic_id: Uuid
     partition: int
     offset: int
 
 
-class Written(NamedTuple):
-    """A decision's records as they are written.
+class WrittenRecords(NamedTuple):
+    """A decision's records, divided by when they are applied.
 
     Attributes:
-        records: what is applied at once, in order.
-        late: what is applied when it is committed.
-        required: what has to be committed before anybody is told.
-        error: why nothing was written to any log.
+        records: applied at once, in order.
+        late: applied once committed.
+        required: must be committed before the response is sent.
+        error: why nothing was written to a log.
     """
 
     records: list[Record]
@@ -123,32 +123,32 @@ class Written(NamedTuple):
 
 
 def in_batch(written: bytes | None) -> list[Record]:
-    """The records of a coordinator in a batch; none in other batches."""
+    """A coordinator's records in a batch; other batches have none."""
     found = _decoder.decode(written) if written is not None else []
-    return found.records if isinstance(found, Left) else found
+    return found.records if isinstance(found, CleanedRecords) else found
 
 
 def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Record]]:
-    """The records of a batch, each with its first offset less the batch's base offset.
+    """The records of a batch with their offset deltas.
 
-    In batches of former versions those that a cleaner has left have the last offsets, and one that
-    took a single offset for many may begin below the base.
+    In batches of older versions, cleaned records have the last offsets, and a batch that used one
+    offset for many records may start below its base offset.
     """
     found = _decoder.decode(written) if written is not None else []
-    if isinstance(found, Left):
+    if isinstance(found, CleanedRecords):
         return list(zip(found.deltas, found.records, strict=True))
     ends = list(accumulate(map(_size, found), initial=0))
     first = last_offset_delta + 1 - ends[-1]
     return [(first + end, record) for end, record in zip(ends, found, strict=False)]
 
 
-def with_left(batch: StoredBatch, left: list[tuple[int, Record]]) -> StoredBatch:
-    """A batch that has only these of its `placed` records left."""
-    records = [record for _, record in left]
+def without_dropped(batch: StoredBatch, remaining: list[tuple[int, Record]]) -> StoredBatch:
+    """A batch reduced to some of its `placed` records."""
+    records = [record for _, record in remaining]
     if batch.end_marker is not None:
         written = encode(records) if records else None
         return msgspec.structs.replace(batch, written=written)
-    written = encode(Left(records, [delta for delta, _ in left]))
+    written = encode(CleanedRecords(records, [delta for delta, _ in remaining]))
     return msgspec.structs.replace(
         batch,
         written=written,
@@ -158,7 +158,7 @@ def with_left(batch: StoredBatch, left: list[tuple[int, Record]]) -> StoredBatch
 
 
 def place_of(machine: Machine, record: Record) -> Place | None:
-    """The partition of an internal topic that a record belongs to; None where to none."""
+    """The partition of an internal topic that a record belongs to, if any."""
     if isinstance(record, OF_TRANSACTIONS):
         name, key = TRANSACTION_TOPIC, record.transactional_id
     elif isinstance(record, TransactionalOffsetsEnded):
@@ -177,12 +177,12 @@ def place_of(machine: Machine, record: Record) -> Place | None:
 
 
 def group_place(machine: Machine, group_id: str) -> Place | None:
-    """The partition that a group belongs to, where it has followers."""
+    """The partition of a group, if it has followers."""
     return _followed(machine, GROUP_TOPIC, group_id)
 
 
 def state_place(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Place | None:
-    """The partition that a share group's state of another partition belongs to, likewise."""
+    """The partition with a share group's state of a partition, if it has followers."""
     return _followed(machine, SHARE_TOPIC, coordinator_key(group_id, topic_id, partition))
 
 
@@ -195,22 +195,22 @@ def _followed(machine: Machine, name: str, key: str) -> Place | None:
 
 
 def has_followers(machine: Machine, place: Place) -> bool:
-    """Whether a partition has more replicas than its leader."""
+    """True if a partition has more than one replica."""
     partition = copying.partition_of(machine, place)
     return partition is not None and len(partition.replicas) > 1
 
 
 def whole(broker: Broker, place: Place, known: PartitionTaken) -> BatchAppended:
-    """All that a coordinator knows, for a log that has its first follower."""
+    """A coordinator's whole state, for a log that gets its first follower."""
     batch = _batch(broker, place, known)
     _fill(batch, [known])
     return BatchAppended(*place, batch)
 
 
-def write(broker: Broker, records: list[Record]) -> Written | None:
-    """How records are written; None where no follower has to have any of them.
+def write(broker: Broker, records: list[Record]) -> WrittenRecords | None:
+    """Divide records for writing; None if no internal log with followers takes any.
 
-    What lies in a directory that has failed takes nothing, whether it has followers or not.
+    A log in a failed directory is an error, with or without followers.
     """
     places = [_followed_place(broker, each) or _lost_place(broker, each) for each in records]
     if not any(places):
@@ -219,14 +219,14 @@ def write(broker: Broker, records: list[Record]) -> Written | None:
     error = next((error for place in required if (error := _error(broker, place))), Error.NONE)
     if error is not Error.NONE:
         others = zip(records, places, strict=True)
-        return Written([record for record, place in others if place is None], [], [], error)
+        return WrittenRecords([record for record, place in others if place is None], [], [], error)
     return _appended(broker, records, places)
 
 
 def with_rows(broker: Broker, records: list[Record]) -> list[Record]:
-    """Records, and behind them what they come to in the logs that have no followers.
+    """Records, followed by their batches in logs without followers.
 
-    What follows a transaction's end marker is in the log with it.
+    Records after a transaction's end marker are already in the marker.
     """
     contents: dict[Place, list[Record]] = {}
     ended: set[Place] = set()
@@ -246,13 +246,13 @@ def with_rows(broker: Broker, records: list[Record]) -> list[Record]:
 
 
 def _is_alone(broker: Broker, place: Place) -> bool:
-    """Whether a broker leads a partition of which nobody else has a replica."""
+    """True if a broker leads a partition with one replica."""
     partition = copying.partition_of(broker, place)
     is_led = partition is not None and partition.replicas == [broker.id] == [partition.leader]
     return is_led and broker.log(*place) is not None
 
 
-def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> Written:
+def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> WrittenRecords:
     at_once: list[Record] = []
     late: list[Record] = []
     batches: dict[Place, Batch] = {}
@@ -275,13 +275,13 @@ def _appended(broker: Broker, records: list[Record], places: list[Place | None])
     for batch, found in contents:
         _fill(batch, found)
     required = [Required(*place, batch.last_offset + 1) for place, batch in batches.items()]
-    return Written(at_once, late, required)
+    return WrittenRecords(at_once, late, required)
 
 
 def _followed_place(broker: Broker, record: Record) -> Place | None:
-    """The partition of a coordinator's record, or of an end marker, if it has followers.
+    """The partition of a coordinator's record or end marker, if it has followers.
 
-    A follower that copies a marker writes nothing itself.
+    A marker copied by a follower is not written again.
     """
     place = place_of(broker, record)
     if isinstance(record, BatchAppended) and record.batch.end_marker is not None:
@@ -299,7 +299,7 @@ def _lost_place(broker: Broker, record: Record) -> Place | None:
 
 
 def _error(broker: Broker, place: Place) -> Error:
-    """Why nothing can be written to a partition."""
+    """Why a partition cannot be written."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
     if broker.has_lost(*place):
@@ -313,7 +313,7 @@ def _error(broker: Broker, place: Place) -> Error:
 
 
 def _batch(broker: Broker, place: Place, first: Record) -> Batch:
-    """An empty batch at the end of a log; that of a transaction's offsets is part of it."""
+    """An empty batch at the log end; transactional offsets make it transactional."""
     log = broker.log(*place)
     assert log is not None, place
     batch = Batch(
@@ -330,12 +330,12 @@ def _batch(broker: Broker, place: Place, first: Record) -> Batch:
 
 
 def _size(record: Record) -> int:
-    """How many records Kafka writes in its place: one for each offset."""
+    """Number of Kafka's records for a record: one for each offset."""
     return len(record.offsets) if isinstance(record, TransactionalOffsetsWritten) else 1
 
 
 def _fill(batch: Batch, records: list[Record]) -> None:
-    """Puts a coordinator's records into their batch; a marker is one record of its own."""
+    """Put a coordinator's records into their batch; a marker counts as one record."""
     if not records:
         return
     batch.written = encode(records)

@@ -1,21 +1,21 @@
-"""The controller's part in in-sync sets: it takes a leader's wish, or says why not.
+"""AlterPartition on the controller: accept or reject a leader's in-sync set.
 
-Source: seed 004; `ReplicationControlManager.alterPartition`, `PartitionChangeBuilder` in Kafka. A
-partition that a leader wants to alter is checked in this order:
+Source: seed 004; `ReplicationControlManager.alterPartition`, `PartitionChangeBuilder` in Kafka.
+Checks for each partition, in this order:
 
     no such partition                                        3 UNKNOWN_TOPIC_OR_PARTITION
-    a leader or partition epoch above the controller's       41 NOT_CONTROLLER
-    a leader epoch below                                     74 FENCED_LEADER_EPOCH
-    who asks does not lead it                                42 INVALID_REQUEST
-    a partition epoch below                                  95 INVALID_UPDATE_VERSION
-    in-sync replicas that are none, or without the leader    42
-    a leader that recovers and is not alone, or recovers
-    again                                                    42
-    an in-sync replica that is fenced, about to go, or
-    registered in another epoch than is said                 107 INELIGIBLE_REPLICA
+    leader or partition epoch above the controller's         41 NOT_CONTROLLER
+    leader epoch below                                       74 FENCED_LEADER_EPOCH
+    the sender is not the leader                             42 INVALID_REQUEST
+    partition epoch below                                    95 INVALID_UPDATE_VERSION
+    in-sync set with other brokers, or without the leader    42 INVALID_REQUEST
+    a recovering leader with other in-sync replicas, or
+    one that has recovered before                            42 INVALID_REQUEST
+    an in-sync replica that is fenced, shutting down, or
+    registered in another epoch                              107 INELIGIBLE_REPLICA
 
-What is accepted raises the partition epoch, never the leader epoch. An in-sync set that is the
-controller's already is accepted and changes nothing.
+An accepted change raises the partition epoch, never the leader epoch. The controller's own in-sync
+set is accepted and changes nothing.
 """
 
 from collections.abc import Callable
@@ -26,47 +26,47 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
 
 NO_BROKER_EPOCH = -1
-"""In a new in-sync set: the epoch of the replica is not looked at."""
+"""Broker epoch that is not checked."""
 
 RECOVERED, RECOVERING = 0, 1
-"""Kafka's codes of a leader's recovery state, after an unclean election."""
+"""Kafka's recovery states of a leader after an unclean election."""
 
 
-class BrokerState(Body):
+class IsrBrokerState(Body):
     """A replica of the new in-sync set."""
 
     broker_id: Int32
     broker_epoch: Int64 = NO_BROKER_EPOCH
 
 
-class AlteredPartition(Body):
-    """The in-sync set that a leader wants, and the epochs that it knows."""
+class AlterPartitionData(Body):
+    """A leader's new in-sync set, and its epochs."""
 
     partition_index: Int32
     leader_epoch: Int32
     new_isr: Annotated[list[Int32], since(0, 2)] = []
-    new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = []
+    new_isr_with_epochs: Annotated[list[IsrBrokerState], since(3)] = []
     leader_recovery_state: Int8 = RECOVERED
     partition_epoch: Int32 = 0
 
 
-class AlteredTopic(Body):
+class AlterPartitionTopic(Body):
     """Partitions of one topic."""
 
     topic_id: Uuid
-    partitions: list[AlteredPartition] = []
+    partitions: list[AlterPartitionData] = []
 
 
 class AlterPartitionRequest(Body):
-    """What the leader of some partitions wants."""
+    """New in-sync sets of some partitions."""
 
     broker_id: Int32
     broker_epoch: Int64 = NO_BROKER_EPOCH
-    topics: list[AlteredTopic] = []
+    topics: list[AlterPartitionTopic] = []
 
 
-class PartitionNow(Body):
-    """The partition as it is with the change, or why there was none."""
+class AlterPartitionResult(Body):
+    """The partition after the change, or an error."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -77,28 +77,28 @@ class PartitionNow(Body):
     partition_epoch: Int32 = 0
 
 
-class TopicNow(Body):
-    """The answers of one topic."""
+class AlterPartitionTopicResult(Body):
+    """Results of one topic."""
 
     topic_id: Uuid
-    partitions: list[PartitionNow]
+    partitions: list[AlterPartitionResult]
 
 
 class AlterPartitionResponse(Body):
-    """The answers in the order of the request."""
+    """Results in the order of the request."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    topics: list[TopicNow] = []
+    topics: list[AlterPartitionTopicResult] = []
 
 
 def refusal(
     partition: Partition | None,
     sender: int,
-    wanted: AlteredPartition,
-    may_be_in_sync: Callable[[BrokerState], bool],
+    wanted: AlterPartitionData,
+    may_be_in_sync: Callable[[IsrBrokerState], bool],
 ) -> Error:
-    """Why the controller does not alter a partition; NONE where it does."""
+    """The controller's error, or NONE."""
     if partition is None:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     if wanted.leader_epoch > partition.leader_epoch:
@@ -123,6 +123,6 @@ def refusal(
 
 
 def _is_malformed(partition: Partition, isr: list[int]) -> bool:
-    """In-sync replicas that are no replicas, that come twice, or without the leader."""
+    """True for an in-sync set with strangers or repeats, or without the leader."""
     is_distinct = len(set(isr)) == len(isr)
     return not is_distinct or not set(isr) <= set(partition.replicas) or partition.leader not in isr

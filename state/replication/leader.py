@@ -1,21 +1,22 @@
-"""What a leader knows of its followers, and what follows: the high watermark and the in-sync set.
+"""A leader's view of its followers: the high watermark and the in-sync set.
 
-Source: seed 004; `Partition`, `Replica` in Kafka. A follower's fetch at offset f proves that it has
-all below f. At time t, while the leader's log ends at L, it says of the follower:
+Source: seed 004; `Partition`, `Replica` in Kafka. A follower's fetch at offset f shows that it has
+all records below f. At time t, while the leader's log ends at L, the fetch updates
 
     log end offset          f
-    last caught up          f >= L: t; else f >= L at the fetch before: the time of that fetch;
-                            else as before (it never goes back)
+    last caught up          f >= L: t
+                            f >= L at the fetch before: the time of that fetch
+                            otherwise unchanged (it never goes back)
 
-The *high watermark* is the least log end offset of the leader and of every replica of the maximal
-in-sync set; a replica outside counts, too, if it is caught up and may join. It does not move while
-the in-sync set is smaller than min.insync.replicas, and it never goes back on a leader.
+The *high watermark* is the least log end offset of the leader and all replicas of the maximal
+in-sync set, and of a replica outside it that is caught up and may join. It does not move while the
+in-sync set is smaller than min.insync.replicas, and never goes back on a leader.
 
-A replica joins the in-sync set when it has reached the high watermark and the start of the leader's
-epoch. It leaves when its log ends elsewhere than the leader's and it was not caught up for more
-than replica.lag.time.max.ms. The controller has the last word (AlterPartition): until it answers,
-the change is *pending*, one at a time. The *maximal* in-sync set has a replica that is joining and
-still one that is leaving; it counts for the high watermark, not for min.insync.replicas.
+A replica joins the in-sync set at the high watermark, if that is past the start of the leader
+epoch. It is removed if its log end differs from the leader's and it was not caught up for more than
+replica.lag.time.max.ms. The controller decides (AlterPartition): until its response the change is
+*pending*, one at a time. The *maximal* in-sync set includes a pending replica that joins, and still
+one that leaves. It counts for the high watermark, not for min.insync.replicas.
 
 All times are ms since 1970.
 """
@@ -28,15 +29,14 @@ import msgspec
 from brokertwin.state.core.errors import Error
 
 UNKNOWN = -1
-"""The log end offset of a replica that has not fetched from this leader yet."""
+"""Log end offset of a replica that has not fetched from this leader yet."""
 
 
 class Replica(msgspec.Struct, array_like=True):
-    """A follower as its leader knows it; -1 where it has not fetched yet.
+    """A leader's view of a follower; offsets are -1 before its first fetch.
 
-    `waits` while its last fetch lies at the leader: all was read, it is answered when there is
-    more. So does one that is behind and `is_held` back by a throttle. `told_high_watermark` is what
-    the leader's last answer said.
+    With a pending fetch it has read everything, or `is_held` by a throttle.
+    `sent_high_watermark` is that of the last response.
     """
 
     log_end_offset: int = UNKNOWN
@@ -44,20 +44,20 @@ class Replica(msgspec.Struct, array_like=True):
     last_fetch_time: int = 0
     last_fetch_leader_end: int = 0
     last_caught_up: int = 0
-    waits: bool = False
-    told_high_watermark: int = UNKNOWN
+    has_pending_fetch: bool = False
+    sent_high_watermark: int = UNKNOWN
     is_held: bool = False
 
     def is_caught_up(self, end: int, now: int, lag_time_max_ms: int) -> bool:
-        """Whether it has all, or has had all not too long ago."""
+        """True if the follower has all records, or had them recently."""
         return self.log_end_offset == end or now - self.last_caught_up <= lag_time_max_ms
 
 
 class Leadership(msgspec.Struct):
-    """A partition with followers on the broker that leads it.
+    """A replicated partition on its leader.
 
-    `isr` and `partition_epoch` are the last that the controller has confirmed; `pending` is the
-    in-sync set that it was asked for.
+    `isr` and `partition_epoch` are the controller's last; `pending` is the requested in-sync set;
+    `retries` if that request failed for now.
     """
 
     leader: int
@@ -71,12 +71,12 @@ class Leadership(msgspec.Struct):
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """The in-sync replicas, with the one that joins and the one that leaves."""
+        """In-sync replicas, with pending ones that join and leave."""
         return frozenset(self.isr) | frozenset(self.pending or ())
 
 
-class Answered(Enum):
-    """What an answer to AlterPartition leaves behind."""
+class AlterPartitionOutcome(Enum):
+    """Effect of a response to AlterPartition."""
 
     COMMITTED = "committed"
     RESET = "reset"
@@ -97,10 +97,10 @@ _WAITS_FOR_METADATA = frozenset(
 )
 
 
-def begin(leadership: Leadership, former: Leadership | None, end: int, now: int) -> None:
-    """Begins a leader epoch at the end of the log: `leadership` has the replicas, all unknown.
+def begin_epoch(leadership: Leadership, former: Leadership | None, end: int, now: int) -> None:
+    """Start a leader epoch at the log end; `leadership` has the replicas without state.
 
-    A broker that has led before keeps what it knows of them; then `former` is what that was.
+    A broker that led before keeps the state of its replicas from `former`.
     """
     leadership.epoch_start_offset = end
     for broker, replica in leadership.replicas.items():
@@ -114,8 +114,10 @@ def begin(leadership: Leadership, former: Leadership | None, end: int, now: int)
             replica.last_fetch_time = caught_up
 
 
-def fetched(replica: Replica, offset: int, log_start_offset: int, end: int, now: int) -> None:
-    """Notes a follower's fetch at `offset`, read while the leader's log ended at `end`."""
+def update_follower(
+    replica: Replica, offset: int, log_start_offset: int, end: int, now: int
+) -> None:
+    """Update a follower after its fetch at `offset`; `end` is the leader's log end then."""
     if offset >= end:
         replica.last_caught_up = max(replica.last_caught_up, now)
     elif offset >= replica.last_fetch_leader_end:
@@ -134,7 +136,7 @@ def high_watermark(
     lag_time_max_ms: int,
     may_join: Callable[[int], bool],
 ) -> int | None:
-    """Up to where all replicas that count have the log; None while too few are in sync."""
+    """Offset that all replicas which count have; None while too few are in sync."""
     if len(leadership.isr) < min_in_sync:
         return None
     maximal = leadership.maximal_isr
@@ -150,7 +152,7 @@ def high_watermark(
 
 
 def may_expand(leadership: Leadership, broker: int, high_watermark_now: int) -> bool:
-    """Whether a follower has what it takes to join; whether it is alive is not looked at."""
+    """True if a follower's log is long enough to join; it may still be fenced."""
     offset = leadership.replicas[broker].log_end_offset
     return (
         leadership.pending is None
@@ -162,10 +164,10 @@ def may_expand(leadership: Leadership, broker: int, high_watermark_now: int) -> 
 def out_of_sync(
     leadership: Leadership, end: int, now: int, lag_time_max_ms: int, by_time_only: bool = False
 ) -> list[int]:
-    """Who has to leave; nobody while a change is pending.
+    """Replicas to remove from the in-sync set; none while a change is pending.
 
-    `by_time_only` is the rule of Kafka 0.10 (`brokertwin.isr.by.time.only`): there, a replica
-    that has all but is silent leaves. One whose fetch waits is not silent.
+    `by_time_only` is the rule of Kafka 0.10 (`brokertwin.isr.by.time.only`): replicas that have
+    everything are removed, too, if they did not fetch. A pending fetch counts as one.
     """
     if leadership.pending is not None:
         return []
@@ -179,13 +181,13 @@ def out_of_sync(
 
 
 def _is_behind(replica: Replica, end: int, by_time_only: bool) -> bool:
-    return replica.log_end_offset != end or (by_time_only and not replica.waits)
+    return replica.log_end_offset != end or (by_time_only and not replica.has_pending_fetch)
 
 
 def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = False) -> bool:
-    """Whether an in-sync replica does not have all, or is silent: it may have to leave one day.
+    """True if an in-sync replica is behind or did not fetch, so that it may be removed later.
 
-    Nobody has while a change is pending, unless that has to be asked for again.
+    While a change is pending: true if it must be sent again.
     """
     if leadership.pending is not None:
         return leadership.retries
@@ -196,27 +198,27 @@ def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = Fals
     )
 
 
-def answered(
+def handle_alter_partition(
     leadership: Leadership, error: Error, leader_epoch: int, partition_epoch: int, isr: list[int]
-) -> Answered:
-    """Takes the controller's answer; with an error the other fields say nothing."""
+) -> AlterPartitionOutcome:
+    """Handle the controller's response; after an error only the error counts."""
     if error in _RESETS:
         leadership.pending = None
-        return Answered.RESET
+        return AlterPartitionOutcome.RESET
     if error in _WAITS_FOR_METADATA:
-        return Answered.PENDING
+        return AlterPartitionOutcome.PENDING
     if error is not Error.NONE:
         leadership.retries = True
-        return Answered.RETRY
+        return AlterPartitionOutcome.RETRY
     is_stale = partition_epoch < leadership.partition_epoch
     if leader_epoch != leadership.leader_epoch or is_stale:
-        return Answered.PENDING
-    committed(leadership, partition_epoch, isr)
-    return Answered.COMMITTED
+        return AlterPartitionOutcome.PENDING
+    set_isr(leadership, partition_epoch, isr)
+    return AlterPartitionOutcome.COMMITTED
 
 
-def committed(leadership: Leadership, partition_epoch: int, isr: list[int]) -> None:
-    """The in-sync set is what the controller says; nothing is pending any more."""
+def set_isr(leadership: Leadership, partition_epoch: int, isr: list[int]) -> None:
+    """Take the controller's in-sync set; no change is pending then."""
     leadership.isr = list(isr)
     leadership.partition_epoch = partition_epoch
     leadership.pending = None

@@ -1,10 +1,12 @@
-"""Which brokers of a cell are stopped, and which cannot reach the others: what a test does.
+"""Stopped and unreachable brokers of a cell, as set by tests and interventions.
 
-A broker that is *isolated* exchanges no fetches with other brokers; clients and the controller
-reach it. One that is *severed* does not reach the controller either: it reads no metadata, what it
-asks the controller waits, and its session ends. One that is *stopped* is not there for anybody: it
-reads no metadata until it starts, then all that there was, in its order. All are facts of the
-cluster around the machines: they lie in the table `cluster` as if they were the controller's.
+    isolated   exchanges no fetches with other brokers; clients and the controller reach it
+    severed    does not reach the controller either: reads no metadata, its requests to the
+               controller wait, its session ends
+    stopped    reads no metadata until it starts, then everything it missed, in order
+
+These are facts about the cluster, not a machine's state. They are in the table `cluster`, under the
+controller's keys.
 """
 
 from collections.abc import Iterable
@@ -18,13 +20,17 @@ from brokertwin.state.core.tables import Table
 _KEY = "controller/network"
 
 
-class Network(msgspec.Struct):
-    """The brokers that are cut off or stopped; `missed` is what those have not read, by broker.
+class NetworkState(msgspec.Struct):
+    """Unreachable and stopped brokers; the encoded names are part of the state format.
 
-    `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
-    `starting` run, but may not register before the session of the process before them is over.
-    Those that were `killed` have not ended in order. Those that are `registering` have started, so
-    many times, and have not read yet that they are registered by the last of these starts.
+    Attributes:
+        isolated: isolated brokers.
+        missed: metadata records not read by stopped brokers.
+        unread: metadata records not read by severed brokers.
+        unsaid: messages of severed brokers to the controller.
+        starting: stopped brokers that start once the session of their former process is over.
+        killed: stopped brokers that did not shut down cleanly.
+        registering: the number of starts of brokers that have not read their registration yet.
     """
 
     isolated: list[int]
@@ -37,8 +43,8 @@ class Network(msgspec.Struct):
 
 
 def is_cut(table: Table, one: int, other: int) -> bool:
-    """Whether what one broker sends does not reach the other."""
-    network = table.get(_KEY, Network)
+    """True if messages between two brokers are lost."""
+    network = table.get(_KEY, NetworkState)
     if network is None:
         return False
     gone = (*network.isolated, *network.unread, *network.missed)
@@ -46,70 +52,70 @@ def is_cut(table: Table, one: int, other: int) -> bool:
 
 
 def is_isolated(table: Table, broker: int) -> bool:
-    """Whether a broker is cut off from the others."""
-    network = table.get(_KEY, Network)
+    """True if a broker is isolated or severed."""
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in (*network.isolated, *network.unread)
 
 
 def is_severed(table: Table, broker: int) -> bool:
-    """Whether a broker is cut off from the controller, too."""
-    network = table.get(_KEY, Network)
+    """True if a broker cannot reach the controller."""
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.unread
 
 
 def is_starting(table: Table, broker: int) -> bool:
-    """Whether a broker that is stopped starts as soon as it may register."""
-    network = table.get(_KEY, Network)
+    """True if a stopped broker starts as soon as it can register."""
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.starting
 
 
 def is_stopped(table: Table, broker: int) -> bool:
-    """Whether a broker is not there."""
-    network = table.get(_KEY, Network)
+    """True if a broker is stopped."""
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.missed
 
 
 def stopped(table: Table) -> list[int]:
-    """The brokers that are not there."""
-    network = table.get(_KEY, Network)
+    """The stopped brokers."""
+    network = table.get(_KEY, NetworkState)
     return sorted(network.missed) if network is not None else []
 
 
 def isolate(table: Table, broker: int) -> None:
-    """Cuts a broker off from the other brokers."""
+    """Isolate a broker from the other brokers."""
     if not is_isolated(table, broker):
         _network(table).isolated.append(broker)
 
 
 def sever(table: Table, broker: int) -> None:
-    """Cuts a broker off from the other brokers and from the controller."""
+    """Isolate a broker from the other brokers and the controller."""
     _network(table).unread.setdefault(broker, [])
 
 
 def rejoin(table: Table, broker: int) -> tuple[list[Record], list[LateMessage]]:
-    """Ends what `isolate` or `sever` began; what the broker has not read, and not said."""
+    """End `isolate` or `sever`; returns unread metadata and unsent messages."""
     if not is_isolated(table, broker):
         return [], []
     network = _network(table)
     network.isolated = [each for each in network.isolated if each != broker]
-    told = network.unread.pop(broker, []), network.unsaid.pop(broker, [])
+    late = network.unread.pop(broker, []), network.unsaid.pop(broker, [])
     _tidy(table)
-    return told
+    return late
 
 
-def say_later(table: Table, message: LateMessage) -> None:
-    """Keeps what a severed broker asks the controller until it rejoins."""
+def send_later(table: Table, message: LateMessage) -> None:
+    """Keep a severed broker's message to the controller until it rejoins."""
     _network(table).unsaid.setdefault(message.sender, []).append(message)
 
 
 def is_killed(table: Table, broker: int) -> bool:
-    """Whether a broker that is stopped has not ended in order."""
-    network = table.get(_KEY, Network)
+    """True if a stopped broker did not shut down cleanly."""
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.killed
 
 
 def stop(table: Table, broker: int, is_killed: bool) -> None:
-    """The broker is not there from now on."""
+    """Stop a broker."""
     network = _network(table)
     if is_killed:
         network.killed.append(broker)
@@ -119,15 +125,15 @@ def stop(table: Table, broker: int, is_killed: bool) -> None:
     network.unsaid.pop(broker, None)
 
 
-def start_later(table: Table, broker: int, is_to_start: bool) -> None:
-    """The broker that is stopped starts as soon as it may register, or does not any more."""
-    if is_starting(table, broker) != is_to_start:
+def start_later(table: Table, broker: int, is_starting_later: bool) -> None:
+    """Let a stopped broker start as soon as it can register, or cancel that."""
+    if is_starting(table, broker) != is_starting_later:
         starting = _network(table).starting
-        (starting.append if is_to_start else starting.remove)(broker)
+        (starting.append if is_starting_later else starting.remove)(broker)
 
 
 def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]:
-    """Keeps a metadata record for those of the brokers that do not read; gives back the others."""
+    """Keep a metadata record for brokers that cannot read it; returns the others."""
     there = []
     for broker in brokers:
         if is_stopped(table, broker):
@@ -140,7 +146,7 @@ def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]
 
 
 def start(table: Table, broker: int) -> list[Record]:
-    """The broker is back, and is to register; what it has missed."""
+    """Start a broker, which then registers; returns the metadata that it missed."""
     start_later(table, broker, False)
     network = _network(table)
     network.registering[broker] = registering_by(table, broker) + 1
@@ -151,16 +157,16 @@ def start(table: Table, broker: int) -> list[Record]:
 
 
 def registering_by(table: Table, broker: int) -> int:
-    """The start, counted from 1, by which a broker is yet to read that it registers; 0: none."""
-    network = table.get(_KEY, Network)
+    """Number of the start whose registration a broker has not read yet, or 0."""
+    network = table.get(_KEY, NetworkState)
     return network.registering.get(broker, 0) if network is not None else 0
 
 
 def registered(table: Table, broker: int, start: int) -> bool:
-    """A broker reads that a start has registered it; whether it has waited for this one.
+    """A broker reads a registration; true if it is that of its last start.
 
-    One that was started, stopped and started again begins with its last start, whatever became of
-    those before; who registers under its id by a request (0) is another process.
+    After several starts only the last one counts. A registration by a request (0) is that of
+    another process.
     """
     if not start or registering_by(table, broker) != start:
         return False
@@ -169,13 +175,13 @@ def registered(table: Table, broker: int, start: int) -> bool:
     return True
 
 
-def _network(table: Table) -> Network:
+def _network(table: Table) -> NetworkState:
     if _KEY not in table:
-        table.put(_KEY, Network([], {}))
-    return table.change(_KEY, Network)
+        table.put(_KEY, NetworkState([], {}))
+    return table.change(_KEY, NetworkState)
 
 
 def _tidy(table: Table) -> None:
-    network = table.change(_KEY, Network)
-    if network == Network([], {}):
+    network = table.change(_KEY, NetworkState)
+    if network == NetworkState([], {}):
         table.drop(_KEY)

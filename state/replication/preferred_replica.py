@@ -1,16 +1,15 @@
-"""Which replica a consumer had better read: one in its rack, in place of the leader (KIP-392).
+"""Fetching from the closest replica (KIP-392): the preferred read replica.
 
 Source: `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSelector`, `ReplicaView` in
-Kafka. The leader answers with the replica's id and without records; the consumer goes there until
-its metadata are old, or the replica refuses it.
+Kafka. The leader returns the replica's id without records. The consumer fetches from it until its
+metadata expire or the replica returns an error.
 
-    replica.selector.class             the leader names
-    none, LeaderSelector               nobody
-    RackAwareReplicaSelector           nobody for a consumer that is in no rack, or in the leader's;
-                                       else of the in-sync replicas in its rack that have what it
-                                       asks for the one that has most: by log end offset, then who
-                                       was caught up last, then the greater id
-    another class                      nobody: it is not here
+    replica.selector.class             preferred replica
+    none, LeaderSelector               none
+    RackAwareReplicaSelector           none if the consumer has no rack, or the leader's; else an
+                                       in-sync replica in its rack with the fetch offset: the
+                                       greatest log end, then last caught up, then the greatest id
+    another class                      none
 """
 
 from brokertwin.state.cluster.image import Partition
@@ -19,14 +18,14 @@ from brokertwin.state.replication import copying
 from brokertwin.state.replication.leader import Replica
 from brokertwin.state.replication.throttles import Place
 
-NOBODY = -1
+NO_REPLICA = -1
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 BY_LEADER = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 def may_prefer(broker: Broker, partition: Partition, rack_id: str) -> bool:
-    """Whether a consumer in this rack may be told of another replica, now or later."""
+    """True if a consumer in this rack may get a preferred replica, now or later."""
     if not rack_id or partition.leader != broker.id:
         return False
     if broker.settings.replica_selector_class != RACK_AWARE:
@@ -37,10 +36,10 @@ def may_prefer(broker: Broker, partition: Partition, rack_id: str) -> bool:
 def preferred(
     broker: Broker, place: Place, partition: Partition, rack_id: str, fetch_offset: int
 ) -> int:
-    """The replica that a consumer had better read from this offset on, -1 for the leader."""
+    """The preferred replica of a fetch at this offset, or `NO_REPLICA`."""
     if not may_prefer(broker, partition, rack_id):
-        return NOBODY
-    leadership = copying.known_or_new(broker, place)
+        return NO_REPLICA
+    leadership = copying.view_or_initial(broker, place)
 
     def most(replica_id: int) -> tuple[int, int, int]:
         known = leadership.replicas[replica_id]
@@ -52,7 +51,7 @@ def preferred(
         if each in leadership.isr and broker.is_alive(each)
         if broker.rack_of(each) == rack_id and _has(replica, fetch_offset)
     ]
-    return max(nearby, key=most, default=NOBODY)
+    return max(nearby, key=most, default=NO_REPLICA)
 
 
 def _has(replica: Replica, fetch_offset: int) -> bool:

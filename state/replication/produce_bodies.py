@@ -1,4 +1,4 @@
-"""The bodies of Produce (key 0): batches come as their headers, as the edge has read them.
+"""Bodies of Produce (key 0), with batch headers in place of records.
 
 Source: `ProduceRequest.json`, `ProduceResponse.json` in Kafka.
 """
@@ -20,55 +20,55 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.logs.record_validation import RecordsSeen, RefusedRecords
+from brokertwin.state.logs.record_validation import RecordsSummary, RefusedRecords
 
 TOPIC_IDS_SINCE = 13
-"""The version from which topics go by their ids."""
+"""First version with topic ids."""
 
 
-class ProducedPartition(Body):
-    """What is produced to one partition."""
+class PartitionProduceData(Body):
+    """Batches for one partition."""
 
     index: Int32 = 0
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
     records_error: Int16 = 0
-    """What the edge found in the record bytes: an error code, 0 where nothing is wrong.
+    """Error code of the edge for the record bytes, 0 for none.
 
-    Where no batch at all was legible there is the error and no batch.
+    If no batch was readable, there is the error and no batch.
     """
-    records_seen: RecordsSeen | None = None
-    """What else the edge has seen in them, where there is anything to tell."""
+    records_seen: RecordsSummary | None = None
+    """Facts about the records that are not in the headers, if any."""
 
 
-class ProducedTopic(Body):
-    """Partitions of one topic; from v13 on it goes by its id."""
+class TopicProduceData(Body):
+    """Partitions of one topic; from v13 on with its id."""
 
     name: str = ""
     topic_id: Uuid = ZERO_UUID
-    partition_data: list[ProducedPartition] = []
+    partition_data: list[PartitionProduceData] = []
 
 
 class ProduceRequest(Body):
-    """Batches for some partitions, and who has to have them before the answer."""
+    """Batches for some partitions."""
 
     transactional_id: str | None = None
     acks: Int16 = -1
     timeout_ms: Int32 = 0
-    topic_data: list[ProducedTopic] = []
+    topic_data: list[TopicProduceData] = []
     request_size_in_bytes: Int32 = 0
-    """Of the whole request, header and records, as the edge has seen it; 0 where nobody says."""
+    """Size of the request with header and records, as seen by the edge; 0 if unknown."""
 
 
 class RecordError(Body):
-    """Why a record was refused."""
+    """Why a record was rejected."""
 
     batch_index: Int32
     batch_index_error_message: str | None = None
 
 
-class AnsweredPartition(Body, gc=False):
-    """Where the batch was appended, or why not."""
+class PartitionProduceResponse(Body, gc=False):
+    """Offset of the appended batch, or an error."""
 
     index: Int32
     error_code: Int16 = 0
@@ -79,28 +79,28 @@ class AnsweredPartition(Body, gc=False):
     error_message: Annotated[str | None, since(8)] = None
     current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(10)] = UNSET
     refused_records: Annotated[RefusedRecords | UnsetType | None, tagged(8)] = UNSET
-    """For the edge, which puts `record_errors` in its place; None in checkpoints of old alone."""
+    """For the edge, which replaces it by `record_errors`; None in old checkpoints only."""
 
 
-class AnsweredTopic(Body):
-    """The answers of one topic, which goes by its name or its id as in the request."""
+class TopicProduceResponse(Body):
+    """Results of one topic, which has its name or its id, like the request."""
 
     name: Annotated[str | UnsetType, given(0, TOPIC_IDS_SINCE - 1)] = UNSET
     topic_id: Annotated[Uuid | UnsetType, given(TOPIC_IDS_SINCE)] = UNSET
-    partition_responses: list[AnsweredPartition] = []
+    partition_responses: list[PartitionProduceResponse] = []
 
     @classmethod
     def of(
-        cls, produced: ProducedTopic, version: int, partitions: list[AnsweredPartition]
-    ) -> "AnsweredTopic":
-        """That of a topic in a request of this version."""
+        cls, produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
+    ) -> "TopicProduceResponse":
+        """Results of a topic in a request of this version."""
         if version >= TOPIC_IDS_SINCE:
             return cls(topic_id=produced.topic_id, partition_responses=partitions)
         return cls(name=produced.name, partition_responses=partitions)
 
 
 class ProduceResponse(Body):
-    """The answers in the order of the request."""
+    """Results in the order of the request."""
 
-    responses: list[AnsweredTopic]
+    responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,7 @@
-"""What a leader answers a follower: batches, where the follower's log goes wrong, or an error.
+"""A leader's response to a follower: batches, a diverging epoch, or an error.
 
-Source: `ReplicaManager.readFromLog`, `Partition.readRecords` in Kafka. `copying.py` has the steps.
+Source: `ReplicaManager.readFromLog`, `Partition.readRecords` in Kafka. `copying.py` has the
+protocol.
 """
 
 from brokertwin.state.cluster.image import Partition
@@ -22,13 +23,13 @@ def room(
     log_start_offset: int,
     log: Log,
 ) -> int | None:
-    """How many bytes a follower whose log has these bounds may be told; None: it hears nothing.
+    """Bytes that can be sent to a follower with these log bounds; None if its fetch is pending.
 
-    0 where it is held back, and hears of the high watermark or the log's start alone.
+    0 if it is throttled, and only the high watermark or the log start is news.
     """
     replica = leadership.replicas[each]
     has_moved = (
-        log_start_offset < log.log_start_offset or replica.told_high_watermark != log.high_watermark
+        log_start_offset < log.log_start_offset or replica.sent_high_watermark != log.high_watermark
     )
     replica.is_held = False
     if log_end_offset >= log.log_end_offset and not has_moved:
@@ -43,27 +44,27 @@ def room(
 def refusal(
     broker: Broker,
     sender: int,
-    asked: AskedPartition,
+    requested: AskedPartition,
     partition: Partition | None,
     log: Log | None,
 ) -> FollowedPartition | None:
-    """The answer to a fetch that is not read."""
+    """The response to a fetch that cannot be read, or None."""
     if partition is None:
-        return _refused(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if broker.has_lost(asked.topic_id, asked.partition):
-        return _refused(asked, Error.KAFKA_STORAGE_ERROR)
-    error = broker.leader_error(partition, asked.leader_epoch)
+        return _refused(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker.has_lost(requested.topic_id, requested.partition):
+        return _refused(requested, Error.KAFKA_STORAGE_ERROR)
+    error = broker.leader_error(partition, requested.leader_epoch)
     if error is Error.NONE and sender not in partition.replicas:
         error = Error.UNKNOWN_LEADER_EPOCH
     if error is not Error.NONE or log is None:
-        return _refused(asked, error or Error.NOT_LEADER_OR_FOLLOWER)
-    end = logs.diverging(log, asked.fetch_offset, asked.last_fetched_epoch)
-    is_below = asked.fetch_offset < log.log_start_offset
-    is_above = end is None and asked.fetch_offset > log.log_end_offset
+        return _refused(requested, error or Error.NOT_LEADER_OR_FOLLOWER)
+    end = logs.diverging(log, requested.fetch_offset, requested.last_fetched_epoch)
+    is_below = requested.fetch_offset < log.log_start_offset
+    is_above = end is None and requested.fetch_offset > log.log_end_offset
     if is_below or is_above or end == logs.UNKNOWN_EPOCH:
-        refused = _refused(asked, Error.OFFSET_OUT_OF_RANGE)
+        refused = _refused(requested, Error.OFFSET_OUT_OF_RANGE)
     elif end is not None:
-        refused = _refused(asked, Error.NONE)
+        refused = _refused(requested, Error.NONE)
         refused.diverging_epoch, refused.diverging_end_offset = end.epoch, end.end_offset
     else:
         return None
@@ -71,25 +72,29 @@ def refusal(
     return refused
 
 
-def _refused(asked: AskedPartition, error: Error) -> FollowedPartition:
+def _refused(requested: AskedPartition, error: Error) -> FollowedPartition:
     return FollowedPartition(
-        asked.topic_id, asked.partition, asked.fetch_offset, asked.leader_epoch, int(error)
+        requested.topic_id,
+        requested.partition,
+        requested.fetch_offset,
+        requested.leader_epoch,
+        int(error),
     )
 
 
-def answer(
+def read_for_follower(
     broker: Broker, log: Log, replica: Replica, offset: int, leader_epoch: int, room: int
 ) -> FollowedPartition:
-    """What the leader's log has for a follower from an offset on.
+    """Read batches for a follower.
 
-    That is one batch at least, whatever the room for it, but none where there is no room.
+    At least one batch, even if it is larger than `room`, unless `room` is 0.
     """
     end = log.log_end_offset
     found = logs.EMPTY
     if room:
         found = logs.read(broker.tables.logs, broker.id, log, offset, end, room, True)
-    replica.told_high_watermark = log.high_watermark
-    made = FollowedPartition(
+    replica.sent_high_watermark = log.high_watermark
+    response = FollowedPartition(
         log.topic_id,
         log.partition,
         offset,
@@ -102,6 +107,6 @@ def answer(
         size_in_bytes=found.size_in_bytes,
     )
     if found.segment is not None:
-        made.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
-        made.size_in_bytes = log.size_in_bytes - log.sealed_bytes
-    return made
+        response.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
+        response.size_in_bytes = log.size_in_bytes - log.sealed_bytes
+    return response

@@ -1,16 +1,17 @@
-"""Reassignments: how a partition comes to other replicas, and what is left when it stops halfway.
+"""Partition reassignments: start, completion and cancellation.
 
-Source: KIP-455, KIP-860; `PartitionReassignmentReplicas`, `PartitionReassignmentRevert` in Kafka,
-answers of 4.3.1.
+Source: KIP-455, KIP-860; `PartitionReassignmentReplicas`, `PartitionReassignmentRevert` in Kafka;
+responses of Kafka 4.3.1.
 
-    begin     the replicas that come join the assignment at once, those that go stay at its end;
-              both are noted as adding and removing
-    end       when all that come, and at least one that stays, are in sync, and all that stay where
-              there will be fewer: those that go leave the assignment and the in-sync set
-    cancel    those that have come leave again, those that were to go stay
+    start     added replicas join the assignment at once, removed ones stay at its end; both are
+              stored as adding and removing
+    end       all added replicas, and at least one remaining one, are in sync; if more replicas are
+              removed than added, all remaining ones. Removed replicas leave the assignment and the
+              in-sync set
+    cancel    added replicas leave again, removed ones stay
 
-A reassignment that only changes the order, or takes replicas away, ends as it begins. Another one
-takes the place of one that is under way.
+A reassignment that only reorders or removes replicas ends at once. A new reassignment replaces an
+ongoing one.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,16 @@ from typing import NamedTuple
 from brokertwin.state.cluster.image import Partition
 
 
-class Replicas(NamedTuple):
-    """The assignment of a partition, with what comes and what goes."""
+class TargetAssignment(NamedTuple):
+    """Assignment of a partition during a reassignment."""
 
     replicas: list[int]
     adding: list[int]
     removing: list[int]
 
 
-class Reverted(NamedTuple):
-    """What a cancelled reassignment leaves; unclean: its in-sync replica may not have all."""
+class RevertedAssignment(NamedTuple):
+    """State after a cancellation; unclean if no in-sync replica is left."""
 
     replicas: list[int]
     isr: list[int]
@@ -36,20 +37,20 @@ class Reverted(NamedTuple):
 
 
 def is_under_way(partition: Partition) -> bool:
-    """Whether the partition is being reassigned."""
+    """True if the partition is being reassigned."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-def begun(current: Sequence[int], wanted: Sequence[int]) -> Replicas:
-    """A reassignment from the current replicas to others."""
+def begun(current: Sequence[int], wanted: Sequence[int]) -> TargetAssignment:
+    """Start a reassignment."""
     removing = sorted(set(current) - set(wanted))
-    return Replicas([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
+    return TargetAssignment([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
 
 
 def completed(
     replicas: Sequence[int], adding: Sequence[int], removing: Sequence[int], isr: Sequence[int]
 ) -> tuple[list[int], list[int]] | None:
-    """Replicas and in-sync set at the end of a reassignment; None where none is to be ended."""
+    """Replicas and in-sync set after completion, or None if it is not complete."""
     staying = [broker for broker in replicas if broker not in removing]
     in_sync = [broker for broker in isr if broker not in removing]
     needed = staying if len(adding) < len(removing) else adding
@@ -59,14 +60,14 @@ def completed(
     return staying, in_sync
 
 
-def reverted(partition: Partition) -> Reverted:
-    """What the partition goes back to."""
+def reverted(partition: Partition) -> RevertedAssignment:
+    """State after a cancellation."""
     adding = partition.adding_replicas
     replicas = [broker for broker in partition.replicas if broker not in adding]
     isr = [broker for broker in partition.isr if broker not in adding]
-    return Reverted(replicas, isr or replicas[:1], not isr)
+    return RevertedAssignment(replicas, isr or replicas[:1], not isr)
 
 
 def size(partition: Partition) -> int:
-    """The replication factor: at the end of the reassignment where one is under way."""
+    """Replication factor; that of the target during a reassignment."""
     return len(set(partition.replicas) - set(partition.removing_replicas))

@@ -1,27 +1,26 @@
-"""How the controller knows brokers: registered in an epoch, fenced or not, about to go.
+"""Registrations of brokers at the controller: epochs, fencing, controlled shutdown.
 
 Source: KIP-631, KIP-841; `ClusterControlManager`, `BrokerHeartbeatManager` in Kafka. A broker
-registers and is fenced; with its heartbeats it asks to be unfenced, and to be let go:
+registers and is fenced. Its heartbeats ask to be unfenced, and to shut down:
 
-    is            the heartbeat                       becomes
-    fenced        wants to go                         gone
-                  wants no fence, has read of its
+    state         heartbeat                           next state
+    fenced        wants to shut down                  shut down
+                  wants no fence, has read its
                   registration                        unfenced
-    unfenced      wants to be fenced                  fenced; gone, if it wants to go, too
-                  wants to go, leads something        in controlled shutdown
-                  wants to go, leads nothing          gone
-    in shutdown   leads nothing any more              gone
+    unfenced      wants a fence                       fenced; shut down if it wants that, too
+                  wants to shut down, is a leader     in controlled shutdown
+                  wants to shut down, is no leader    shut down
+    in shutdown   is no longer a leader               shut down
 
-Who is fenced or about to go leaves the in-sync sets and leads nothing. Who is gone is fenced, and
-told to stop.
+A fenced or shutting down broker leaves the in-sync sets and leads no partition. After `shut down`
+it is fenced, and the response says that it should stop.
 
-A broker from which no heartbeat comes for longer than `broker.session.timeout.ms` is fenced. Kafka
-looks for such brokers a few times within that time; here each has a timer.
+A broker without a heartbeat for longer than `broker.session.timeout.ms` is fenced. Kafka checks for
+such brokers several times in that time; here each broker has a timer.
 
-Brokers of a cell are registered from the beginning, in epoch 0; an epoch is one higher than all
-before. They send no heartbeats while they run, and none is missed: a session begins when a broker
-is killed or severed (`network.py`). One that has registered by a request sends heartbeats as
-requests, too.
+Brokers of a cell are registered from the start, in epoch 0; each new epoch is higher than all
+others. They send no heartbeats while they run: their session starts when they are killed or severed
+(`network.py`). Brokers that registered by a request send heartbeats as requests.
 """
 
 from enum import Enum
@@ -35,11 +34,11 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.replication import elections
 
 SESSION_TIMER = "session"
-"""The kind of the timers at which brokers are fenced that the controller has not heard of."""
+"""Kind of the timers that end broker sessions."""
 
 
-class State(Enum):
-    """What a broker is to the controller (`BrokerControlState`)."""
+class BrokerControlState(Enum):
+    """A broker's state at the controller (`BrokerControlState`)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -48,64 +47,76 @@ class State(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether such a broker counts as gone."""
-        return self in (State.FENCED, State.SHUTDOWN_NOW)
+        """True if such a broker counts as gone."""
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
-def state_of(registration: Registration) -> State:
-    """What a broker is now."""
+def state_of(registration: Registration) -> BrokerControlState:
+    """Current state of a broker."""
     if registration.is_fenced:
-        return State.FENCED
-    return State.CONTROLLED_SHUTDOWN if registration.in_controlled_shutdown else State.UNFENCED
+        return BrokerControlState.FENCED
+    return (
+        BrokerControlState.CONTROLLED_SHUTDOWN
+        if registration.in_controlled_shutdown
+        else BrokerControlState.UNFENCED
+    )
 
 
 def next_state(
-    state: State, wants_fence: bool, wants_shutdown: bool, is_caught_up: bool, leads: bool
-) -> State:
-    """What a broker is after its heartbeat."""
-    if state is State.FENCED:
+    state: BrokerControlState,
+    wants_fence: bool,
+    wants_shutdown: bool,
+    is_caught_up: bool,
+    leads: bool,
+) -> BrokerControlState:
+    """State of a broker after its heartbeat."""
+    if state is BrokerControlState.FENCED:
         if wants_shutdown:
-            return State.SHUTDOWN_NOW
-        return State.UNFENCED if is_caught_up and not wants_fence else State.FENCED
-    if state is State.UNFENCED:
+            return BrokerControlState.SHUTDOWN_NOW
+        return (
+            BrokerControlState.UNFENCED
+            if is_caught_up and not wants_fence
+            else BrokerControlState.FENCED
+        )
+    if state is BrokerControlState.UNFENCED:
         if wants_fence:
-            return State.SHUTDOWN_NOW if wants_shutdown else State.FENCED
+            return BrokerControlState.SHUTDOWN_NOW if wants_shutdown else BrokerControlState.FENCED
         if not wants_shutdown:
-            return State.UNFENCED
-    return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+            return BrokerControlState.UNFENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
 
 
-def becomes(controller: Controller, broker: int, state: State) -> list[Record]:
-    """What the controller writes for a broker's next state, with all its partitions."""
-    is_leaving = state is State.CONTROLLED_SHUTDOWN
+def change_state(controller: Controller, broker: int, state: BrokerControlState) -> list[Record]:
+    """Records for a broker's next state, including those of its partitions."""
+    is_leaving = state is BrokerControlState.CONTROLLED_SHUTDOWN
     changed = BrokerRegistrationChanged(broker, state.is_fenced, is_leaving)
-    if state is State.UNFENCED:
-        return [changed, *elections.everywhere(controller, come=broker)]
-    return [changed, *elections.everywhere(controller, gone=broker)]
+    if state is BrokerControlState.UNFENCED:
+        return [changed, *elections.broker_changes(controller, started=broker)]
+    return [changed, *elections.broker_changes(controller, gone=broker)]
 
 
 def _timer(broker: int) -> str:
     return f"{SESSION_TIMER}/controller/{broker}"
 
 
-def heard_of(machine: Machine, broker: int) -> None:
-    """The controller has heard of the broker: it has this long until it is fenced."""
+def touch(machine: Machine, broker: int) -> None:
+    """Restart a broker's session."""
     deadline = machine.now + machine.settings.broker_session_timeout_ms
     pending.set_timer(machine.tables.pending, _timer(broker), deadline + 1)
 
 
 def end_session(table: Table, broker: int) -> None:
-    """The broker is fenced, or nobody needs to hear of it."""
+    """End a broker's session without fencing it."""
     pending.set_timer(table, _timer(broker), None)
 
 
 def has_session(table: Table, broker: int) -> bool:
-    """Whether the broker is not fenced yet, but will be if nothing is heard of it."""
+    """True if a broker is fenced unless it sends a heartbeat."""
     return pending.timer_of(table, _timer(broker)) is not None
 
 
 def leads(controller: Controller, broker: int) -> bool:
-    """Whether a broker leads a partition."""
+    """True if a broker leads a partition."""
     return any(
         partition.leader == broker
         for topic in controller.all_topics()
@@ -114,15 +125,12 @@ def leads(controller: Controller, broker: int) -> bool:
 
 
 def next_epoch(controller: Controller) -> int:
-    """The epoch of the next incarnation of any broker."""
+    """Epoch of the next registration of any broker."""
     return 1 + max(controller.registration(each).epoch for each in controller.brokers)
 
 
 def restarted(controller: Controller, broker: int, start: int) -> BrokerRegistered:
-    """A broker that has been started again, and is unfenced at once; `start` as in the record.
-
-    All its log directories are there.
-    """
+    """Registration of a restarted broker, unfenced, with all log directories."""
     epoch = next_epoch(controller)
     incarnation = topics.derive_uuid("incarnation", str(broker), str(epoch))
     return BrokerRegistered(broker, epoch, incarnation, False, False, [], start=start)

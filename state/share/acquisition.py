@@ -105,7 +105,7 @@ class Acquisition:
             )
             if not batch.is_parted and not batch.whole.is_free:
                 continue
-            if batch.lies_in(first_read, last) and not (
+            if batch.set_topic(first_read, last) and not (
                 batch.is_parted or is_too_long or is_doubtful
             ):
                 self._take(batch.first, batch.last, batch.whole)

@@ -143,6 +143,6 @@ class Batch(msgspec.Struct, array_like=True):
         """The state of a record."""
         return self.records[offset - self.first] if self.is_parted else self.whole
 
-    def lies_in(self, first: int, last: int) -> bool:
+    def set_topic(self, first: int, last: int) -> bool:
         """Whether it has no record outside of these offsets."""
         return self.first >= first and self.last <= last

@@ -241,7 +241,7 @@ class SharePartition(msgspec.Struct):
                 if fault is not None:
                     return fault
                 is_cut = batch.first < self.start_offset
-                if is_cut or len(given.types) > 1 or not batch.lies_in(given.first, given.last):
+                if is_cut or len(given.types) > 1 or not batch.set_topic(given.first, given.last):
                     batch.part()
             lowest = max(given.first, self.start_offset)
             for first, last, record in batch.parts_in(lowest, given.last):
@@ -413,7 +413,7 @@ class SharePartition(msgspec.Struct):
         for batch in self.batches:
             if batch.first >= end or batch.last < first:
                 continue
-            if not batch.is_parted and not batch.lies_in(first, end - 1):
+            if not batch.is_parted and not batch.set_topic(first, end - 1):
                 if batch.whole.state != state:
                     continue
                 batch.part()

@@ -10,7 +10,7 @@ from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.aborted_transactions import Written, written_in
+from brokertwin.state.logs.aborted_transactions import TransactionOffsets, offsets_in
 from brokertwin.state.logs.log import Log
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.acquisition import Acquisition
@@ -204,12 +204,12 @@ def _acquire(
     return got
 
 
-def _aborted(broker: Broker, at: _Found, found: logs.Slice) -> list[Written]:
+def _aborted(broker: Broker, at: _Found, found: logs.Slice) -> list[TransactionOffsets]:
     """The records of aborted transactions in what was read."""
     aborted = logs.aborted_in(broker.tables.logs, broker.id, at.log, at.offset, found)
     if not aborted:
         return []
-    in_index = written_in(found.batches)
+    in_index = offsets_in(found.batches)
     written = found.segment.uncommitted if found.segment is not None else in_index
     return [each for each in written if any(map(each.is_of, aborted))]
 

@@ -34,7 +34,7 @@ from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs.producer import Verification
 
 KNOWS_ABORTABLE_SINCE = 11
@@ -107,7 +107,7 @@ class Verifications(msgspec.Struct, array_like=True):
     by_producer: dict[int, Verification]
 
 
-@kept
+@cached_key
 def _key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/verifications/{topic_id}/{partition}"
 

@@ -24,7 +24,7 @@ from brokertwin.state.core.records import (
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.tables import Table, escape, kept
+from brokertwin.state.core.tables import Table, cached_key, escape
 from brokertwin.state.groups import committed_offsets, groups
 
 NO_PRODUCER_ID = -1
@@ -58,7 +58,7 @@ class PendingIn(msgspec.Struct, array_like=True):
     group_ids: list[str]
 
 
-@kept
+@cached_key
 def _key(broker: int, group_id: str) -> str:
     return f"{broker}/pending/{escape(group_id)}"
 

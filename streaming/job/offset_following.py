@@ -16,7 +16,7 @@ from brokertwin.kafka_io.group_offsets import TOPIC, cluster_id
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import admin_client, existing
 from brokertwin.sinks.offset_history import OffsetHistoryStore
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.streaming.job.session import stop_query
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def start(
 def _add(store: OffsetHistoryStore, cluster: str, batch: "DataFrame") -> int:
     """Add what is new of a micro-batch; gives back how many rows."""
     found = sorted(
-        Written(row.partition, row.offset, row.ms, bytes(row.key), _bytes(row.value))
+        CoordinatorRow(row.partition, row.offset, row.ms, bytes(row.key), _bytes(row.value))
         for row in batch.collect()
         if row.key is not None
     )

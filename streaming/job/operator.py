@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
-from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.dead_letters import refused_event
 from brokertwin.state.core.events import Reason, Refusal, identity_of
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import Output, Position
@@ -142,7 +142,7 @@ def handle_cell(
     for event in events:
         refusal = _refusal_of(event, home)
         if refusal is not None:
-            yield from refused(settings, event.value or b"", event.position, refusal)
+            yield from refused_event(settings, event.value or b"", event.position, refusal)
         elif event.value is not None:
             yield from cell.handle(event.value, event.position)
     columns = cell.stored()
@@ -201,7 +201,7 @@ def handle_strays(
     for event in events:
         document = event.value or b""
         refusal = _stray_refusal(event, identity_of(document).cluster, clusters)
-        yield from refused(settings, document, event.position, refusal)
+        yield from refused_event(settings, document, event.position, refusal)
 
 
 def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:

@@ -16,7 +16,11 @@ from brokertwin.clients.fetch_session import (
 from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.fetch.fetch_bodies import (
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
 
 V12, V17 = 12, 17
@@ -62,8 +66,8 @@ class Client:
         for name in names:
             topic, partition = tp(name)
             topic_id = (topic_ids or {}).get(topic, ZERO_UUID)
-            answered = AnsweredPartition(partition_index=partition)
-            topics.append(AnsweredTopic(topic=topic, topic_id=topic_id, partitions=[answered]))
+            answered = FetchResponsePartition(partition_index=partition)
+            topics.append(FetchResponseTopic(topic=topic, topic_id=topic_id, partitions=[answered]))
         response = FetchResponse(
             throttle_time_ms=throttle_ms,
             error_code=error,

@@ -16,7 +16,7 @@ from brokertwin.clients.fetch_session import PartitionData, Verdict
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
-from brokertwin.state.fetch.slices import SHARDS
+from brokertwin.state.fetch.shards import SHARDS
 from brokertwin.state.logs.log import Log, log_key
 from tests.support.examples import examples
 from tests.support.fetching import LATEST, FetchClient, cache

@@ -8,7 +8,11 @@ from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.fetch.fetch_bodies import (
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
 
 VERSION = 12
 NOW = 1_700_000_000_000
@@ -31,11 +35,11 @@ def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
 
 def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
     """t-0 is answered with these records, or an error; t-1, in a full answer, with nothing."""
-    parts = [AnsweredPartition(partition_index=0, error_code=code)]
+    parts = [FetchResponsePartition(partition_index=0, error_code=code)]
     if fetcher._sessions[1].next_metadata.is_full:
-        parts.append(AnsweredPartition(partition_index=1))
+        parts.append(FetchResponsePartition(partition_index=1))
     response = FetchResponse(
-        session_id=session, responses=[AnsweredTopic(topic="t", partitions=parts)]
+        session_id=session, responses=[FetchResponseTopic(topic="t", partitions=parts)]
     )
     items = [(each, f"r{each}") for each in offsets]
     found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}

@@ -23,7 +23,11 @@ from brokertwin.state.apis.offset_for_leader_epoch import (
     TopicEndOffsets,
 )
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.fetch.fetch_bodies import (
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
 from tests.support.bench_network import FIRST_PORT, World
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 
@@ -83,7 +87,9 @@ class Reader:
     def reads(self, records: Records) -> list[int]:
         """Fetches and takes what has come; the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
-        topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+        topic = FetchResponseTopic(
+            topic="t", partitions=[FetchResponsePartition(partition_index=0)]
+        )
         self.fetcher.answered(
             fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
         )
@@ -179,7 +185,7 @@ def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
     reader.asks()
     reader.hears(epoch=5, end=20)
     (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
-    topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+    topic = FetchResponseTopic(topic="t", partitions=[FetchResponsePartition(partition_index=0)])
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
     reader.fetcher.answered(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)

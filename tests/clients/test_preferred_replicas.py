@@ -9,7 +9,11 @@ from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMeta
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.fetch.fetch_bodies import (
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
 
 VERSION, NOW, AGE_MS = 12, 1_700_000_000_000, 300_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -42,8 +46,8 @@ class Reader:
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
 
-    def hears(self, node: int, *parts: AnsweredPartition, offset: int | None = None) -> None:
-        response = FetchResponse(responses=[AnsweredTopic(topic="t", partitions=list(parts))])
+    def hears(self, node: int, *parts: FetchResponsePartition, offset: int | None = None) -> None:
+        response = FetchResponse(responses=[FetchResponseTopic(topic="t", partitions=list(parts))])
         found = {T0: Records([(offset, "r")], offset + 1)} if offset is not None else {}
         self.fetcher.answered(node, response, VERSION, found, self.now)
 
@@ -53,8 +57,8 @@ class Reader:
         self.hears(LEADER, part(0, preferred_read_replica=NEARBY), part(1))
 
 
-def part(number: int, **fields: Any) -> AnsweredPartition:
-    return AnsweredPartition(partition_index=number, **fields)
+def part(number: int, **fields: Any) -> FetchResponsePartition:
+    return FetchResponsePartition(partition_index=number, **fields)
 
 
 def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:

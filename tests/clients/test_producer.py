@@ -10,10 +10,10 @@ from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from brokertwin.state.replication.produce_bodies import (
-    AnsweredPartition,
-    AnsweredTopic,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceResponse,
 )
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench, snapshot
 
@@ -173,12 +173,12 @@ def test_a_newer_leader_in_the_answer_is_tried_at_once() -> None:
     bench = ProducerBench(leaders={A: 1, B: 2})
     bench.ready()
     bench.send(A)
-    answered = AnsweredPartition(
+    answered = PartitionProduceResponse(
         index=0,
         error_code=Error.NOT_LEADER_OR_FOLLOWER,
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=1),
     )
-    topic = AnsweredTopic(name=A.topic, partition_responses=[answered])
+    topic = TopicProduceResponse(name=A.topic, partition_responses=[answered])
     request = bench.requests[-1].request_id
     bench.producer.receive(0, request, ProduceResponse(responses=[topic]))
     assert bench.poll() == [OnWire(A, 0, 0, 1)]
@@ -195,8 +195,8 @@ def test_answers_that_name_topics_by_id_are_understood() -> None:
     body = bench.requests[-1].body
     assert isinstance(body, ProduceRequest)
     assert body.topic_data[0].topic_id == topic_id
-    topic = AnsweredTopic(
-        topic_id=topic_id, partition_responses=[AnsweredPartition(index=0, base_offset=3)]
+    topic = TopicProduceResponse(
+        topic_id=topic_id, partition_responses=[PartitionProduceResponse(index=0, base_offset=3)]
     )
     request = bench.requests[-1].request_id
     bench.producer.receive(0, request, ProduceResponse(responses=[topic]))

@@ -203,7 +203,7 @@ def in_layers(column: bytes) -> bytes:
     items = layers.read_items(column)
     first, second, *_ = items
     with mock.patch.object(layers, "LAYERED_BYTES", 0):
-        whole = msgspec.msgpack.decode(layers.stored(items, None, ()), type=layers.Layers)
+        whole = msgspec.msgpack.decode(layers.stored(items, None, ()), type=layers.LayeredColumn)
         items.pop(first)
         return layers.stored(items, layers.Base(whole.base), [first, second])
 

@@ -1,9 +1,9 @@
 """How fast clients may be at the edge: counted as a broker counts, and forgotten."""
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
-from brokertwin.state.cluster.quota_rates import Windows
+from brokertwin.state.cluster.quota_rates import QuotaWindows
 
-LIMIT = RateLimit(2.0, Windows(11, 1000))
+LIMIT = RateLimit(2.0, QuotaWindows(11, 1000))
 ALLOWED = 20
 """Two a second over ten windows, which is the least that a rate is taken over."""
 

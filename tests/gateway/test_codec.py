@@ -36,7 +36,7 @@ from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versio
 from brokertwin.kafka_io import jars
 from brokertwin.settings import default_home
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import Part
+from brokertwin.state.core.schema import RenderedPart
 from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 
@@ -176,7 +176,7 @@ def test_an_answer_is_sent_behind_its_size() -> None:
 def test_a_part_that_answers_share_is_written_once_in_each_version(version: int) -> None:
     partition = {"partitionIndex": 1, "leaderId": 2, "replicaNodes": [2], "isrNodes": [2]}
     topics = [{"name": name, "partitions": [partition]} for name in ("a", "b")]
-    shared = [Part(topics[0]), topics[1], Part(topics[1])]
+    shared = [RenderedPart(topics[0]), topics[1], RenderedPart(topics[1])]
     written = encoded("MetadataResponse", version, {"topics": [*topics, topics[1]]})
     assert encoded("MetadataResponse", version, {"topics": shared}) == written
     assert encoded("MetadataResponse", version, {"topics": shared}) == written

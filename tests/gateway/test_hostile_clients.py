@@ -239,6 +239,7 @@ def ask_for_much(client: Client, written: bytes) -> None:
     client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
 
 
+@pytest.mark.full
 def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
     """Before, its connection and what was written to it stayed for ever."""
     settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
@@ -250,6 +251,7 @@ def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
     assert "idle for more than 600 ms" in {entry.get("reason") for entry in logged}
 
 
+@pytest.mark.full
 def test_who_reads_slowly_gets_all_of_it() -> None:
     """It takes longer than the idle time; something is read in each part of it."""
     size, idle_ms = 30 * MIB, 1000

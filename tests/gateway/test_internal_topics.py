@@ -26,7 +26,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.replication import internal_logs
-from brokertwin.state.replication.internal_logs import Left
+from brokertwin.state.replication.internal_logs import CleanedRecords
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.goldens import golden, real_broker
 from tests.support.patience import PATIENCE_S, wait_until
@@ -303,7 +303,7 @@ def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
 
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
     """What a client reads of a coordinator's batch at the offset 7; a cleaner has left some."""
-    written = internal_logs.encode(records if left is None else Left(records, left))
+    written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
     header = {
         "baseOffset": 7,
         "lastOffsetDelta": last_offset_delta,

@@ -154,7 +154,7 @@ class Ports:
         passwords = StorePasswords(None)
         ports = self._open, lambda *_: None
         self.added = AddedListeners(cast(Engine, engine), Security(), passwords, ports)
-        places = [of_settings.Listener(name, "", 0) for name in ("A", "B")]
+        places = [of_settings.BrokerListener(name, "", 0) for name in ("A", "B")]
         wanted = {each.name: _Wanted(each, "PLAINTEXT", {}) for each in places}
         self.added._wanted = lambda _: wanted  # type: ignore[method-assign]
 

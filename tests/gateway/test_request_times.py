@@ -5,10 +5,10 @@ import pytest
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.gateway.protocol.frames import Request
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
-from brokertwin.state.cluster.quota_rates import Windows
+from brokertwin.state.cluster.quota_rates import QuotaWindows
 
 PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27
-WINDOWS = Windows(11, 1000)
+WINDOWS = QuotaWindows(11, 1000)
 
 
 def limit_of(_broker: int, principal: str, client_id: str | None) -> RequestLimit | None:

@@ -6,7 +6,7 @@ from brokertwin.cli.watching.sources import GatewaySource
 from brokertwin.cli.watching.status import Phase, Status
 from brokertwin.gateway.traffic import BOUNDS_S, Traffic, error_paths
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import Part
+from brokertwin.state.core.schema import RenderedPart
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
 
@@ -30,7 +30,7 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
 def test_the_errors_of_parts_that_answers_share_count_in_each() -> None:
     traffic = Traffic()
     partitions = [{"errorCode": code} for code in (0, 5)]
-    topics = [Part({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
+    topics = [RenderedPart({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
     for _ in range(2):
         assert traffic.answered(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
     counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}

@@ -34,8 +34,8 @@ PLANTED_CELLS: tuple[Planted, ...] = (
         "follower-last-watermark",
         "a follower that has all hears of the high watermark",
         "brokertwin.state.replication.reading",
-        "replica.told_high_watermark != log.high_watermark",
-        "replica.told_high_watermark < 0",
+        "replica.sent_high_watermark != log.high_watermark",
+        "replica.sent_high_watermark < 0",
     ),
     Planted(
         "answered-behind",

@@ -12,7 +12,7 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates",
         "a batch that repeats one of the last five is not appended again",
         "brokertwin.state.logs.producer",
-        "            return Check(NONE, duplicate)\n",
+        "            return SequenceCheck(NONE, duplicate)\n",
         "            return ACCEPTED\n",
     ),
     Planted(
@@ -45,7 +45,7 @@ PLANTED: tuple[Planted, ...] = (
         "brokertwin.state.logs.producer",
         (
             "    if known is not None and batch.producer_epoch < known.producer_epoch:\n"
-            "        return Check(Error.INVALID_PRODUCER_EPOCH)\n"
+            "        return SequenceCheck(Error.INVALID_PRODUCER_EPOCH)\n"
         ),
         "",
     ),
@@ -205,8 +205,8 @@ PLANTED: tuple[Planted, ...] = (
         "follower-high-watermark",
         "a follower takes the high watermark no further than its own log",
         "brokertwin.state.replication.follower",
-        "high_watermark = max(start, min(answer.high_watermark, end))",
-        "high_watermark = max(start, answer.high_watermark)",
+        "high_watermark = max(start, min(response.high_watermark, end))",
+        "high_watermark = max(start, response.high_watermark)",
     ),
     Planted(
         "follower-offset",
@@ -292,8 +292,8 @@ PLANTED: tuple[Planted, ...] = (
         "severed-catches-up",
         "a severed broker that is back reads what it has missed",
         "brokertwin.state.replication.network",
-        "    told = network.unread.pop(broker, []), network.unsaid.pop(broker, [])\n",
-        "    told = network.unread.pop(broker, [])[:0], network.unsaid.pop(broker, [])\n",
+        "    late = network.unread.pop(broker, []), network.unsaid.pop(broker, [])\n",
+        "    late = network.unread.pop(broker, [])[:0], network.unsaid.pop(broker, [])\n",
     ),
     Planted(
         "restart-high-watermark",
@@ -306,14 +306,14 @@ PLANTED: tuple[Planted, ...] = (
         "reopened",
         "a high watermark that goes back opens transactions again",
         "brokertwin.state.logs.truncation",
-        "            log_transactions.follow_again(log.transactions, batch.header())\n",
+        "            log_transactions.replay_batch(log.transactions, batch.header())\n",
         "            pass\n",
     ),
     Planted(
         "told-again",
         "who is back is told the high watermark again",
         "brokertwin.state.replication.copying",
-        "        replica.told_high_watermark = leader.UNKNOWN\n",
+        "        replica.sent_high_watermark = leader.UNKNOWN\n",
         "",
     ),
     Planted(

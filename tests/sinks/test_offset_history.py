@@ -10,7 +10,7 @@ import pytest
 
 from brokertwin.sinks import offset_history
 from brokertwin.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
 from tests.support.sources import ROOT
 
@@ -46,7 +46,7 @@ def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
 
 def test_bytes_that_cannot_be_read_are_kept(tmp_path: Path) -> None:
     store = OffsetHistoryStore(tmp_path)
-    row = Written(0, 0, 0, b"\x00\x01\xff", b"\xff")
+    row = CoordinatorRow(0, 0, 0, b"\x00\x01\xff", b"\xff")
     store.add("c", [row], {})
     assert list(store.rows()) == [row]
 
@@ -89,7 +89,7 @@ def test_rows_of_a_real_broker_are_all_read() -> None:
     assert facts.next_offsets == ends
 
 
-def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[Written]:
+def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[CoordinatorRow]:
     """So many imports of a row each; gives back the rows."""
     rows = written([offset_row("g", "orders", 0, n) for n in range(count)], begin=begin)
     for row in rows:

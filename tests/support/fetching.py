@@ -13,8 +13,8 @@ from brokertwin.clients.fetch_session import (
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.fetch.fetch_bodies import FetchResponse
 from brokertwin.state.fetch.fetch_session import SessionCache
-from brokertwin.state.fetch.session_items import Session
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.session_items import FetchSession
+from brokertwin.state.fetch.shards import ShardLayout
 from tests.support.machine import Bench
 
 LATEST = 17
@@ -85,13 +85,12 @@ class FetchClient:
 def cache(bench: Bench) -> SessionCache:
     """The first broker's session cache, as it is now."""
     settings = bench.settings.broker_settings
-    slices = Slices.of(settings)
-    return SessionCache(
-        bench.cell.tables.fetch_sessions, bench.settings.brokers[0], slices, bench.now
-    )
+    layout = ShardLayout.of(settings)
+    table = bench.cell.tables.fetch_sessions
+    return SessionCache(table, bench.settings.brokers[0], layout, bench.now)
 
 
-def session(bench: Bench, session_id: int) -> Session:
+def session(bench: Bench, session_id: int) -> FetchSession:
     """A session that there is."""
     found = cache(bench).session(session_id)
     assert found is not None, session_id

@@ -8,19 +8,19 @@ from typing import Any
 from brokertwin.recordings.formats.pipeline import Reading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.observed.exchanges import exchanges_of
-from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.exchanges import ObservedExchange
 from brokertwin.state.observed.replication import ReplicationObserver
 from tests.support.requestlogs import REQUEST_LOGS, logs_of
 
 
 @cache
-def exchanges(run: str) -> Sequence[Exchange]:
+def exchanges(run: str) -> Sequence[ObservedExchange]:
     """A run's exchanges, read once."""
     return list(exchanges_of(logs_of(run), Reading(), Summary()))
 
 
 def observed(
-    run_exchanges: Sequence[Exchange], replica_lag_time_max_ms: int | None = None
+    run_exchanges: Sequence[ObservedExchange], replica_lag_time_max_ms: int | None = None
 ) -> ReplicationObserver:
     """An observer that has seen these."""
     observer = ReplicationObserver(replica_lag_time_max_ms=replica_lag_time_max_ms)

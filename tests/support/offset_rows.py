@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from brokertwin.state.core.records import OffsetCommitted
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.groups import group_records, offset_records
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 
 HOUR_MS = 3_600_000
 
 
-def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[Written]:
+def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[CoordinatorRow]:
     """Rows as they lie in one partition, an hour after one another."""
     return [
-        Written(0, offset, offset * HOUR_MS, key, value)
+        CoordinatorRow(0, offset, offset * HOUR_MS, key, value)
         for offset, (key, value) in enumerate(rows, begin)
     ]
 

@@ -20,9 +20,9 @@ from brokertwin.clients.transaction_manager import TransactionManager
 from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.produce_bodies import (
-    AnsweredPartition,
-    AnsweredTopic,
+    PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceResponse,
 )
 
 A = TopicPartition("orders", 0)
@@ -123,13 +123,15 @@ class ProducerBench:
     ) -> None:
         """Answers the request of the batch at `place` of `wire`, which has that batch alone."""
         outgoing, batch = self._batches[place]
-        answered = AnsweredPartition(
+        answered = PartitionProduceResponse(
             index=batch.topic_partition.partition,
             error_code=error,
             base_offset=base_offset,
             log_start_offset=log_start_offset,
         )
-        topic = AnsweredTopic(name=batch.topic_partition.topic, partition_responses=[answered])
+        topic = TopicProduceResponse(
+            name=batch.topic_partition.topic, partition_responses=[answered]
+        )
         self.producer.receive(self.now, outgoing.request_id, ProduceResponse(responses=[topic]))
         if polls:
             self.poll()

@@ -1,6 +1,6 @@
 """The requests about clients' metrics in a told history, with what the edge adds to them."""
 
-from brokertwin.state.cluster.client_instances import Instance
+from brokertwin.state.cluster.client_instances import ClientInstance
 from tests.support.telling import Telling
 
 INSTANCES = ["A" * 20 + letter + "A" for letter in "ABCD"]
@@ -12,7 +12,7 @@ def metrics(t: Telling) -> None:
     broker, instance_id = t.any_broker(), t.choice.of(INSTANCES)
     connection, key = t.choice.of(["s1", "s2"]), t.choice.of([71, 72])
     table = t.clients.cell.tables.client_instances
-    known = table.get(f"{broker}/client-instance/{instance_id}", Instance)
+    known = table.get(f"{broker}/client-instance/{instance_id}", ClientInstance)
     body = {
         "clientInstanceId": instance_id,
         "clientSoftwareName": t.choice.of(["one", "other"]),

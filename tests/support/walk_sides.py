@@ -278,7 +278,7 @@ def both_sides(
     with ExitStack() as stack:
         real = Side(kafka, stack, stack.enter_context(tape(golden, settings)))
         real.delete(topics)
-        running = stack.enter_context(running_gateway(settings))
+        running = stack.enter_context(running_gateway(settings, engine_type=engine_type))
         ours = Side(running.addresses[1], stack)
         real.create(topics)
         ours.choices["topicIds"] = real.ids

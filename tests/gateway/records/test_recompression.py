@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.records import compression, recompression, records
 from brokertwin.gateway.records.records import HEADER_BYTES
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from tests.support.batches import CODECS, batch
 from tests.support.configs import BROKER, SET
 from tests.support.gateways import Client, running_gateway
@@ -144,7 +144,7 @@ def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
 )
 def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> None:
     found = records.parse(batch(*values, codec=came))
-    told = recompression.in_codec(found, Codec(asked), 9)
+    told = recompression.in_codec(found, TopicCodec(asked), 9)
     assert told.data is not None
     assert found.data is not None
     again = records.parse(told.data)
@@ -160,10 +160,10 @@ def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> No
 @pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
 def test_a_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
     found = records.parse(batch(*VALUES, codec=came))
-    assert recompression.in_codec(found, Codec(asked), 6) is found
+    assert recompression.in_codec(found, TopicCodec(asked), 6) is found
 
 
 def test_what_is_refused_anyway_stays_as_it_came() -> None:
     found = records.parse(batch(*VALUES))
     refused = found._replace(error=2)
-    assert recompression.in_codec(refused, Codec("gzip"), 9) is refused
+    assert recompression.in_codec(refused, TopicCodec("gzip"), 9) is refused

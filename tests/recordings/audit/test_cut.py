@@ -11,12 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.audit import groups, lag, sessions
+from brokertwin.recordings.audit import lag
+from brokertwin.recordings.history import memberships, sessions
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.observed import watching
 from tests.support import audits
 from tests.support.examples import examples
@@ -53,7 +56,7 @@ def _low_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lag, "GROWTH", 3)
         patch.setattr(sessions, "MANY", 2)
-        patch.setattr(groups, "STORM", 2)
+        patch.setattr(memberships, "STORM", 2)
         audits.whole.cache_clear()
         yield
     audits.whole.cache_clear()
@@ -97,35 +100,37 @@ def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
     assert too_few == {}
 
 
-def what_nobody_closed_was_evicted(patch: pytest.MonkeyPatch) -> None:
-    def lost(exchange: Any, session: int, used: Any, closed: Any, opened: Any) -> sessions.Event:
-        found = LOST(exchange, session, used, closed, opened)
-        return found if closed else found._replace(evicted=True, by=("somebody",))
+def sessions_that_no_client_closed_are_evicted(patch: pytest.MonkeyPatch) -> None:
+    def lost(self: sessions.ObservedSessionCache, line: Any, number: int) -> Any:
+        found = LOST(self, line, number)
+        is_closed = "was closed" in found.said
+        evicted = {"severity": Severity.WARNING, "by": ("another",)}
+        return found if is_closed else msgspec.structs.replace(found, **evicted)
 
-    patch.setattr(sessions, "_lost", lost)
+    patch.setattr(sessions.ObservedSessionCache, "_lost", lost)
 
 
-def who_is_seen_first_is_new(patch: pytest.MonkeyPatch) -> None:
-    def take(self: groups.Membership, exchange: Any, body: Any) -> None:
-        if body.get("memberId") not in self.clients:
-            self.told.add(body.get("memberId"))
-        TAKE(self, exchange, body)
+def members_that_are_seen_first_are_new(patch: pytest.MonkeyPatch) -> None:
+    def take(self: memberships.Membership, exchange: Any, last: int) -> Any:
+        if exchange.request.get("memberId") not in self.clients:
+            self.handed_out.append(exchange.request.get("memberId"))
+        return TAKE(self, exchange, last)
 
-    patch.setattr(groups.Membership, "take", take)
+    patch.setattr(memberships.Membership, "take", take)
 
 
 def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(watching, "common", lambda _: (0.0, math.inf))
 
 
-LOST, TAKE = sessions._lost, groups.Membership.take
+LOST, TAKE = sessions.ObservedSessionCache._lost, memberships.Membership.take
 
 
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        (what_nobody_closed_was_evicted, "raw_fetch_errors"),
-        (who_is_seen_first_is_new, "classic_rebalance_range"),
+        (sessions_that_no_client_closed_are_evicted, "raw_fetch_errors"),
+        (members_that_are_seen_first_are_new, "classic_rebalance_range"),
         (all_logs_are_whole, "follower_stop"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),

@@ -11,7 +11,7 @@ from tests.support.exchanges_told import GROUP, Told
 def begun(told: Told) -> list[tuple[int, list[tuple[str, str]]]]:
     """Each generation with who began it."""
     found = groups.rebalances(History(told.exchanges))
-    return [(each.number, [(t.what, t.client) for t in each.triggers]) for each in found]
+    return [(each.number, each.causes) for each in found]
 
 
 def test_who_began_the_rebalances_of_a_recorded_group() -> None:

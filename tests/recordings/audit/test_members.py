@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.recordings.audit import groups, members, refusals, sessions
+from brokertwin.recordings.audit import groups, refusals, sessions
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.explain.groups import Groups
+from brokertwin.recordings.history.sessions import MANY
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
 
@@ -31,11 +32,11 @@ def test_member_that_does_not_poll_exceeded_the_interval() -> None:
     told = Told()
     told.join("a", 1, is_new=True)
     leave(told, "a", "a", POLL_TIMEOUT)
-    (found,) = told.found(members.exceeded)
+    (found,) = told.found(groups.exceeded)
     assert (found.kind, found.severity) == ("max-poll-exceeded", Severity.WARNING)
     assert found.what == "Client a exceeded max.poll.interval.ms once and left the group."
     leave(told, "a", "a", "the consumer is being closed")
-    assert told.found(members.exceeded)[0].total == 1
+    assert told.found(groups.exceeded)[0].total == 1
 
 
 def test_reasons_of_clients_are_shown() -> None:
@@ -84,7 +85,7 @@ def test_member_that_left_and_came_back(
     )
     told.add("app", "JOIN_GROUP", asked, answer, at=8005)
     over(told, connection)
-    found = told.found(members.came_back)
+    found = told.found(groups.came_back)
     assert [each.severity for each in found] == severities
     if found:
         given = f" ({reason})" if reason else ""
@@ -101,7 +102,7 @@ def test_member_of_the_consumer_protocol_that_left_and_came_back() -> None:
         asked |= {"rebalanceTimeoutMs": 6000}
         answer = {"errorCode": 0, "memberId": "m", "memberEpoch": epoch}
         told.add("a", "CONSUMER_GROUP_HEARTBEAT", asked, answer)
-    (found,) = told.found(members.came_back)
+    (found,) = told.found(groups.came_back)
     assert found.evidence[0].said == (
         "left by h:1000, and came back after 1.0 s; its rebalance timeout (max.poll.interval.ms) is"
         " 6000 ms"
@@ -134,7 +135,7 @@ def test_join_that_waits_for_a_member_id_that_is_never_used(
         told.join("unused", 1, at=user_at, end=answered)
     told.join("a", 1, is_new=True, at=500, end=answered)
     told.add("x", "METADATA", {"topics": []}, {"topics": []}, at=until)
-    found = told.found(members.waiting)
+    found = told.found(groups.waiting)
     assert [each.kind for each in found] == ["join-waits-for-member-id"] * is_found
     if found:
         assert found[0].by == ["starter"]
@@ -173,7 +174,7 @@ def test_brokers_own_clients_are_not_accused() -> None:
     of_client = [each for each in told.found(refusals.others) if each.code == 48]
     assert [each.clients for each in of_client] == [["a"]]
     follower = Told()
-    for _ in range(sessions.MANY):
+    for _ in range(MANY):
         body = {"replicaState": {"replicaId": 2}, "sessionId": 0, "sessionEpoch": 0, "topics": []}
         follower.add("broker-2-fetcher-0", "FETCH", body, {"errorCode": 0, "sessionId": 0})
     assert follower.found(sessions.churn) == follower.found(sessions.without_room) == []

@@ -9,10 +9,10 @@ from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.history import bodies
 from brokertwin.state.core.errors import Error
-from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole
 from tests.support.exchanges_told import Told
 from tests.support.requestlogs import logs_of
@@ -47,16 +47,16 @@ def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
 
 
 def test_a_high_watermark_that_no_rule_gives_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always_enough(known: Replicas, min_isr: int) -> bool:
+    def always_enough(known: PartitionReplicas, min_isr: int) -> bool:
         return RAISE(known, 0)
 
-    monkeypatch.setattr(Replicas, "raise_high_watermark", always_enough)
+    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", always_enough)
     history = read(logs_of("follower_stop"), Reading()).history
     (found, *_) = replication.told(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
 
-RAISE = Replicas.raise_high_watermark
+RAISE = PartitionReplicas.raise_high_watermark
 
 
 def test_captures_of_other_times_are_observed_all() -> None:

@@ -64,7 +64,7 @@ def test_who_let_offsets_go_back() -> None:
     assert "goes back from 23 (client kp-consumer's OFFSET_COMMIT at 00:48:49.959" in back[0]
     (told,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
     assert told.startswith("Without a member id offsets are taken only while the group has no")
-    assert sorted(committed.offset for committed in found.offsets.values()) == [5, 5]
+    assert sorted(each.offset for each in found.entity.offsets.newest.values()) == [5, 5]
     assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
 
 

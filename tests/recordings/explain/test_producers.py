@@ -147,12 +147,12 @@ def test_a_repeat_is_seen_and_five_batches_are_kept_of_an_epoch() -> None:
     assert found.story()[-1].notes == [
         "a repeat of client first's PRODUCE at 12:00:06.000 (h:7): it is in the log once"
     ]
-    ((_, kept),) = found.batches.items()
-    assert [each.batch.first for each in kept] == [2, 3, 4, 5, 6]
+    five = ", ".join(f"{each} to {each} at offset {each}" for each in range(2, 7))
+    assert found.ending() == [f"producer {ID}, last sequences in orders-0: {five}"]
     history.produce("first", 1, 0, offset=7)
-    found = Producers(history.exchanges, str(ID))
-    found.story()
-    assert [each.batch.first for (each,) in found.batches.values()] == [0]
+    assert Producers(history.exchanges, str(ID)).ending() == [
+        f"producer {ID}, last sequences in orders-0: 0 to 0 at offset 7"
+    ]
 
 
 def test_a_name_and_its_id_have_one_story() -> None:

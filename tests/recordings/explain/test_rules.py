@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from brokertwin.kafka_io.jars import fetch, kafka_jars
-from brokertwin.recordings.explain.bodies import errors
-from brokertwin.recordings.explain.rules import RULES
 from brokertwin.recordings.explain.story import Refused
+from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.replay.recording import read
+from brokertwin.recordings.rules import RULES
 from brokertwin.settings import default_home
 from brokertwin.state.core.errors import Error, error_name
 from tests.support.goldens import golden
@@ -62,7 +62,7 @@ def test_every_error_that_is_given_here_has_a_rule() -> None:
     named.pop(Error.NONE.name)
     assert len(named) > 80
     missing = {name: name_of(file) for name, file in named.items() if Error[name] not in RULES}
-    assert missing == {}, "write it into recordings/explain/rules, then make error-pages"
+    assert missing == {}, "write it into recordings/rules, then make error-pages"
 
 
 def test_the_file_of_a_rule_gives_the_error() -> None:

@@ -64,7 +64,7 @@ def test_whoever_comes_next_aborts_what_was_left_open() -> None:
     assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
     assert notes[3][0] == "transaction 1 is aborted after 2005 ms, by whoever came next"
     assert notes[4] == [], "what is refused ends nothing"
-    assert found.told[0].became == "aborted"
+    assert [each["became"] for each in found.ended] == ["aborted"]
 
 
 def test_one_that_does_not_end_is_open() -> None:
@@ -103,13 +103,12 @@ def test_each_transaction_of_a_recording_ended_as_its_client_wanted() -> None:
     """The client reads, writes, and ends each transaction."""
     exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
     found = Transactions(exchanges, "txn_loop_ck.12.txn")
-    found.story()
     ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]
     wanted = ["committed" if each.body()["committed"] else "aborted" for each in ends]
-    assert [each.became for each in found.told] == wanted
+    assert [each["became"] for each in found.ended] == wanted
     assert set(wanted) == {"committed", "aborted"}
-    assert all(list(each.groups) == ["txn_loop_ck.12.group"] for each in found.told)
-    assert all(set(each.partitions.values()) == {1} for each in found.told)
+    assert all(each["groups"] == ["txn_loop_ck.12.group"] for each in found.ended)
+    assert all(set(each["places"].values()) == {1} for each in found.ended)
 
 
 def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:

@@ -8,13 +8,15 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.observed import plots
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 from tests.support.observed import exchanges, observed
 
 
-def sample(time: float, leader: int, isr: tuple[int, ...], **changed: Any) -> Sample:
+def sample(time: float, leader: int, isr: tuple[int, ...], **changed: Any) -> WatermarkSample:
     facts: dict[str, Any] = {"ends": {1: 5, 2: 4}, "high_watermark": 4, **changed}
-    return Sample(time, "t", 0, leader, 0, isr, is_assumed=False, why="w", place="f:1", **facts)
+    return WatermarkSample(
+        time, "t", 0, leader, 0, isr, is_assumed=False, why="w", place="f:1", **facts
+    )
 
 
 def test_each_line_goes_on_to_the_end() -> None:

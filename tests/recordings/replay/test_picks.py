@@ -18,7 +18,7 @@ from brokertwin.state.apis import join_group
 from brokertwin.state.cluster import topics
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.fetch import fetch_session
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.transactions import producer_ids
 from tests.support.races import (
     SETTINGS,
@@ -57,7 +57,7 @@ def one_member_id(join: Any) -> str:
 
 
 def one_session_id(cache: Any, new: fetch_session.NewSession, number: int) -> int:
-    return new.chosen_id or number * Slices(0).id_range + 1
+    return new.chosen_id or number * ShardLayout(0).id_range + 1
 
 
 def one_topic_id(

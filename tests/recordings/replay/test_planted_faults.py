@@ -18,6 +18,10 @@ from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.group_records import (
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
+)
 from brokertwin.state.core.records import BatchAppended
 from brokertwin.state.replication.produce_bodies import ProduceResponse
 from tests.support.faults import (
@@ -96,6 +100,14 @@ def none_refused(error: int) -> int:
 
 def without_records(decision: Decision) -> Decision:
     decision.records = []
+    return decision
+
+
+def without_later_resolutions(decision: Decision) -> Decision:
+    """Drops the resolutions of a member that has joined before."""
+    resolution = (ConsumerGroupRegularExpressionWritten, ConsumerGroupMetadataWritten)
+    if all(isinstance(each, resolution) for each in decision.records):
+        decision.records = []
     return decision
 
 
@@ -412,6 +424,12 @@ LOST = [
 CHANGES = [
     Fault(
         "a deletion reaches no broker", "admin_kp", 98, {"DELETE_TOPICS": decided(without_records)}
+    ),
+    Fault(
+        "regular expressions are never resolved again",
+        "regex_refresh",
+        250,
+        {"CONSUMER_GROUP_HEARTBEAT": decided(without_later_resolutions)},
     ),
     Fault(
         "a creation reaches no broker",

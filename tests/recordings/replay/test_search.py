@@ -8,6 +8,7 @@ import pytest
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay.comparison import Difference, Outcome, Verdict
+from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import NOTICED_MS, Recording, read
 from brokertwin.recordings.replay.report import agreeing, compare_all
@@ -165,6 +166,60 @@ def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
     planned, outcomes = replayed(recording, Limits(Tolerances(late=500)))
     assert outcomes["first"].verdict is Verdict.AGREE
     assert planned.schedule.unexplained == {"second"}
+
+
+def heartbeat(name: str, at: int, takes: int, epoch: int) -> Asked:
+    body = {
+        "groupId": "g",
+        "memberId": "member",
+        "memberEpoch": epoch,
+        "rebalanceTimeoutMs": 300_000,
+        "subscribedTopicNames": [],
+        "subscribedTopicRegex": "^or.*",
+        "topicPartitions": [],
+    }
+    return Asked(name, "CONSUMER_GROUP_HEARTBEAT", 1, body, at, takes, "member")
+
+
+@pytest.mark.parametrize(
+    ("joined", "beat", "flipped", "epoch"),
+    [
+        pytest.param(60, 10_010, {"second": False}, 1, id="not-yet"),
+        pytest.param(1, 9_990, {"second": True}, 2, id="already"),
+        pytest.param(1, 10_010, {}, 2, id="as-it-arrived"),
+    ],
+)
+def test_a_heartbeat_close_to_the_minimum_interval_may_resolve_regexes_or_not(
+    joined: int, beat: int, flipped: dict[str, bool], epoch: int
+) -> None:
+    """The interval counts from a time that Kafka reads after the join has arrived."""
+    asked = [
+        *[Asked("find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000)],
+        *[heartbeat("join", 0, 70, 0), create(5_000), heartbeat("second", beat, 30, 1)],
+        heartbeat("third", 15_000, 1, 1),
+    ]
+    times = {"find": -5_000, "join": joined, "create": 5_000, "third": 15_000}
+    times["second"] = beat if beat > 10_000 else 10_015
+    recording = recorded(asked, sorted(times.items(), key=lambda each: each[1]))
+    third = next(one for one in recording.exchanges if one.id == "third")
+    assert third.response["memberEpoch"] == epoch
+    planned, outcomes = replayed(recording)
+    assert verdicts(outcomes) == {Verdict.AGREE}
+    assert planned.schedule.resolves == flipped
+    used = {name for name, outcome in outcomes.items() if Freedom.REGEXES in outcome.used}
+    assert used == ({"third"} if flipped else set())
+
+
+def test_a_heartbeat_far_from_the_minimum_interval_resolves_regexes_on_time() -> None:
+    asked = [
+        *[Asked("find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000)],
+        *[heartbeat("join", 0, 70, 0), create(5_000), heartbeat("second", 10_400, 30, 1)],
+        heartbeat("third", 15_000, 1, 1),
+    ]
+    handled = [("find", -5_000), ("join", 500), ("create", 5_000), ("second", 10_400)]
+    planned, outcomes = replayed(recorded(asked, [*handled, ("third", 15_000)]))
+    assert outcomes["third"].verdict is Verdict.DIFFER
+    assert planned.schedule.resolves == {}
 
 
 def test_markers_may_be_written_late() -> None:

@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls, as Kafka 4.3.1 decides and words them."""
+"""CreateAcls, DescribeAcls and DeleteAcls, with the errors and messages of Kafka 4.3.1."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def secured(**settings: Any) -> Bench:
 
 
 def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
-    """Alice may read the topic `name`, unless said otherwise."""
+    """An ACL; by default Alice may read the topic `name`."""
     return {
         "resourceType": ResourceType.TOPIC,
         "resourceName": name,
@@ -48,17 +48,17 @@ def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
 
 
 def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -> list[int]:
-    answer = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
-    return [result["errorCode"] for result in answer["results"]]
+    response = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
+    return [result["errorCode"] for result in response["results"]]
 
 
 def described(bench: Bench, **filters: Any) -> list[str]:
-    """The names of the patterns that a filter picks."""
-    answer = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
-    return [resource["resourceName"] for resource in answer["resources"]]
+    """Names of the patterns that a filter matches."""
+    response = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
+    return [resource["resourceName"] for resource in response["resources"]]
 
 
-def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
+def test_whole_session_agrees_with_the_recorded_broker() -> None:
     assert replay(secured(), exchanges("acls")) == []
 
 
@@ -70,44 +70,44 @@ def test_every_broker_applies_an_acl_to_its_own_image() -> None:
     bench = secured(brokers=(1, 2))
     assert create(bench, acl(), acl()) == [Error.NONE, Error.NONE]
     for broker in (1, 2):
-        answer = bench.request(
+        response = bench.request(
             "DESCRIBE_ACLS", 3, EVERYTHING, principal="User:admin", broker=broker
         )
-        assert [len(resource["acls"]) for resource in answer["resources"]] == [1]
+        assert [len(resource["acls"]) for resource in response["resources"]] == [1]
     kinds = [entry["record"]["type"] for entry in bench.records()]
     assert kinds == ["AccessControlEntryAdded"] * 3
     assert len({entry["record"]["id"] for entry in bench.records()}) == 1
 
 
-def test_acls_survive_the_end_of_a_micro_batch() -> None:
+def test_acls_survive_a_micro_batch() -> None:
     bench = secured()
     create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
     bench.reload()
     assert described(bench) == ["a", "b"]
     deleted = {"filters": [{**EVERYTHING, "resourceNameFilter": "a"}]}
-    answer = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
-    assert len(answer["filterResults"][0]["matchingAcls"]) == 2
+    response = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    assert len(response["filterResults"][0]["matchingAcls"]) == 2
     bench.reload()
     assert described(bench) == ["b"]
 
 
-def test_a_refused_client_changes_nothing() -> None:
+def test_denied_client_changes_nothing() -> None:
     bench = secured()
     create(bench, acl())
     assert create(bench, acl("other"), principal="User:eve") == [Error.CLUSTER_AUTHORIZATION_FAILED]
-    answer = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
-    assert answer["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
+    response = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
+    assert response["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
     assert described(bench) == ["orders"]
 
 
-def test_an_undecodable_code_closes_the_connection() -> None:
+def test_undecodable_code_closes_the_connection() -> None:
     bench = secured()
     event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
     assert bench.answers[event_id]["closesConnection"] is True
     assert bench.answers[event_id]["response"] is None
 
 
-def test_the_authorizer_is_set_by_kafkas_own_names() -> None:
+def test_authorizer_is_configured_by_kafkas_names() -> None:
     settings, warnings = parse(
         {
             "authorizer.class.name": CLASS_NAME,
@@ -123,7 +123,7 @@ def test_the_authorizer_is_set_by_kafkas_own_names() -> None:
         parse({"authorizer.class.name": "com.example.Authorizer"})
 
 
-def test_replaying_the_records_from_empty_gives_the_same_acls() -> None:
+def test_replayed_records_give_the_same_acls() -> None:
     bench = secured(brokers=(1, 2))
     create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
     deleted = {"filters": [{**EVERYTHING, "operation": int(Operation.WRITE)}]}

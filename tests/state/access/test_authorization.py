@@ -1,4 +1,4 @@
-"""Who may ask a broker for what: each API's check, its place in the order, and its error."""
+"""Authorization of each API: permission, order of checks, and error."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 
 def secured(**settings: Any) -> Bench:
-    """A broker that allows nothing but to `User:admin`; there is the topic `t`."""
+    """A broker with topic `t` that allows everything to `User:admin` only."""
     bench = Bench(
         authorizer_class_name=CLASS_NAME,
         super_users=f"{ADMIN};User:broker",
@@ -40,7 +40,7 @@ def grant(
     name: str = "t",
     **other: Any,
 ) -> None:
-    """Allows Alice one thing."""
+    """Allow Alice one operation."""
     acl = {
         "resourceType": resource_type,
         "resourceName": "kafka-cluster" if resource_type is CLUSTER else name,
@@ -51,23 +51,23 @@ def grant(
         "permissionType": 3,
         **other,
     }
-    answer = bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
-    assert answer["results"][0]["errorCode"] == Error.NONE, answer
+    response = bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+    assert response["results"][0]["errorCode"] == Error.NONE, response
 
 
-def partition_of(answer: dict[str, Any]) -> int:
-    """The error of the first partition of an answer."""
-    topic = (answer.get("topics") or answer["responses"])[0]
+def partition_of(response: dict[str, Any]) -> int:
+    """Error of the first partition of a response."""
+    topic = (response.get("topics") or response["responses"])[0]
     partition = (topic.get("partitions") or topic["partitionResponses"])[0]
     return int(partition["errorCode"])
 
 
-def first(answer: dict[str, Any]) -> int:
-    """The error of the first topic, result or coordinator of an answer."""
+def first_error(response: dict[str, Any]) -> int:
+    """Error of the first topic, result or coordinator of a response."""
     for kind in ("topics", "responses", "results", "coordinators", "groups"):
-        if answer.get(kind):
-            return int(answer[kind][0]["errorCode"])
-    return int(answer["errorCode"])
+        if response.get(kind):
+            return int(response[kind][0]["errorCode"])
+    return int(response["errorCode"])
 
 
 def on_partition(**fields: Any) -> dict[str, Any]:
@@ -91,56 +91,58 @@ CASES = [
     ("FETCH", 12, FETCH, partition_of, 29, [(READ, TOPIC, "t")]),
     ("LIST_OFFSETS", 7, on_partition(timestamp=-1) | {"replicaId": -1}, partition_of, 29,
      [(DESCRIBE, TOPIC, "t")]),
-    ("METADATA", 12, {"topics": [{"name": "t"}]}, first, 29, [(DESCRIBE, TOPIC, "t")]),
+    ("METADATA", 12, {"topics": [{"name": "t"}]}, first_error, 29, [(DESCRIBE, TOPIC, "t")]),
     ("OFFSET_COMMIT", 8, COMMIT, partition_of, 30, [(READ, GROUP, "g"), (READ, TOPIC, "t")]),
-    ("OFFSET_FETCH", 8, OFFSETS, first, 30, [(DESCRIBE, GROUP, "g")]),
-    ("FIND_COORDINATOR", 2, {"key": "g", "keyType": 0}, first, 30, [(DESCRIBE, GROUP, "g")]),
-    ("CREATE_TOPICS", 7, NEW, first, 29, [(Operation.CREATE, TOPIC, "n")]),
-    ("CREATE_TOPICS", 7, NEW, first, 29, [(Operation.CREATE, CLUSTER, "")]),
-    ("CREATE_PARTITIONS", 3, {"topics": [{"name": "t", "count": 2}]}, first, 29,
+    ("OFFSET_FETCH", 8, OFFSETS, first_error, 30, [(DESCRIBE, GROUP, "g")]),
+    ("FIND_COORDINATOR", 2, {"key": "g", "keyType": 0}, first_error, 30, [(DESCRIBE, GROUP, "g")]),
+    ("CREATE_TOPICS", 7, NEW, first_error, 29, [(Operation.CREATE, TOPIC, "n")]),
+    ("CREATE_TOPICS", 7, NEW, first_error, 29, [(Operation.CREATE, CLUSTER, "")]),
+    ("CREATE_PARTITIONS", 3, {"topics": [{"name": "t", "count": 2}]}, first_error, 29,
      [(Operation.ALTER, TOPIC, "t")]),
-    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first, 29, [(Operation.DELETE, TOPIC, "t")]),
-    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first, 29, [(Operation.DELETE, CLUSTER, "")]),
+    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first_error, 29,
+     [(Operation.DELETE, TOPIC, "t")]),
+    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first_error, 29,
+     [(Operation.DELETE, CLUSTER, "")]),
     ("DELETE_RECORDS", 2, on_partition(offset=-1), partition_of, 29,
      [(Operation.DELETE, TOPIC, "t")]),
-    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first, 31, [(WRITE, TOPIC, "other")]),
-    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first, 31,
+    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first_error, 31, [(WRITE, TOPIC, "other")]),
+    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first_error, 31,
      [(Operation.IDEMPOTENT_WRITE, CLUSTER, "")]),
     ("OFFSET_FOR_LEADER_EPOCH", 4, EPOCHS, partition_of, 29, [(DESCRIBE, TOPIC, "t")]),
     ("OFFSET_FOR_LEADER_EPOCH", 4, EPOCHS, partition_of, 29,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("DESCRIBE_PRODUCERS", 0, PRODUCERS, partition_of, 29, [(READ, TOPIC, "t")]),
-    ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": "t"}]}, first, 29,
+    ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": "t"}]}, first_error, 29,
      [(DESCRIBE, TOPIC, "t")]),
-    ("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0}, first, 31,
+    ("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0}, first_error, 31,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("ALTER_PARTITION", 3, {"brokerId": 1, "brokerEpoch": 0, "topics": []},
-     lambda answer: answer["errorCode"], 31, [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
+     lambda response: response["errorCode"], 31, [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("ELECT_LEADERS", 2, {"electionType": 0, "topicPartitions": []},
-     lambda answer: answer["errorCode"], 31, [(Operation.ALTER, CLUSTER, "")]),
-    ("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": []}, lambda answer: answer["errorCode"], 31,
+     lambda response: response["errorCode"], 31, [(Operation.ALTER, CLUSTER, "")]),
+    ("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": []}, lambda response: response["errorCode"], 31,
      [(Operation.ALTER, CLUSTER, "")]),
-    ("LIST_PARTITION_REASSIGNMENTS", 0, {"topics": None}, lambda answer: answer["errorCode"], 31,
-     [(DESCRIBE, CLUSTER, "")]),
-    ("BROKER_HEARTBEAT", 2, {"brokerId": 1, "brokerEpoch": 0}, first, 31,
+    ("LIST_PARTITION_REASSIGNMENTS", 0, {"topics": None}, lambda response: response["errorCode"],
+     31, [(DESCRIBE, CLUSTER, "")]),
+    ("BROKER_HEARTBEAT", 2, {"brokerId": 1, "brokerEpoch": 0}, first_error, 31,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
-    ("UNREGISTER_BROKER", 0, {"brokerId": 1}, first, 31, [(Operation.ALTER, CLUSTER, "")]),
-    ("UPDATE_FEATURES", 2, {"featureUpdates": []}, lambda answer: answer["errorCode"], 31,
+    ("UNREGISTER_BROKER", 0, {"brokerId": 1}, first_error, 31, [(Operation.ALTER, CLUSTER, "")]),
+    ("UPDATE_FEATURES", 2, {"featureUpdates": []}, lambda response: response["errorCode"], 31,
      [(Operation.ALTER, CLUSTER, "")]),
-    ("DESCRIBE_QUORUM", 2, {"topics": []}, lambda answer: answer["errorCode"], 31,
+    ("DESCRIBE_QUORUM", 2, {"topics": []}, lambda response: response["errorCode"], 31,
      [(DESCRIBE, CLUSTER, "")]),
     ("ALTER_REPLICA_LOG_DIRS", 2,
      {"dirs": [{"path": "/tmp/kafka-logs", "topics": [{"name": "t", "partitions": [0]}]}]},
-     lambda answer: answer["results"][0]["partitions"][0]["errorCode"], 31,
+     lambda response: response["results"][0]["partitions"][0]["errorCode"], 31,
      [(Operation.ALTER, CLUSTER, "")]),
-    ("DESCRIBE_LOG_DIRS", 5, {"topics": []}, lambda answer: answer["errorCode"], 31,
+    ("DESCRIBE_LOG_DIRS", 5, {"topics": []}, lambda response: response["errorCode"], 31,
      [(DESCRIBE, CLUSTER, "")]),
-    ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first, 31, [(DESCRIBE, CLUSTER, "")]),
+    ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first_error, 31, [(DESCRIBE, CLUSTER, "")]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "version", "body", "error_of", "error", "needed"), CASES)
-def test_an_api_is_refused_without_and_answered_with_what_it_needs(
+def test_api_requires_its_permission(
     api: str, version: int, body: dict[str, Any], error_of: Any, error: int, needed: Any
 ) -> None:
     bench = secured()
@@ -151,8 +153,8 @@ def test_an_api_is_refused_without_and_answered_with_what_it_needs(
     assert error_of(secured().request(api, version, body, principal=ALICE)) == error
 
 
-def test_a_whole_session_of_several_clients_agrees_with_the_recorded_broker() -> None:
-    """A super user, two with ACLs and one without, through every API."""
+def test_whole_session_of_several_clients_agrees_with_the_recorded_broker() -> None:
+    """A super user, two clients with ACLs and one without, and every API."""
     bench = Bench(
         authorizer_class_name=CLASS_NAME,
         super_users=f"{ADMIN};User:broker",
@@ -163,42 +165,42 @@ def test_a_whole_session_of_several_clients_agrees_with_the_recorded_broker() ->
     assert replay(bench, exchanges("authorization")) == []
 
 
-def test_a_refused_produce_leaves_the_log_as_it_was() -> None:
+def test_denied_produce_leaves_the_log_unchanged() -> None:
     bench = secured()
     before = len(bench.records())
     assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 29
     assert len(bench.records()) == before
 
 
-def test_an_acl_of_one_host_is_for_clients_of_that_host() -> None:
+def test_acl_of_a_host_applies_to_clients_of_that_host() -> None:
     bench = secured()
     grant(bench, READ, host="10.0.0.1")
     for host, error in (("10.0.0.1", 0), ("10.0.0.2", 29), ("", 29)):
-        answer = bench.request("FETCH", 12, FETCH, principal=ALICE, host=host)
-        assert partition_of(answer) == error
+        response = bench.request("FETCH", 12, FETCH, principal=ALICE, host=host)
+        assert partition_of(response) == error
 
 
-def test_what_a_broker_asks_the_controller_for_needs_no_acl() -> None:
-    """A client that may not create topics still has `__consumer_offsets` created for it."""
+def test_requests_of_a_broker_to_the_controller_need_no_acl() -> None:
+    """A client without CREATE still causes the creation of `__consumer_offsets`."""
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
     grant(bench, DESCRIBE, GROUP, "g")
-    asked = {"key": "g", "keyType": 0}
-    assert first(bench.request("FIND_COORDINATOR", 2, asked, principal=ALICE)) == 15
-    assert first(bench.request("FIND_COORDINATOR", 2, asked, principal=ALICE)) == 0
+    body = {"key": "g", "keyType": 0}
+    assert first_error(bench.request("FIND_COORDINATOR", 2, body, principal=ALICE)) == 15
+    assert first_error(bench.request("FIND_COORDINATOR", 2, body, principal=ALICE)) == 0
 
 
-def test_a_topic_is_created_for_those_only_who_may_create_it() -> None:
+def test_topic_is_created_only_with_create_permission() -> None:
     bench = secured(auto_create_topics_enable=True)
     wanted = {"topics": [{"name": "new"}], "allowAutoTopicCreation": True}
     grant(bench, DESCRIBE, name="new")
-    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
-    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
+    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
+    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
     grant(bench, Operation.CREATE, name="new")
-    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 3
-    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 0
+    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 3
+    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 0
 
 
-def test_transactional_batches_need_the_transactional_id() -> None:
+def test_transactional_batches_require_the_transactional_id() -> None:
     bench = secured()
     grant(bench, WRITE)
     batch = header(1, 1, 0, 0, magic=2, isTransactional=True)
@@ -208,11 +210,11 @@ def test_transactional_batches_need_the_transactional_id() -> None:
     assert bench.answers[event_id]["closesConnection"] is True
 
 
-def test_without_an_authorizer_nothing_is_asked() -> None:
+def test_without_an_authorizer_everything_is_allowed() -> None:
     bench = Bench()
     bench.topic("t")
     assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 0
-    asked = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": True}
-    answer = bench.request("METADATA", 9, {**asked, "includeClusterAuthorizedOperations": True})
-    assert answer["topics"][0]["topicAuthorizedOperations"] == 3576
-    assert answer["clusterAuthorizedOperations"] == 8096
+    body = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": True}
+    response = bench.request("METADATA", 9, {**body, "includeClusterAuthorizedOperations": True})
+    assert response["topics"][0]["topicAuthorizedOperations"] == 3576
+    assert response["clusterAuthorizedOperations"] == 8096

@@ -1,4 +1,4 @@
-"""The authorizer's rules, against their definition and against answers of Kafka 4.3.1."""
+"""The authorizer compared with its definition and with responses of Kafka 4.3.1."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def covers(pattern: Pattern, resource_type: ResourceType, name: str) -> bool:
 def by_definition(
     given_entries: Entries, operation: Operation, resource_type: ResourceType, name: str
 ) -> bool | None:
-    """What the ACLs say, read one by one; None where there is no ACL of the resource."""
+    """Result of reading all ACLs one by one; None if the resource has no ACL."""
     found = [acl for pattern, acl in given_entries if covers(pattern, resource_type, name)]
     if not found:
         return None
@@ -114,7 +114,7 @@ def by_definition(
 
 
 @given(entries, operations, types, names, st.booleans())
-def test_it_decides_as_the_definition_says(
+def test_result_equals_the_definition(
     given_entries: Entries,
     operation: Operation,
     resource_type: ResourceType,
@@ -129,7 +129,7 @@ def test_it_decides_as_the_definition_says(
 
 
 @given(entries, operations, names, st.sampled_from(["exact", "prefix", "all"]))
-def test_a_denial_wins_over_whatever_else_is_allowed(
+def test_denial_overrides_any_permission(
     given_entries: Entries, operation: Operation, name: str, how: str
 ) -> None:
     pattern = {
@@ -142,14 +142,14 @@ def test_a_denial_wins_over_whatever_else_is_allowed(
 
 
 @given(entries, operations, names)
-def test_a_super_user_may_do_everything(
+def test_super_user_may_do_everything(
     given_entries: Entries, operation: Operation, name: str
 ) -> None:
     assert is_allowed(given_entries, operation, name, super_users="User:x; User:alice ;")
 
 
 @pytest.mark.parametrize(("operation", "implying"), IMPLIED.items())
-def test_what_allows_implies_and_what_denies_does_not(
+def test_allowing_acl_implies_operations_and_denying_does_not(
     operation: Operation, implying: set[Operation]
 ) -> None:
     pattern = Pattern(ResourceType.TOPIC, PatternType.LITERAL, "t")
@@ -161,7 +161,7 @@ def test_what_allows_implies_and_what_denies_does_not(
         assert is_allowed([(pattern, everything), (pattern, denying)], operation, "t")
 
 
-def test_a_prefix_covers_what_begins_with_it_and_a_literal_only_itself() -> None:
+def test_prefix_covers_names_that_start_with_it_and_literal_only_itself() -> None:
     reads = Acl("User:alice", "*", Operation.READ, Permission.ALLOW)
     prefix = Pattern(ResourceType.TOPIC, PatternType.PREFIXED, "pre")
     literal = Pattern(ResourceType.TOPIC, PatternType.LITERAL, "pre")
@@ -171,9 +171,7 @@ def test_a_prefix_covers_what_begins_with_it_and_a_literal_only_itself() -> None
 
 
 @given(entries, st.data())
-def test_what_is_added_and_removed_again_leaves_nothing(
-    given_entries: Entries, data: st.DataObject
-) -> None:
+def test_added_and_removed_acls_leave_nothing(given_entries: Entries, data: st.DataObject) -> None:
     table = table_of(given_entries)
     for number in data.draw(st.permutations(range(len(given_entries)))):
         assert sorted(map(repr, authorizer.all_acls(table, PREFIX)))
@@ -182,7 +180,7 @@ def test_what_is_added_and_removed_again_leaves_nothing(
 
 
 @given(entries, operations)
-def test_who_may_do_it_to_any_topic_is_allowed_some_name_and_no_name_goes_unseen(
+def test_permission_on_any_topic_agrees_with_single_topics(
     given_entries: Entries, operation: Operation
 ) -> None:
     table = table_of(given_entries)
@@ -207,7 +205,7 @@ def test_who_may_do_it_to_any_topic_is_allowed_some_name_and_no_name_goes_unseen
 
 @pytest.mark.parametrize("for_everyone", [False, True])
 def test_authorized_operations_agree_with_the_recorded_authorizer(for_everyone: bool) -> None:
-    """60 sets of ACLs drawn at random, seen by two clients and a super user."""
+    """60 random sets of ACLs, for two clients and a super user."""
     bench = Bench(
         authorizer_class_name=CLASS_NAME,
         super_users=SUPER_USERS,
@@ -217,7 +215,7 @@ def test_authorized_operations_agree_with_the_recorded_authorizer(for_everyone: 
     assert replay(bench, exchanges(name)) == []
 
 
-def test_who_may_write_to_any_topic_agrees_with_the_recorded_authorizer() -> None:
+def test_write_permission_on_any_topic_agrees_with_the_recorded_authorizer() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users=SUPER_USERS)
     first = {"transactionalId": None, "transactionTimeoutMs": 60000}
     bench.request("INIT_PRODUCER_ID", 4, first, principal="User:admin")

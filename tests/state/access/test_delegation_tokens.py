@@ -1,7 +1,7 @@
-"""Delegation tokens in the machine: who may do what with them, and until when they are known.
+"""Delegation tokens in the state machine: permissions and expiry.
 
-The answers' fields are compared with a real broker's in
-`tests/gateway/security/test_delegation_tokens_like_kafka.py`.
+`tests/gateway/security/test_delegation_tokens_like_kafka.py` compares the responses with a real
+broker.
 """
 
 from typing import Any
@@ -18,48 +18,48 @@ HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 
 
 def edge(name: str = "", **other: Any) -> dict[str, Any]:
-    """What the gateway adds."""
+    """Facts added by the gateway."""
     return {"isEnabled": True, "isAllowed": True, "tokenId": name, "digest": f"of {name}", **other}
 
 
-def create(bench: Bench, name: str, who: str = ALICE, **asked: Any) -> dict[str, Any]:
-    body = {"renewers": [], "maxLifetimeMs": -1, "edge": edge(name), **asked}
+def create(bench: Bench, name: str, who: str = ALICE, **fields: Any) -> dict[str, Any]:
+    body = {"renewers": [], "maxLifetimeMs": -1, "edge": edge(name), **fields}
     return bench.request("CREATE_DELEGATION_TOKEN", 3, body, principal=who)
 
 
 def renew(bench: Bench, name: str, who: str = ALICE, period_ms: int = -1, **more: Any) -> Any:
     body = {"renewPeriodMs": period_ms, "edge": edge(name, **more)}
-    answer = bench.request("RENEW_DELEGATION_TOKEN", 2, body, principal=who)
-    return answer["errorCode"], answer["expiryTimestampMs"]
+    response = bench.request("RENEW_DELEGATION_TOKEN", 2, body, principal=who)
+    return response["errorCode"], response["expiryTimestampMs"]
 
 
 def expire(bench: Bench, name: str, who: str = ALICE, period_ms: int = -1, **more: Any) -> Any:
     body = {"expiryTimePeriodMs": period_ms, "edge": edge(name, **more)}
-    answer = bench.request("EXPIRE_DELEGATION_TOKEN", 2, body, principal=who)
-    return answer["errorCode"], answer["expiryTimestampMs"]
+    response = bench.request("EXPIRE_DELEGATION_TOKEN", 2, body, principal=who)
+    return response["errorCode"], response["expiryTimestampMs"]
 
 
 def seen(bench: Bench, who: str = ALICE, owners: Any = None, broker: int = 1, **more: Any) -> Any:
-    """The error, and the tokens by their ids."""
+    """Error, and tokens by id."""
     named = owners and [{"principalType": "User", "principalName": each} for each in owners]
     body = {"owners": owners if not owners else named, "edge": edge(**more)}
-    answer = bench.request(
+    response = bench.request(
         "DESCRIBE_DELEGATION_TOKEN", 3, body, principal=who, broker=broker, host="h"
     )
-    return answer["errorCode"] or [each["tokenId"] for each in answer["tokens"]]
+    return response["errorCode"] or [each["tokenId"] for each in response["tokens"]]
 
 
 def renewers(*names: str) -> list[dict[str, str]]:
     return [{"principalType": "User", "principalName": name} for name in names]
 
 
-def test_a_token_has_the_times_of_the_settings_and_of_the_request() -> None:
+def test_times_of_a_token_follow_settings_and_request() -> None:
     bench = Bench()
-    answer = create(bench, "a")
+    response = create(bench, "a")
     times = ("issueTimestampMs", "expiryTimestampMs", "maxTimestampMs")
-    assert [answer[each] - START for each in times] == [0, DAY_MS, WEEK_MS]
-    answer = create(bench, "b", maxLifetimeMs=HOUR_MS)
-    assert [answer[each] - START for each in times] == [0, HOUR_MS, HOUR_MS]
+    assert [response[each] - START for each in times] == [0, DAY_MS, WEEK_MS]
+    response = create(bench, "b", maxLifetimeMs=HOUR_MS)
+    assert [response[each] - START for each in times] == [0, HOUR_MS, HOUR_MS]
     assert create(bench, "c", maxLifetimeMs=2**62)["maxTimestampMs"] - START == WEEK_MS
     assert renew(bench, "a", period_ms=HOUR_MS) == (0, START + HOUR_MS)
     assert renew(bench, "a", period_ms=WEEK_MS) == (0, START + DAY_MS)
@@ -71,7 +71,7 @@ def test_a_token_has_the_times_of_the_settings_and_of_the_request() -> None:
 @pytest.mark.parametrize(
     ("more", "error", "time"), [({"isAllowed": False}, 64, -1), ({"isEnabled": False}, 61, 0)]
 )
-def test_without_a_key_or_over_such_a_connection_there_are_none(
+def test_tokens_require_a_secret_key_and_an_allowed_connection(
     more: dict[str, Any], error: int, time: int
 ) -> None:
     bench = Bench()
@@ -96,7 +96,7 @@ def test_owners_and_renewers_renew_and_expire() -> None:
     assert seen(bench) == []
 
 
-def test_who_sees_a_token() -> None:
+def test_visibility_of_a_token() -> None:
     bench = Bench(brokers=(1, 2), authorizer_class_name=CLASS_NAME, super_users=ADMIN)
     create(bench, "a", renewers=renewers("bob"))
     create(bench, "c", CAROL)
@@ -116,19 +116,19 @@ def test_who_sees_a_token() -> None:
     assert seen(bench, "User:eve") == ["a", "c"]
 
 
-def test_a_token_for_somebody_else_needs_a_right() -> None:
+def test_token_for_another_owner_requires_permission() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
     for_bob = {"ownerPrincipalType": "User", "ownerPrincipalName": "bob"}
     refused = create(bench, "a", **for_bob)
     assert (refused["errorCode"], refused["principalName"]) == (65, "bob")
-    answer = create(bench, "a", ADMIN, **for_bob)
-    assert (answer["principalName"], answer["tokenRequesterPrincipalName"]) == ("bob", "admin")
+    response = create(bench, "a", ADMIN, **for_bob)
+    assert (response["principalName"], response["tokenRequesterPrincipalName"]) == ("bob", "admin")
     assert seen(bench, BOB) == ["a"]
     assert renew(bench, "a", ADMIN)[0] == 63
     assert renew(bench, "a", BOB)[0] == 0
 
 
-def test_an_expired_token_is_refused_and_forgotten_by_the_next_check() -> None:
+def test_expired_token_is_rejected_and_removed_by_the_next_check() -> None:
     bench = Bench(brokers=(1, 2))
     create(bench, "a", maxLifetimeMs=HOUR_MS // 2)
     create(bench, "b")
@@ -141,12 +141,12 @@ def test_an_expired_token_is_refused_and_forgotten_by_the_next_check() -> None:
     assert seen(bench, broker=2) == seen(bench) == ["b"]
     assert renew(bench, "a")[0] == 62
     kinds = [each["record"]["type"] for each in bench.records()]
-    assert kinds.count("DelegationTokenRemoved") == 3  # the controller's, and each broker's
+    assert kinds.count("DelegationTokenRemoved") == 3  # of the controller and each broker
 
 
-def test_a_digest_without_its_token_is_noticed() -> None:
+def test_check_finds_a_digest_without_its_token() -> None:
     bench = Bench()
     create(bench, "a")
     bench.is_checked = False
     bench.cell.tables.metadata.put("1/token-digest/z", TokenId("z"))
-    assert "digests name the tokens" in "; ".join(check(bench.cell))
+    assert "digests have the tokens" in "; ".join(check(bench.cell))

@@ -1,4 +1,4 @@
-"""No credential survives redaction, and everything else does."""
+"""Redaction removes all credentials and nothing else."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ OPEN_BYTES = {
     "DescribeGroupsResponse.memberAssignment",
     "PushTelemetryRequest.metrics",
 }
-"""The only bytes in Kafka's messages, beside records, that are no credential."""
+"""Bytes fields of Kafka's messages that are not credentials, besides records."""
 
 
 def alter(name: str, value: str | None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def bytes_fields(name: str, fields: list[dict[str, Any]]) -> Iterator[str]:
         yield from bytes_fields(name, field.get("fields", []))
 
 
-def test_every_bytes_field_of_every_message_is_hidden_or_known_to_be_open() -> None:
+def test_every_bytes_field_of_every_message_is_redacted_or_listed_as_open() -> None:
     messages = json.loads(SCHEMAS.read_text(encoding="utf-8"))["messages"]
     fields = [each for name in messages for each in bytes_fields(name, messages[name]["fields"])]
     for full_name in fields:
@@ -75,7 +75,7 @@ def test_every_bytes_field_of_every_message_is_hidden_or_known_to_be_open() -> N
 
 
 def lists_of_settings(name: str, fields: list[dict[str, Any]]) -> Iterator[str]:
-    """The lists of a message whose items have a name and a value, both of them texts."""
+    """Lists in a message whose items have a name and a value, both texts."""
     for field in fields:
         inner = field.get("fields", [])
         texts = {each["name"] for each in inner if each["type"] == "string"}
@@ -84,7 +84,7 @@ def lists_of_settings(name: str, fields: list[dict[str, Any]]) -> Iterator[str]:
         yield from lists_of_settings(name, inner)
 
 
-def test_every_list_of_settings_of_every_message_hides_passwords() -> None:
+def test_every_list_of_settings_of_every_message_redacts_passwords() -> None:
     messages = json.loads(SCHEMAS.read_text(encoding="utf-8"))["messages"]
     found = [e for name in messages for e in lists_of_settings(name, messages[name]["fields"])]
     for full_name in found:
@@ -97,14 +97,14 @@ def test_every_list_of_settings_of_every_message_hides_passwords() -> None:
 
 
 @pytest.mark.parametrize("is_request", [True, False])
-def test_a_sasl_token_is_hidden_both_ways(is_request: bool) -> None:
+def test_sasl_token_is_redacted_in_both_directions(is_request: bool) -> None:
     body = {"errorCode": 0, "authBytes": SECRET_BYTES}
     shown = redact(SASL_AUTHENTICATE, body, is_request)
     assert shown == {"errorCode": 0, "authBytes": HIDDEN_BYTES}
-    assert body["authBytes"] == SECRET_BYTES, "the given body is left as it is"
+    assert body["authBytes"] == SECRET_BYTES, "the given body is not changed"
 
 
-def test_salt_and_salted_password_are_hidden_and_the_user_is_not() -> None:
+def test_salt_and_salted_password_are_redacted_but_not_the_user() -> None:
     upsertion = {"name": "alice", "mechanism": 1, "iterations": 4096}
     secret = {"salt": SECRET_BYTES, "saltedPassword": SECRET_BYTES}
     shown = redact(ALTER_SCRAM, {"deletions": [], "upsertions": [upsertion | secret]}, True)
@@ -123,7 +123,9 @@ def test_salt_and_salted_password_are_hidden_and_the_user_is_not() -> None:
         (ENVELOPE, False, {"responseData": SECRET_BYTES, "errorCode": 0}),
     ],
 )
-def test_tokens_and_requests_within_requests(api_key: int, is_request: bool, body: Any) -> None:
+def test_tokens_and_enveloped_requests_are_redacted(
+    api_key: int, is_request: bool, body: Any
+) -> None:
     assert SECRET_BYTES not in json.dumps(redact(api_key, body, is_request))
 
 
@@ -143,7 +145,7 @@ def test_tokens_and_requests_within_requests(api_key: int, is_request: bool, bod
     ],
 )
 @pytest.mark.parametrize("api_key", [ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS])
-def test_passwords_and_settings_that_nobody_knows_are_hidden(api_key: int, name: str) -> None:
+def test_passwords_and_unknown_settings_are_redacted(api_key: int, name: str) -> None:
     assert is_sensitive(name)
     assert value_of(redact(api_key, alter(name, SECRET), True)) == HIDDEN
     assert value_of(redact(api_key, alter(name, None), True)) is None
@@ -165,7 +167,7 @@ def test_other_settings_are_kept(name: str) -> None:
     assert redact(INCREMENTAL_ALTER_CONFIGS, body, True) == body
 
 
-def test_what_the_broker_marks_as_sensitive_is_hidden_with_its_synonyms() -> None:
+def test_sensitive_setting_is_redacted_with_its_synonyms() -> None:
     synonyms = [{"name": "log.dir", "value": SECRET, "source": 4}]
     config = {"name": "log.dir", "value": SECRET, "isSensitive": True, "synonyms": synonyms}
     shown = redact(DESCRIBE_CONFIGS, {"results": [{"configs": [config]}]}, False)
@@ -173,14 +175,14 @@ def test_what_the_broker_marks_as_sensitive_is_hidden_with_its_synonyms() -> Non
     assert shown["results"][0]["configs"][0]["synonyms"][0]["source"] == 4
 
 
-def test_topics_are_created_with_settings_too() -> None:
+def test_settings_of_new_topics_are_redacted() -> None:
     configs = [{"name": "cleanup.policy", "value": "compact"}, {"name": "x", "value": SECRET}]
     shown = redact(CREATE_TOPICS, {"topics": [{"name": "x", "configs": configs}]}, True)
     kept, hidden = shown["topics"][0]["configs"]
     assert (kept["value"], hidden["value"]) == ("compact", HIDDEN)
 
 
-def test_settings_in_a_topology_are_named_by_a_key() -> None:
+def test_settings_in_a_topology_are_redacted_by_key() -> None:
     configs = [{"key": "retention.ms", "value": "1"}, {"key": "x", "value": SECRET}]
     topology = {"subtopologies": [{"stateChangelogTopics": [{"topicConfigs": configs}]}]}
     shown = redact(STREAMS_HEARTBEAT, {"topology": topology}, True)
@@ -188,7 +190,7 @@ def test_settings_in_a_topology_are_named_by_a_key() -> None:
     assert [each["value"] for each in topics[0]["topicConfigs"]] == ["1", HIDDEN]
 
 
-def test_an_error_message_does_not_repeat_a_hidden_value() -> None:
+def test_error_message_does_not_repeat_a_redacted_value() -> None:
     response = {"responses": [{"errorCode": 40, "errorMessage": f"Invalid value {SECRET} for x"}]}
     request, shown = redact_exchange(ALTER_CONFIGS, alter("x.password", SECRET), response)
     assert value_of(request) == HIDDEN
@@ -197,12 +199,12 @@ def test_an_error_message_does_not_repeat_a_hidden_value() -> None:
     assert kept == response
 
 
-def test_other_messages_are_given_back_as_they_are() -> None:
+def test_other_messages_are_returned_unchanged() -> None:
     produce = {"topicData": [{"name": "salt", "partitionData": []}]}
     assert redact(0, produce, True) is produce
 
 
-def test_only_some_apis_and_all_unknown_ones_have_to_be_looked_at() -> None:
+def test_only_some_apis_and_all_unknown_ones_are_redacted() -> None:
     looked_at = [key for key in (0, 1, 3, SASL_AUTHENTICATE, 999) if may_hold_credentials(key)]
     assert looked_at == [SASL_AUTHENTICATE, UNKNOWN_API]
 
@@ -219,7 +221,7 @@ NOISE = st.recursive(
 
 @st.composite
 def around(draw: st.DrawFn, core: dict[str, Any]) -> Any:
-    """A body that holds `core` at some depth, with other things beside it."""
+    """A body with `core` at some depth, among other fields."""
     body: Any = core
     for _ in range(draw(st.integers(0, 5))):
         if draw(st.booleans()):
@@ -258,13 +260,15 @@ def test_no_sensitive_setting_survives_at_any_depth(
 
 @given(data=st.data())
 @pytest.mark.parametrize("name", ["authBytes", "hmac", "saltedPassword", "requestData"])
-def test_no_bytes_survive_at_any_depth_of_an_unknown_api(name: str, data: st.DataObject) -> None:
+def test_no_secret_bytes_survive_at_any_depth_of_an_unknown_api(
+    name: str, data: st.DataObject
+) -> None:
     value = data.draw(st.sampled_from([SECRET, [SECRET], {"a": SECRET}]))
     body = data.draw(around({name: value}))
     assert SECRET not in json.dumps(redact(UNKNOWN_API, body, data.draw(st.booleans())))
 
 
 @given(body=NOISE, api_key=st.sampled_from([ALTER_CONFIGS, DESCRIBE_CONFIGS, UNKNOWN_API]))
-def test_redacting_twice_is_redacting_once(body: Any, api_key: int) -> None:
+def test_redaction_is_idempotent(body: Any, api_key: int) -> None:
     once = redact(api_key, body, True)
     assert redact(api_key, once, True) == once

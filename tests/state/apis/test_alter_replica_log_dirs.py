@@ -98,9 +98,9 @@ def test_a_log_that_comes_later_lies_where_it_was_wished(bench: Bench) -> None:
 
 
 def test_of_too_many_wishes_the_oldest_goes(bench: Bench, monkeypatch: Any) -> None:
-    monkeypatch.setattr(disk, "WISHES_MAX", 2)
+    monkeypatch.setattr(disk, "REQUESTED_DIRS_MAX", 2)
     alter(bench, ("/disk-2", {"u": [0, 1, 2]}), ("/disk-2", {"u": [1]}))
-    wished = bench.cell.tables.replication.get("1/wished-dirs", disk.WishedDirs)
+    wished = bench.cell.tables.replication.get("1/wished-dirs", disk.RequestedDirs)
     assert wished is not None
     assert list(wished.paths) == ["u-1", "u-2"]
 

@@ -12,7 +12,7 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import Log, log_key
-from brokertwin.state.logs.timestamp_index import Found
+from brokertwin.state.logs.timestamp_index import TimestampMatch
 from tests.support.machine import Bench, header
 from tests.support.replicas import TOPIC, Replicas
 
@@ -342,7 +342,9 @@ def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
     return table, log
 
 
-def edge(records: list[int], found: Found | None, timestamp: int) -> tuple[int, int] | None:
+def edge(
+    records: list[int], found: TimestampMatch | None, timestamp: int
+) -> tuple[int, int] | None:
     """What an edge makes of it that has the records."""
     if found is None:
         return None

@@ -9,7 +9,7 @@ from brokertwin.state.cell.check import ViolationError, check
 from brokertwin.state.core import pending
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
+from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.committed_offsets import Committed
@@ -74,9 +74,9 @@ def _producer(bench: Bench) -> Producer:
     return bench.cell.tables.producers.change(key, Producer)
 
 
-def _session(bench: Bench) -> Session:
+def _session(bench: Bench) -> FetchSession:
     (key,) = bench.cell.tables.fetch_sessions.keys("1/session/")
-    return bench.cell.tables.fetch_sessions.change(key, Session)
+    return bench.cell.tables.fetch_sessions.change(key, FetchSession)
 
 
 def _group(bench: Bench) -> ClassicGroup:
@@ -177,9 +177,9 @@ def _item_of_another_cell(bench: Bench) -> None:
     bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
 
 
-def _cached(bench: Bench) -> CachedPartition:
+def _cached(bench: Bench) -> CachedFetchPartition:
     (key,) = bench.cell.tables.fetch_sessions.keys("1/cached/")
-    return bench.cell.tables.fetch_sessions.change(key, CachedPartition)
+    return bench.cell.tables.fetch_sessions.change(key, CachedFetchPartition)
 
 
 def _records_that_a_session_does_not_look_at(bench: Bench) -> None:
@@ -216,13 +216,13 @@ def _wait_for_a_log_that_is_gone(bench: Bench) -> None:
 BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_high_watermark_past_the_end, "high watermark 9"),
     (_gap_in_the_index, "the index ends with offset 0"),
-    (_log_without_its_topic, "but the log"),
+    (_log_without_its_topic, "is a log without a replica"),
     (_six_batches, "6 batches are remembered"),
-    (_transaction_that_the_log_does_not_know, "knows nothing of producer 5's transaction"),
+    (_transaction_that_the_log_does_not_know, "lacks producer 5's transaction"),
     (_forgotten_watch, "whose watch does not name it"),
     (_watch_of_nobody, "which does not wait for it"),
     (_deadline_that_was_not_announced, "was not announced"),
-    (_session_that_forgets_a_watch, "is not told of changes"),
+    (_session_that_forgets_a_watch, "does not watch"),
     (_size_of_a_session, "counts 4 partitions"),
     (_partition_that_is_active_and_no_member, "is active in"),
     (_member_without_a_timer, "its join timer"),
@@ -237,7 +237,7 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_log_start_that_was_not_shown, "has not shown the log start offset of =orders/0"),
     (_wait_without_end_for_a_session_that_is_gone, "somebody waits for 1/session/9"),
     (_wait_for_a_log_that_is_gone, "somebody waits for 1/log/"),
-    (_image_of_one_broker, "go by the names"),
+    (_image_of_one_broker, "have the names"),
     (_item_of_an_unknown_kind, "an unknown kind"),
     (_item_of_another_cell, "of broker 9, which this cell does not hold"),
 ]

@@ -14,7 +14,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.pending import PendingCommit
 from brokertwin.state.groups.group_answers import JoinGroupResponse
-from brokertwin.state.replication.internal_logs import Required, Written
+from brokertwin.state.replication.internal_logs import Required, WrittenRecords
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS
 
@@ -114,7 +114,7 @@ def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
     joined = JoinGroupResponse(member_id="a")
     answers = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
-    written = Written(records=[], late=[], required=[place])
+    written = WrittenRecords(records=[], late=[], required=[place])
     committing.hold(broker, written, Decision(resumed=answers), None, None)
     assert [each.event_id for each in pending.requests(table)] == ["told"]
     (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))

@@ -1,4 +1,4 @@
-"""Clients that ask which metrics are wanted of them, and push some: one by one, by virtual time."""
+"""Client instances: GetTelemetrySubscriptions and PushTelemetry, in virtual time."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from brokertwin.state.cell import check
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import Counts, Instance
+from brokertwin.state.cluster.client_instances import ClientInstance, InstanceCounts
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, alter
 from tests.support.machine import Bench
@@ -20,8 +20,8 @@ OK, THROTTLED, INVALID, UNKNOWN_ID, NO_CODEC, TOO_LARGE, UNREADABLE = 0, 89, 42,
 
 
 def subscribe(bench: Bench, name: str = "told", *changes: Change) -> None:
-    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(METRICS, name, list(changes))])
-    assert answer["responses"][0]["errorCode"] == 0, answer
+    response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(METRICS, name, list(changes))])
+    assert response["responses"][0]["errorCode"] == 0, response
 
 
 def get(bench: Bench, instance_id: str = FIRST, **event: Any) -> dict[str, Any]:
@@ -30,19 +30,19 @@ def get(bench: Bench, instance_id: str = FIRST, **event: Any) -> dict[str, Any]:
     )
 
 
-def push(bench: Bench, told: dict[str, Any], **fields: Any) -> int:
-    body = {name: told[name] for name in ("clientInstanceId", "subscriptionId")} | fields
+def push(bench: Bench, response: dict[str, Any], **fields: Any) -> int:
+    body = {name: response[name] for name in ("clientInstanceId", "subscriptionId")} | fields
     return int(bench.request("PUSH_TELEMETRY", 0, body)["errorCode"])
 
 
-def test_a_recorded_client_is_answered_as_by_a_real_broker() -> None:
-    """Ids, codecs, sizes, subscriptions that come and match; all within one push interval."""
+def test_recorded_client_gets_the_responses_of_a_real_broker() -> None:
+    """Ids, codecs, sizes, subscriptions that are added and match; within one push interval."""
     recorded = exchanges("client_metrics")
     assert {each["api"] for each in recorded} > {"GET_TELEMETRY_SUBSCRIPTIONS", "PUSH_TELEMETRY"}
     assert replay(Bench(), recorded) == []
 
 
-def test_a_client_without_an_id_is_given_one_by_the_nonce_or_the_choice() -> None:
+def test_client_without_an_id_gets_one_from_nonce_or_choice() -> None:
     bench = Bench()
     drawn = [get(bench, ZERO_UUID)["clientInstanceId"] for _ in range(2)]
     assert len({*drawn, ZERO_UUID}) == 3
@@ -50,14 +50,14 @@ def test_a_client_without_an_id_is_given_one_by_the_nonce_or_the_choice() -> Non
     assert chosen["clientInstanceId"] == THIRD
 
 
-def test_a_push_may_follow_a_get_at_once_and_then_comes_once_in_an_interval() -> None:
+def test_push_is_accepted_after_a_get_and_then_once_in_an_interval() -> None:
     bench = Bench()
-    told = get(bench)
-    assert (push(bench, told), push(bench, told)) == (OK, THROTTLED)
+    response = get(bench)
+    assert (push(bench, response), push(bench, response)) == (OK, THROTTLED)
     bench.now += DEFAULT_MS - 1
-    assert (push(bench, told), get(bench)["errorCode"]) == (THROTTLED, THROTTLED)
+    assert (push(bench, response), get(bench)["errorCode"]) == (THROTTLED, THROTTLED)
     bench.now += 1
-    assert (push(bench, told), get(bench)["errorCode"]) == (OK, THROTTLED)
+    assert (push(bench, response), get(bench)["errorCode"]) == (OK, THROTTLED)
 
 
 @pytest.mark.parametrize(
@@ -87,33 +87,33 @@ def test_a_push_may_follow_a_get_at_once_and_then_comes_once_in_an_interval() ->
         ),
     ],
 )
-def test_what_refuses_a_push_in_this_order(
+def test_errors_of_a_push_in_their_order(
     fields: dict[str, Any], error: int, may_ask_again: bool
 ) -> None:
     bench = Bench(telemetry_max_bytes=100)
-    told = get(bench)
-    assert told["telemetryMaxBytes"] == 100
-    assert push(bench, told, **fields) == error
+    response = get(bench)
+    assert response["telemetryMaxBytes"] == 100
+    assert push(bench, response, **fields) == error
     assert get(bench)["errorCode"] == (OK if may_ask_again else THROTTLED)
 
 
-def test_who_says_that_it_ends_is_not_throttled_and_is_refused_once_if_it_goes_on() -> None:
+def test_terminating_push_is_not_throttled_and_later_ones_fail_once() -> None:
     bench = Bench()
-    told = get(bench)
+    response = get(bench)
     found = [
-        push(bench, told, terminating=ends)
+        push(bench, response, terminating=ends)
         for ends in (False, False, True, True, False, False, True, False)
     ]
     assert found == [OK, THROTTLED, OK, INVALID, INVALID, THROTTLED, OK, INVALID]
 
 
 @pytest.mark.parametrize("instance_id", [ZERO_UUID, "A" * 21 + "Q"])
-def test_reserved_ids_push_nothing(instance_id: str) -> None:
-    told = {"clientInstanceId": instance_id, "subscriptionId": 0}
-    assert push(Bench(), told) == INVALID
+def test_reserved_ids_cannot_push(instance_id: str) -> None:
+    response = {"clientInstanceId": instance_id, "subscriptionId": 0}
+    assert push(Bench(), response) == INVALID
 
 
-def test_a_subscription_is_of_those_who_match_all_of_its_patterns() -> None:
+def test_subscription_matches_clients_by_all_of_its_patterns() -> None:
     bench = Bench()
     port = {"clientSoftwareName": "java", "clientSourcePort": 7}
     for name, match in {
@@ -128,54 +128,57 @@ def test_a_subscription_is_of_those_who_match_all_of_its_patterns() -> None:
         body = {"clientInstanceId": instance_id, **body}
         head = {"requestApiKey": 71, "requestApiVersion": 0, "clientId": client_id}
         event = {"host": "10.0.0.1", "requestHeader": head}
-        told = bench.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, body, **event)
-        return sorted(told["requestedMetrics"])
+        response = bench.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, body, **event)
+        return sorted(response["requestedMetrics"])
 
     assert wanted(FIRST, port, "app") == ["all.", "of everybody."]
     assert wanted(SECOND, port, None) == ["of everybody."]
     assert wanted(THIRD, {}, "app") == ["of everybody."]
 
 
-def test_metrics_of_all_subscriptions_are_wanted_as_often_as_the_most_frequent_asks() -> None:
+def test_matching_subscriptions_are_combined_with_the_shortest_interval() -> None:
     bench = Bench()
     subscribe(bench, "a", ("metrics", SET, "z.,b."), ("interval.ms", SET, "400000"))
     subscribe(bench, "b", ("metrics", SET, "b.,c."), ("interval.ms", SET, "500"))
-    told = get(bench)
-    assert (sorted(told["requestedMetrics"]), told["pushIntervalMs"]) == (["b.", "c.", "z."], 500)
+    response = get(bench)
+    assert (sorted(response["requestedMetrics"]), response["pushIntervalMs"]) == (
+        ["b.", "c.", "z."],
+        500,
+    )
     subscribe(bench, "c", ("metrics", SET, "q.,*"))
     again = get(bench)
     assert again["requestedMetrics"] == ["*"]
-    assert again["subscriptionId"] != told["subscriptionId"]
+    assert again["subscriptionId"] != response["subscriptionId"]
 
 
-def test_a_change_of_any_subscription_lets_everybody_begin_anew() -> None:
+def test_changed_subscription_resets_all_instances() -> None:
     bench = Bench()
-    told = get(bench, connection="c1")
-    push(bench, told, terminating=True)
+    response = get(bench, connection="c1")
+    push(bench, response, terminating=True)
     subscribe(bench, "of others", ("match", SET, "client_id=nobody"))
-    assert push(bench, told) == OK
+    assert push(bench, response) == OK
     assert get(bench)["errorCode"] == THROTTLED
     subscribe(bench, "of others", ("match", DELETE, None))
     assert get(bench)["errorCode"] == OK
 
 
-def test_who_is_silent_for_three_intervals_or_a_minute_is_forgotten() -> None:
+def test_instance_expires_after_three_intervals_or_a_minute() -> None:
     bench = Bench()
     subscribe(bench, "told", ("interval.ms", SET, "100"))
-    told = get(bench)
-    assert push(bench, told, terminating=True) == OK
+    response = get(bench)
+    assert push(bench, response, terminating=True) == OK
     bench.now += MINUTE_MS - 1
-    assert push(bench, told, terminating=True) == INVALID
+    assert push(bench, response, terminating=True) == INVALID
     bench.now += MINUTE_MS
-    assert push(bench, told) == OK
+    assert push(bench, response) == OK
 
 
 def end(bench: Bench, connection: str, broker: int = 1) -> None:
-    told = {"id": f"end-{bench.now}-{connection}", "cluster": "bench", "kind": "disconnect"}
-    bench.handle({**told, "broker": broker, "connection": connection, "time": bench.now})
+    response = {"id": f"end-{bench.now}-{connection}", "cluster": "bench", "kind": "disconnect"}
+    bench.handle({**response, "broker": broker, "connection": connection, "time": bench.now})
 
 
-def test_an_instance_ends_with_the_connection_that_had_it_matched() -> None:
+def test_instance_is_dropped_with_the_connection_that_matched_it() -> None:
     bench = Bench()
     for instance_id, connection in ((FIRST, "c1"), (SECOND, "c1"), (THIRD, "c2")):
         assert get(bench, instance_id, connection=connection)["errorCode"] == OK
@@ -183,13 +186,13 @@ def test_an_instance_ends_with_the_connection_that_had_it_matched() -> None:
     bench.reload()
     for connection in ("c3", "c1", "c1"):
         end(bench, connection)
-    asked = [get(bench, each, connection="c4")["errorCode"] for each in (FIRST, SECOND, THIRD)]
-    assert asked == [THROTTLED, OK, THROTTLED]
+    errors = [get(bench, each, connection="c4")["errorCode"] for each in (FIRST, SECOND, THIRD)]
+    assert errors == [THROTTLED, OK, THROTTLED]
     end(bench, "c2")
     assert get(bench, THIRD)["errorCode"] == OK
 
 
-def test_a_broker_that_stops_knows_nobody() -> None:
+def test_stopped_broker_drops_all_instances() -> None:
     bench = Bench(brokers=(1, 2))
     bench.settings.may_intervene = True
     for instance_id in (FIRST, SECOND):
@@ -201,7 +204,7 @@ def test_a_broker_that_stops_knows_nobody() -> None:
     assert bench.dead_letters() == []
 
 
-def test_of_too_many_the_one_that_was_silent_for_longest_goes(
+def test_instance_idle_for_longest_is_dropped_beyond_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_instances, "INSTANCES_MAX", 3)
@@ -217,7 +220,7 @@ def test_of_too_many_the_one_that_was_silent_for_longest_goes(
 
 def broken(bench: Bench, key: str, name: str, value: Any) -> list[str]:
     table = bench.cell.tables.client_instances
-    kind = Counts if key.endswith("instances") else Instance
+    kind = InstanceCounts if key.endswith("instances") else ClientInstance
     setattr(table.change(key, kind), name, value)
     return check.check(Cell(bench.settings, bench.cell.columns()))
 
@@ -227,10 +230,10 @@ def broken(bench: Bench, key: str, name: str, value: Any) -> list[str]:
     [
         ("1/client-instances", "requests", 1, "is ahead of"),
         (f"1/client-instance/{FIRST}", "as_of", 1, "is ahead of"),
-        (f"1/client-instance/{FIRST}", "connections", ["c1"], "and so does another"),
+        (f"1/client-instance/{FIRST}", "connections", ["c1"], "with another instance"),
     ],
 )
-def test_what_is_wrong_with_instances_is_found(key: str, name: str, value: Any, words: str) -> None:
+def test_check_finds_broken_instances(key: str, name: str, value: Any, words: str) -> None:
     bench = Bench()
     for instance_id in (FIRST, SECOND):
         get(bench, instance_id)

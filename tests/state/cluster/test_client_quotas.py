@@ -1,4 +1,4 @@
-"""Client quotas: which holds for whom, how a rate is taken, and what a throttled fetch gets."""
+"""Client quotas: precedence, rates, and throttled responses."""
 
 from typing import Any
 
@@ -7,7 +7,11 @@ import pytest
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Entity
-from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
+from brokertwin.state.cluster.quota_rates import (
+    EXPIRATION_CHECK_INTERVAL_MS,
+    QuotaRate,
+    QuotaWindows,
+)
 from brokertwin.state.core.records import ClientQuotaAltered
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
@@ -16,11 +20,11 @@ from tests.support.replicas import Replicas
 
 TOPIC = "orders"
 SETTINGS = BrokerSettings()
-WINDOWS = Windows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
+WINDOWS = QuotaWindows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
 ALICE, APP = "alice", "app"
 HOUR = EXPIRATION_CHECK_INTERVAL_MS
 WINDOWS_MS = WINDOWS.age_ms
-"""After so long nothing counts any more."""
+"""All samples have expired after this time."""
 
 
 def part(kind: str, name: str | None) -> dict[str, Any]:
@@ -28,10 +32,10 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
 
 
 def alter(bench: Bench, entity: list[dict[str, Any]], *ops: dict[str, Any]) -> int:
-    """The error of an alteration."""
+    """Error of AlterClientQuotas."""
     entry = {"entity": entity, "ops": [{"value": 0.0, "remove": False, **op} for op in ops]}
-    answer = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
-    return int(answer["entries"][0]["errorCode"])
+    response = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
+    return int(response["entries"][0]["errorCode"])
 
 
 def described(bench: Bench, *components: dict[str, Any], strict: bool = False) -> Any:
@@ -49,10 +53,10 @@ LEVELS: list[Entity] = [
     {"client-id": APP},
     {"client-id": None},
 ]
-"""In the order in which they go before one another (KIP-55)."""
+"""Entities in their order of precedence (KIP-55)."""
 
 
-def test_the_first_quota_that_there_is_holds() -> None:
+def test_first_existing_quota_applies() -> None:
     table = Table()
     for value, entity in reversed(list(enumerate(LEVELS, 1))):
         record = ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, float(value))
@@ -68,8 +72,8 @@ def test_the_first_quota_that_there_is_holds() -> None:
     assert table.keys("") == []
 
 
-def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
-    rate = Rate([])
+def test_rate_covers_at_least_all_windows_but_one() -> None:
+    rate = QuotaRate([])
     rate.record(0, 1000.0, WINDOWS)
     assert rate.per_second(0, WINDOWS) == 100
     rate.record(5_000, 1000.0, WINDOWS)
@@ -77,9 +81,9 @@ def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
     assert rate.per_second(20_000, WINDOWS) == 0
 
 
-def test_a_steady_rate_has_all_its_windows() -> None:
-    """Eleven samples of a second, the first of which began ten seconds ago."""
-    rate = Rate([])
+def test_steady_rate_has_all_windows() -> None:
+    """Eleven samples of a second, the first of which started ten seconds ago."""
+    rate = QuotaRate([])
     for second in range(30):
         rate.record(second * 1000, 1000.0, WINDOWS)
     assert rate.per_second(29_000, WINDOWS) == 1100
@@ -110,7 +114,7 @@ def test_quotas_are_set_described_and_removed() -> None:
         ([part("ip", "127.0.0.1")], {"key": "connection_creation_rate", "value": 2.0**40}),
     ],
 )
-def test_an_alteration_that_makes_no_sense_is_42(
+def test_invalid_alteration_is_an_invalid_request(
     entity: list[dict[str, Any]], op: dict[str, Any]
 ) -> None:
     assert alter(Bench(), entity, op) == 42
@@ -125,12 +129,12 @@ def test_an_alteration_that_makes_no_sense_is_42(
         ({"entityType": "user", "matchType": 0}, 42),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(component: dict[str, Any], error: int) -> None:
+def test_invalid_filter_is_rejected(component: dict[str, Any], error: int) -> None:
     assert described(Bench(), component)["errorCode"] == error
 
 
 @pytest.mark.parametrize("value", ["Infinity", "NaN", 12.5])
-def test_a_quota_without_a_number_of_json_outlives_a_checkpoint_and_its_record(value: Any) -> None:
+def test_non_finite_quota_survives_checkpoint_and_record(value: Any) -> None:
     bench = Bench()
     assert alter(bench, [part("user", ALICE)], {"key": "request_percentage", "value": value}) == 0
     bench.cell = Cell(bench.settings, bench.cell.columns())
@@ -140,7 +144,7 @@ def test_a_quota_without_a_number_of_json_outlives_a_checkpoint_and_its_record(v
     assert {record["value"] for record in altered} == {value}
 
 
-def test_a_quota_that_is_no_number_throttles_nobody_and_lets_one_batch_through() -> None:
+def test_nan_quota_throttles_no_client_and_allows_one_batch() -> None:
     reader = Reader()
     assert (
         alter(
@@ -152,14 +156,14 @@ def test_a_quota_that_is_no_number_throttles_nobody_and_lets_one_batch_through()
 
 
 FRAME = (4 + 4 + 6 + 1 + 1) + (1 + len(TOPIC) + 1 + 1) + (4 + 2 + 24 + 1 + 4 + 2 + 1)
-"""What is around the records of one partition: the answer's, its topic's, the partition's."""
+"""Bytes around the records of one partition: of response, topic and partition."""
 
 
 READER_RATE = 110.0
 
 
 class Reader:
-    """A consumer whose answers have 1000 bytes of records; its quota lets one through."""
+    """A consumer whose responses have 1000 bytes of records; its quota allows one."""
 
     def __init__(self) -> None:
         self.bench = Bench()
@@ -173,19 +177,19 @@ class Reader:
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
         body = {"sessionId": session, "sessionEpoch": epoch}
         body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
-        answer: dict[str, Any] = self.bench.request("FETCH", 12, body)
-        return answer
+        response: dict[str, Any] = self.bench.request("FETCH", 12, body)
+        return response
 
 
-def sizes(answer: dict[str, Any]) -> list[int]:
+def sizes(response: dict[str, Any]) -> list[int]:
     return [
         partition["recordsSizeInBytes"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     ]
 
 
-def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
+def test_fast_consumer_waits_and_then_gets_all_records() -> None:
     reader = Reader()
     assert sizes(reader.fetch(0)) == [1000]
     throttled = reader.fetch(1)
@@ -196,7 +200,7 @@ def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
     assert sizes(reader.fetch(1)) == [1000]
 
 
-def test_a_client_that_says_nothing_any_more_is_forgotten() -> None:
+def test_idle_client_is_dropped() -> None:
     reader = Reader()
     reader.fetch(0)
     rates, bench = reader.bench.cell.tables.quotas, reader.bench
@@ -205,20 +209,20 @@ def test_a_client_that_says_nothing_any_more_is_forgotten() -> None:
     reader.fetch(1)
     bench.now += 1
     bench.tick()
-    assert rates.keys("1/rate/") == [rate], "what it has just read still counts"
+    assert rates.keys("1/rate/") == [rate], "its last fetch still counts"
     bench.now += HOUR
     bench.tick()
     assert rates.keys("1/rate/") == []
 
 
-def test_example_19_a_throttled_full_answer_makes_no_session() -> None:
+def test_example_19_throttled_full_response_creates_no_session() -> None:
     reader = Reader()
     reader.fetch(0)
     assert reader.fetch(1, epoch=0)["sessionId"] == 0
     assert reader.bench.cell.tables.fetch_sessions.keys("1/session/") == []
 
 
-def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
+def test_throttled_response_keeps_the_session_unchanged() -> None:
     reader = Reader()
     session = reader.fetch(0, epoch=0)["sessionId"]
     throttled = reader.fetch(1, session, 1)
@@ -229,7 +233,7 @@ def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
     assert (again["throttleTimeMs"], sizes(again)) == (0, [1000])
 
 
-def test_an_answer_in_a_session_counts_what_it_shows() -> None:
+def test_response_in_a_session_counts_what_it_shows() -> None:
     reader = Reader()
     bench, table = reader.bench, reader.bench.cell.tables.quotas
     session = reader.fetch(0, epoch=0)["sessionId"]
@@ -239,40 +243,40 @@ def test_an_answer_in_a_session_counts_what_it_shows() -> None:
     def counted(offset: int, epoch: int) -> float:
         bench.now += WINDOWS_MS
         reader.fetch(offset, session, epoch)
-        rate = table.get(key, Rate)
+        rate = table.get(key, QuotaRate)
         return sum(sample.value for sample in rate.samples if sample.start == bench.now)
 
-    assert counted(3, 1) == empty, "nothing has changed"
+    assert counted(3, 1) == empty, "no changes"
     assert counted(1, 2) == 1000 + FRAME
     assert counted(9, 3) > empty, "an error is shown"
 
 
-def test_an_answer_has_no_more_than_the_windows_let_through() -> None:
+def test_response_is_limited_to_the_quota_of_the_windows() -> None:
     reader = Reader()
     alter(reader.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 250.0})
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
     body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
     wait_ms = reader.bench.request("FETCH", 12, body)["throttleTimeMs"]
-    assert wait_ms == 4 * FRAME, "what is around them is too much, for a moment"
+    assert wait_ms == 4 * FRAME, "the bytes around the records exceed the quota briefly"
     reader.bench.now += wait_ms
     assert sizes(reader.bench.request("FETCH", 12, body)) == [2500]
 
 
 class Writer:
-    """A producer that writes 1000 bytes a time, with a quota of 100 a second."""
+    """A producer that writes 1000 bytes at a time, with a quota of 100 per second."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         alter(bench, [part("client-id", "bench")], {"key": PRODUCER_BYTE_RATE, "value": 100.0})
 
     def send(self, acks: int = 1, **fields: Any) -> str:
-        """Sends a Produce to broker 1; gives back its id."""
+        """Send a Produce to broker 1; return its id."""
         body = produce_body(TOPIC, header(size=1000), acks=acks, timeoutMs=30000, **fields)
         body["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] = 1000
         return self.bench.send("PRODUCE", 9, body)
 
     def write(self, acks: int = 1, **fields: Any) -> Any:
-        """The answer to a Produce; None where there is none."""
+        """Response to a Produce, or None."""
         return self.bench.answers.get(self.send(acks, **fields), {}).get("response")
 
 
@@ -282,17 +286,17 @@ def writer_alone() -> Writer:
     return writer
 
 
-def test_who_writes_too_fast_has_written_and_is_not_heard_for_a_while() -> None:
+def test_fast_producer_is_written_and_muted() -> None:
     writer = writer_alone()
-    answers = [writer.write() for _ in range(3)]
-    assert [each["throttleTimeMs"] for each in answers] == [0, 10_000, 20_000]
-    offsets = [each["responses"][0]["partitionResponses"][0]["baseOffset"] for each in answers]
-    assert offsets == [0, 1, 2], "everything counts, and all of it is written"
+    responses = [writer.write() for _ in range(3)]
+    assert [each["throttleTimeMs"] for each in responses] == [0, 10_000, 20_000]
+    offsets = [each["responses"][0]["partitionResponses"][0]["baseOffset"] for each in responses]
+    assert offsets == [0, 1, 2], "everything is written and counts"
     writer.bench.now += WINDOWS_MS
     assert writer.write()["throttleTimeMs"] == 0
 
 
-def test_a_produce_counts_as_the_edge_has_seen_it_and_refused_or_silent_ones_too() -> None:
+def test_produce_counts_by_reported_size_even_if_rejected_or_without_response() -> None:
     writer = writer_alone()
     assert writer.write(requestSizeInBytes=1100)["throttleTimeMs"] == 1000
     assert writer.write(acks=0) is None
@@ -301,7 +305,7 @@ def test_a_produce_counts_as_the_edge_has_seen_it_and_refused_or_silent_ones_too
     assert refused["throttleTimeMs"] == 11_010
 
 
-def test_an_answer_that_waits_for_followers_keeps_what_it_says() -> None:
+def test_pending_produce_keeps_its_throttle_time() -> None:
     replicas = Replicas()
     writer = Writer(replicas.bench)
     replicas.isolate(2, 3)
@@ -326,7 +330,7 @@ def test_an_answer_that_waits_for_followers_keeps_what_it_says() -> None:
         ("10.0.0.7", "", 9.0),
     ],
 )
-def test_an_address_has_its_own_connection_rate_or_that_of_all(
+def test_address_has_its_own_connection_rate_or_the_default(
     name: str, host: str, rate: float
 ) -> None:
     table = Table()

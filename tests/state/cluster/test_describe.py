@@ -1,4 +1,4 @@
-"""The describing APIs, as Apache Kafka 4.3.1 answers them."""
+"""Describe APIs, as in Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def bench() -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "current", "partition", "answer"),
+    ("epoch", "current", "partition", "response"),
     [
         (0, -1, 0, (0, 0, 3)),
         (5, -1, 0, (0, -1, -1)),
@@ -29,19 +29,19 @@ def bench() -> Bench:
         (0, -1, 7, (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
     ],
 )
-def test_where_a_leader_epoch_ends(
-    bench: Bench, epoch: int, current: int, partition: int, answer: tuple[int, int, int]
+def test_end_of_a_leader_epoch(
+    bench: Bench, epoch: int, current: int, partition: int, response: tuple[int, int, int]
 ) -> None:
     wanted = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
     body = {"replicaId": -1, "topics": [{"topic": "a", "partitions": [wanted]}]}
     got = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body)["topics"][0]["partitions"][0]
-    assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == answer
+    assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == response
 
 
-def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
+def test_describe_producers(bench: Bench) -> None:
     body = {"topics": [{"name": "a", "partitionIndexes": [0, 1, 9]}]}
-    answer = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
-    assert answer[0]["activeProducers"] == [
+    response = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
+    assert response[0]["activeProducers"] == [
         {
             "producerId": 5,
             "producerEpoch": 0,
@@ -51,52 +51,52 @@ def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
             "currentTxnStartOffset": -1,
         }
     ]
-    assert [partition["errorCode"] for partition in answer] == [0, 0, 3]
-    assert answer[1]["activeProducers"] == []
+    assert [partition["errorCode"] for partition in response] == [0, 0, 3]
+    assert response[1]["activeProducers"] == []
 
 
-def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None:
+def test_every_replica_describes_its_producers_but_no_other_broker() -> None:
     bench = Replicas((1, 2)).bench
     bench.append(TOPIC, header(2, 5, 0, 0, maxTimestamp=bench.now))
     body = {"topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
     found = {}
     for broker in (1, 2, 3):
-        answer = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
-        (partition,) = answer["topics"][0]["partitions"]
+        response = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
+        (partition,) = response["topics"][0]["partitions"]
         ids = [each["producerId"] for each in partition["activeProducers"]]
         found[broker] = (partition["errorCode"], ids)
     assert found == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
 
 
-def test_the_cluster(bench: Bench) -> None:
-    answer = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
-    assert [broker["brokerId"] for broker in answer["brokers"]] == [1]
-    assert (answer["controllerId"], answer["clusterAuthorizedOperations"]) == (1, -(2**31))
+def test_describe_cluster(bench: Bench) -> None:
+    response = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+    assert [broker["brokerId"] for broker in response["brokers"]] == [1]
+    assert (response["controllerId"], response["clusterAuthorizedOperations"]) == (1, -(2**31))
     wrong = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 7})
     assert wrong["errorCode"] == Error.UNSUPPORTED_ENDPOINT_TYPE
     assert (wrong["brokers"], wrong["clusterId"], wrong["controllerId"]) == ([], "", -1)
 
 
-def test_topics_come_page_by_page(bench: Bench) -> None:
+def test_topics_are_paged(bench: Bench) -> None:
     bench.topic("b", 2)
     pages: list[list[tuple[str, int]]] = []
     cursor: Any = None
     while True:
         body = {"topics": [], "responsePartitionLimit": 3, "cursor": cursor}
-        answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+        response = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
         pages.append(
-            [(t["name"], p["partitionIndex"]) for t in answer["topics"] for p in t["partitions"]]
+            [(t["name"], p["partitionIndex"]) for t in response["topics"] for p in t["partitions"]]
         )
-        cursor = answer["nextCursor"]
+        cursor = response["nextCursor"]
         if cursor is None:
             break
     assert pages == [[("a", 0), ("a", 1), ("b", 0)], [("b", 1)]]
 
 
-def test_a_missing_topic_is_an_error_of_its_own(bench: Bench) -> None:
+def test_missing_topic_is_an_error(bench: Bench) -> None:
     body = {"topics": [{"name": "a"}, {"name": "none"}, {"name": "bad name!"}]}
-    answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
-    assert {topic["name"]: topic["errorCode"] for topic in answer["topics"]} == {
+    response = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    assert {topic["name"]: topic["errorCode"] for topic in response["topics"]} == {
         "a": 0,
         "none": Error.UNKNOWN_TOPIC_OR_PARTITION,
         "bad name!": Error.INVALID_TOPIC_EXCEPTION,

@@ -1,4 +1,4 @@
-"""Levels of features: which may be changed, by whom, and what holds then."""
+"""Feature levels: changes, errors and effects."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ AT_FIRST = {
 }
 
 
-def test_a_level_falls_and_rises_again() -> None:
+def test_level_is_lowered_and_raised_again() -> None:
     bench = Bench()
     assert levels(bench) == AT_FIRST
     done = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": None}
@@ -55,10 +55,10 @@ def test_a_level_falls_and_rises_again() -> None:
     assert levels(bench) == AT_FIRST
 
 
-def test_a_request_that_is_only_checked_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     bench = Bench()
-    asked = ("transaction.version", 1, SAFE)
-    assert update(bench, asked, validateOnly=True)["errorCode"] == 0
+    change = ("transaction.version", 1, SAFE)
+    assert update(bench, change, validateOnly=True)["errorCode"] == 0
     assert levels(bench) == AT_FIRST
 
 
@@ -80,7 +80,7 @@ def test_a_request_that_is_only_checked_changes_nothing() -> None:
         ),
     ],
 )
-def test_a_fault_refuses_all_of_it(feature: str, level: int, kind: int, why: str) -> None:
+def test_one_error_rejects_the_whole_request(feature: str, level: int, kind: int, why: str) -> None:
     bench = Bench()
     refused = update(bench, ("transaction.version", 1, SAFE), (feature, level, kind))
     text = f"{FAILED}Invalid update version {level} for feature {feature}. {why}"
@@ -88,7 +88,7 @@ def test_a_fault_refuses_all_of_it(feature: str, level: int, kind: int, why: str
     assert levels(bench) == AT_FIRST
 
 
-def test_without_group_version_nobody_joins_a_consumer_group() -> None:
+def test_consumer_groups_require_group_version_1() -> None:
     bench = Bench()
     update(bench, ("group.version", 0, SAFE))
     beat = {"groupId": "g", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 1000}
@@ -99,15 +99,15 @@ def test_without_group_version_nobody_joins_a_consumer_group() -> None:
 
 
 @pytest.mark.parametrize(("level", "bumped"), [(2, 2), (1, 0)])
-def test_the_level_decides_whether_the_coordinators_own_aborts_bump_epochs(
+def test_transaction_version_decides_if_aborts_by_the_coordinator_bump_epochs(
     level: int, bumped: int
 ) -> None:
-    """Who begins anew has the open transaction aborted; at level 2 the epoch rises (KIP-890)."""
+    """InitProducerId aborts an open transaction; at level 2 the epoch rises (KIP-890)."""
     bench = Bench()
     bench.topic("orders")
     update(bench, ("transaction.version", level, SAFE))
     begin = {"transactionalId": "t", "transactionTimeoutMs": 1000}
-    for _ in range(2):  # the topic is created, then there are producer ids
+    for _ in range(2):  # first the topic is created, then there are producer ids
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t"]})
         bench.request("INIT_PRODUCER_ID", 5, begin)
     producer_id = bench.request("INIT_PRODUCER_ID", 5, begin)["producerId"]
@@ -135,7 +135,7 @@ def quorum(bench: Bench) -> dict[str, Any]:
     return partition
 
 
-def test_the_controllers_log_is_as_long_as_what_it_has_told() -> None:
+def test_metadata_log_counts_all_records() -> None:
     bench = Bench((1, 2, 3))
     bench.settings.may_intervene = True
     before = quorum(bench)
@@ -148,7 +148,7 @@ def test_the_controllers_log_is_as_long_as_what_it_has_told() -> None:
     assert quorum(bench)["highWatermark"] == before["highWatermark"] + 2
     bench.reload()
     update(bench, ("share.version", 0, SAFE))
-    assert quorum(bench)["highWatermark"] == before["highWatermark"] + 2, "it has that level"
+    assert quorum(bench)["highWatermark"] == before["highWatermark"] + 2, "the level is the same"
     stop = {"id": "s", "cluster": "bench", "kind": "stop-broker", "broker": 2, "time": bench.now}
     bench.handle(stop)
     assert [each["replicaId"] for each in quorum(bench)["observers"]] == [3]

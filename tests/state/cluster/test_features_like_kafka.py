@@ -1,4 +1,4 @@
-"""Features and the quorum beside a real broker: the same requests, the same answers and levels."""
+"""Features and the quorum compared with a real broker."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -45,7 +45,7 @@ STEPS: list[list[Update]] = [
     [(TRANSACTION, 0, SAFE), (TRANSACTION, 1, SAFE)],
     [(TRANSACTION, 2, UPGRADE)],
 ]
-"""Each a request: features with a level and a type of upgrade."""
+"""Requests: features with a level and an upgrade type."""
 
 QUORUMS: list[Any] = [
     [],
@@ -54,12 +54,12 @@ QUORUMS: list[Any] = [
     [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": n} for n in (0, 1)]}],
 ]
 VARYING = {"logEndOffset", "highWatermark", "lastFetchTimestamp", "lastCaughtUpTimestamp", "port"}
-"""What two clusters have each of its own."""
+"""Fields that differ between two clusters."""
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tape, Address]]:
-    """A broker of this file's own: feature levels are those of the whole cluster."""
+    """A broker for this file, because feature levels are those of the whole cluster."""
     broker = EmbeddedKafka(tmp_path_factory.mktemp("features") / "broker", default_home())
     with tape("cluster/features") as recording, started(broker) as address:
         yield recording, address
@@ -76,7 +76,7 @@ def real(
 
 
 @pytest.mark.compares
-def test_quorum_is_described_as_by_kafka(real: Connection) -> None:
+def test_kafka_describes_the_same_quorum(real: Connection) -> None:
     bench = Bench()
     for version in (0, 1, 2):
         for body in (QUORUM, *({"topics": topics} for topics in QUORUMS)):
@@ -86,7 +86,7 @@ def test_quorum_is_described_as_by_kafka(real: Connection) -> None:
 
 
 @pytest.mark.compares
-def test_feature_levels_are_updated_and_refused_as_by_kafka(real: Connection) -> None:
+def test_kafka_updates_and_rejects_the_same_feature_levels(real: Connection) -> None:
     bench = Bench()
     for version in (0, 1, 2):
         for step in STEPS:
@@ -107,12 +107,12 @@ def test_feature_levels_are_updated_and_refused_as_by_kafka(real: Connection) ->
 
 
 def real_levels(real: Connection) -> dict[str, int]:
-    answer = real.call("ApiVersions", 4, {"clientSoftwareName": "x"} | VERSION)
-    return {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = real.call("ApiVersions", 4, {"clientSoftwareName": "x"} | VERSION)
+    return {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
 
 
 def without_varying(found: Any) -> Any:
-    """An answer without what two clusters have each of its own; a uuid of zeros in one form."""
+    """A response without fields that differ between clusters; zero uuids in one form."""
     if isinstance(found, list):
         return [without_varying(each) for each in found]
     if not isinstance(found, dict):

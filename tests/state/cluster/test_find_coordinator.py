@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker a group, a transactional id or a share partition belongs to."""
+"""FindCoordinator of groups, transactional ids and share partitions."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_every_look_up_agrees_with_the_recorded_broker() -> None:
 
 
 @pytest.mark.parametrize(("name", "key_type"), TYPES.items())
-def test_the_first_look_up_creates_the_internal_topic(name: str, key_type: int) -> None:
+def test_first_look_up_creates_the_internal_topic(name: str, key_type: int) -> None:
     bench = Bench(offsets_topic_num_partitions=7, transaction_state_log_num_partitions=7)
     assert topic(bench, name)["errorCode"] == 3
     (first,) = look_up(bench, key_type, "key")
@@ -44,8 +44,8 @@ def test_the_first_look_up_creates_the_internal_topic(name: str, key_type: int) 
     assert (second["errorCode"], second["nodeId"]) == (0, 1)
 
 
-def test_who_is_told_to_coordinate_a_key_is_the_one_that_leads_it_to_the_checks() -> None:
-    """Without the internal topic each broker is looked at."""
+def test_returned_coordinator_is_the_leader_used_by_checks() -> None:
+    """Without the internal topic each broker counts."""
     brokers = (1, 2, 3)
     bench = Bench(brokers, offsets_topic_num_partitions=7)
 
@@ -54,8 +54,8 @@ def test_who_is_told_to_coordinate_a_key_is_the_one_that_leads_it_to_the_checks(
 
     assert leading("a") == [1, 2, 3]
     look_up(bench, 0, "a")
-    told = {each["key"]: [each["nodeId"]] for each in look_up(bench, 0, *"abcdef")}
-    assert {group_id: leading(group_id) for group_id in "abcdef"} == told
+    found = {each["key"]: [each["nodeId"]] for each in look_up(bench, 0, *"abcdef")}
+    assert {group_id: leading(group_id) for group_id in "abcdef"} == found
 
 
 def test_internal_topics_are_created_once() -> None:
@@ -66,7 +66,7 @@ def test_internal_topics_are_created_once() -> None:
     assert topic(bench, "__consumer_offsets")["topicId"] == topic_id
 
 
-def test_internal_topics_have_as_many_replicas_as_there_are_brokers_for() -> None:
+def test_replication_factor_is_limited_to_the_number_of_brokers() -> None:
     for brokers, replicas in ((1,), 1), ((1, 2), 2), ((1, 2, 3, 4), 3):
         bench = Bench(brokers=brokers)
         look_up(bench, 0, "a")
@@ -75,7 +75,7 @@ def test_internal_topics_have_as_many_replicas_as_there_are_brokers_for() -> Non
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=20))
-def test_the_coordinator_leads_the_partition_that_the_key_hashes_to(keys: list[str]) -> None:
+def test_coordinator_leads_the_partition_of_the_hash(keys: list[str]) -> None:
     bench = Bench(brokers=(1, 2, 3))
     look_up(bench, 0, *keys)
     partitions = topic(bench, "__consumer_offsets")["partitions"]
@@ -96,12 +96,12 @@ def test_the_coordinator_leads_the_partition_that_the_key_hashes_to(keys: list[s
         ("\U0001f600", 1772899),
     ],
 )
-def test_keys_hash_as_java_strings_do(text: str, number: int) -> None:
+def test_keys_are_hashed_like_java_strings(text: str, number: int) -> None:
     assert java_hash(text) == number
     assert 0 <= partition_for(text, 50) < 50
 
 
-def test_a_key_type_that_kafka_does_not_have_is_an_invalid_request() -> None:
+def test_unknown_key_type_is_an_invalid_request() -> None:
     assert [each["errorCode"] for each in look_up(Bench(), 9, "a", "b")] == [42, 42]
 
 
@@ -113,7 +113,7 @@ def test_a_key_type_that_kafka_does_not_have_is_an_invalid_request() -> None:
         ("polygenelubricants", -2147483648, 0),
     ],
 )
-def test_a_negative_hash_counts_without_its_sign_and_the_least_one_as_0(
+def test_negative_hash_counts_without_sign_and_the_least_as_0(
     key: str, java: int, partition: int
 ) -> None:
     assert java_hash(key) == java

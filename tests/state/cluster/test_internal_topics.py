@@ -1,4 +1,4 @@
-"""With which settings a broker makes the topics of its coordinators."""
+"""Settings of internal topics."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TRANSACTIONS = {
     ("key_type", "name", "configs"),
     [(0, "__consumer_offsets", GROUPS), (1, "__transaction_state", TRANSACTIONS)],
 )
-def test_an_internal_topic_has_the_settings_of_its_coordinator(
+def test_internal_topic_has_the_settings_of_its_coordinator(
     key_type: int, name: str, configs: dict[str, str]
 ) -> None:
     bench = Bench()
@@ -41,5 +41,5 @@ def test_an_internal_topic_has_the_settings_of_its_coordinator(
         *(("", False), ("x", False), (" 1", False), ("2147483648", False), ("-2147483649", False)),
     ],
 )
-def test_a_broker_id_is_what_java_reads_as_an_integer(name: str, is_one: bool) -> None:
+def test_broker_id_is_an_integer_for_java(name: str, is_one: bool) -> None:
     assert is_broker_id(name) is is_one

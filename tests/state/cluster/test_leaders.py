@@ -1,4 +1,4 @@
-"""A partition moves to another leader: epochs, errors and state as clients of Kafka see them."""
+"""Moves of leaders: epochs, errors and state, as Kafka's clients see them."""
 
 import itertools
 from typing import Any
@@ -43,9 +43,9 @@ def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
 
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
-    """The leader that Metadata names, and its epoch."""
-    answer = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
-    found = answer["topics"][0]["partitions"][partition]
+    """Leader and epoch in Metadata."""
+    response = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
+    found = response["topics"][0]["partitions"][partition]
     return found["leaderId"], found["leaderEpoch"]
 
 
@@ -69,11 +69,11 @@ def fetch_body(offset: int, epoch: int = -1, wait_ms: int = 0) -> dict[str, Any]
 
 
 def fetch(bench: Bench, broker: int, offset: int, epoch: int = -1) -> Any:
-    answer = bench.request("FETCH", 12, fetch_body(offset, epoch), broker=broker)
-    return answer["responses"][0]["partitions"][0]
+    response = bench.request("FETCH", 12, fetch_body(offset, epoch), broker=broker)
+    return response["responses"][0]["partitions"][0]
 
 
-def test_the_log_and_its_producers_go_over_in_a_new_leader_epoch(bench: Bench) -> None:
+def test_log_and_producers_move_in_a_new_leader_epoch(bench: Bench) -> None:
     bench.topic("orders")
     old, epoch = leader_of(bench, "orders")
     new = others(old)[0]
@@ -84,22 +84,22 @@ def test_the_log_and_its_producers_go_over_in_a_new_leader_epoch(bench: Bench) -
     assert refused["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     assert refused["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
     again = produce(bench, new)
-    assert (again["errorCode"], again["baseOffset"]) == (0, 0), "a repeat is still known as one"
+    assert (again["errorCode"], again["baseOffset"]) == (0, 0), "duplicates are still known"
     assert produce(bench, new, sequence=1)["baseOffset"] == 1
     batches = fetch(bench, new, 0)["batches"]
     assert [(b["baseOffset"], b["partitionLeaderEpoch"]) for b in batches] == [(0, 0), (1, 1)]
 
 
-def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
+def test_old_leader_returns_the_new_one_to_readers(bench: Bench) -> None:
     topic_id = bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     new = others(old)[0]
     move(bench, "orders", 0, new)
     body = fetch_body(0)
     body["topics"][0]["topicId"] = topic_id
-    answer = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
-    assert answer["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
-    assert answer["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
+    response = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
+    assert response["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert response["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
     earlier = fetch(bench, old, 0)
     assert earlier["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     assert "currentLeader" not in earlier
@@ -107,28 +107,28 @@ def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
     assert fetch(bench, new, 0, epoch=2)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_reader_in_an_earlier_leader_epoch_is_told_the_leader_and_one_in_a_later_is_not(
+def test_fenced_reader_gets_the_leader_and_reader_of_a_later_epoch_does_not(
     bench: Bench,
 ) -> None:
     topic_id = bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     new = others(old)[0]
     move(bench, "orders", 0, new)
-    told = {}
+    leaders = {}
     for epoch in (0, 1, 2):
         body = fetch_body(0, epoch)
         body["topics"][0]["topicId"] = topic_id
-        answer = bench.request("FETCH", 16, body, broker=new)["responses"][0]["partitions"][0]
-        told[answer["errorCode"]] = answer.get("currentLeader")
+        response = bench.request("FETCH", 16, body, broker=new)["responses"][0]["partitions"][0]
+        leaders[response["errorCode"]] = response.get("currentLeader")
     leader = {"leaderId": new, "leaderEpoch": 1}
-    assert told == {
+    assert leaders == {
         Error.FENCED_LEADER_EPOCH: leader,
         Error.NONE: None,
         Error.UNKNOWN_LEADER_EPOCH: None,
     }
 
 
-def test_who_waits_at_the_old_leader_is_answered_at_once(bench: Bench) -> None:
+def test_pending_fetch_at_the_old_leader_completes_at_once(bench: Bench) -> None:
     bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     waiting = bench.send("FETCH", 12, fetch_body(0, wait_ms=500), broker=old)
@@ -138,7 +138,7 @@ def test_who_waits_at_the_old_leader_is_answered_at_once(bench: Bench) -> None:
     assert topic["partitions"][0]["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_where_earlier_leader_epochs_end(bench: Bench) -> None:
+def test_end_offsets_of_former_leader_epochs(bench: Bench) -> None:
     bench.topic("orders")
     leader, _ = leader_of(bench, "orders")
     ends = {-1: (-1, -1), 0: (0, 2), 1: (0, 2), 2: (2, 3), 3: (3, 4), 4: (-1, -1)}
@@ -150,12 +150,12 @@ def test_where_earlier_leader_epochs_end(bench: Bench) -> None:
     (broker, _) = leader_of(bench, "orders")
     for epoch, wanted in ends.items():
         body = {"topics": [{"topic": "orders", "partitions": [{"leaderEpoch": epoch}]}]}
-        answer = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
-        found = answer["topics"][0]["partitions"][0]
+        response = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
+        found = response["topics"][0]["partitions"][0]
         assert (found["leaderEpoch"], found["endOffset"]) == wanted, epoch
 
 
-def test_a_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> None:
+def test_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> None:
     bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     produce(bench, old)
@@ -163,8 +163,8 @@ def test_a_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> N
     produce(bench, others(old)[0], 1)
     body = fetch_body(2)
     body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
-    answer = bench.request("FETCH", 12, body, broker=others(old)[0])
-    diverging = answer["responses"][0]["partitions"][0]["divergingEpoch"]
+    response = bench.request("FETCH", 12, body, broker=others(old)[0])
+    diverging = response["responses"][0]["partitions"][0]["divergingEpoch"]
     assert diverging == {"epoch": 0, "endOffset": 1}
 
 
@@ -172,18 +172,18 @@ def commit(bench: Bench, broker: int, group: str, offset: int) -> int:
     committed = [{"partitionIndex": 0, "committedOffset": offset}]
     topics = [{"name": "orders", "partitions": committed}]
     body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
-    answer = bench.request("OFFSET_COMMIT", 8, body, broker=broker)
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    response = bench.request("OFFSET_COMMIT", 8, body, broker=broker)
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def committed(bench: Bench, broker: int, group: str) -> tuple[int, list[int]]:
     body = {"groups": [{"groupId": group, "topics": None}]}
-    (answer,) = bench.request("OFFSET_FETCH", 8, body, broker=broker)["groups"]
-    offsets = [p["committedOffset"] for t in answer["topics"] for p in t["partitions"]]
-    return answer["errorCode"], offsets
+    (response,) = bench.request("OFFSET_FETCH", 8, body, broker=broker)["groups"]
+    offsets = [p["committedOffset"] for t in response["topics"] for p in t["partitions"]]
+    return response["errorCode"], offsets
 
 
-def test_a_groups_coordinator_moves_with_what_it_has_committed(bench: Bench) -> None:
+def test_coordinator_moves_with_its_committed_offsets(bench: Bench) -> None:
     bench.topic("orders")
     bench.request("FIND_COORDINATOR", 4, {"coordinatorKeys": [GROUP]})
     place = partition_for(GROUP, 4)
@@ -202,14 +202,14 @@ def test_a_groups_coordinator_moves_with_what_it_has_committed(bench: Bench) -> 
     assert committed(bench, coordinator_beside, beside) == (0, [6]), "other groups stay"
 
 
-def test_a_transactional_id_goes_with_its_coordinator(bench: Bench) -> None:
+def test_transactional_id_moves_with_its_coordinator(bench: Bench) -> None:
     body = {"transactionalId": "t/1", "transactionTimeoutMs": 1000}
     ask = {"keyType": 1, "coordinatorKeys": ["t/1"]}
     bench.request("FIND_COORDINATOR", 4, ask)
     (found,) = bench.request("FIND_COORDINATOR", 4, ask)["coordinators"]
     old = found["nodeId"]
     new = others(old)[0]
-    for broker in (old, new):  # each gets its block of producer ids
+    for broker in (old, new):  # each gets its producer id block
         bench.request("INIT_PRODUCER_ID", 4, {**body, "transactionalId": None}, broker=broker)
     first = bench.request("INIT_PRODUCER_ID", 4, body, broker=old)
     move(bench, "__transaction_state", partition_for("t/1", 50), new)
@@ -228,7 +228,7 @@ def test_a_transactional_id_goes_with_its_coordinator(bench: Bench) -> None:
         (None, Reason.MISSING_FIELD),
     ],
 )
-def test_what_cannot_be_moved_is_refused(bench: Bench, wanted: Any, reason: Reason) -> None:
+def test_impossible_moves_are_rejected(bench: Bench, wanted: Any, reason: Reason) -> None:
     bench.topic("orders")
     before = bench.cell.columns()
     intervene(bench, "move-leader", move=wanted)
@@ -236,7 +236,7 @@ def test_what_cannot_be_moved_is_refused(bench: Bench, wanted: Any, reason: Reas
     assert bench.cell.columns() == before
 
 
-def test_a_move_of_more_than_a_record_takes_is_refused(bench: Bench) -> None:
+def test_move_beyond_the_size_of_a_record_is_rejected(bench: Bench) -> None:
     bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     for sequence in range(40):
@@ -248,15 +248,15 @@ def test_a_move_of_more_than_a_record_takes_is_refused(bench: Bench) -> None:
     assert bench.cell.columns() == before
 
 
-def test_leaders_do_not_move_where_another_cell_holds_brokers(bench: Bench) -> None:
+def test_leaders_cannot_move_to_brokers_of_another_cell(bench: Bench) -> None:
     bench.topic("orders")
     bench.settings.cells = {CLUSTER: [1, 2], "other": [3]}
     move(bench, "orders", 0, 2)
     assert [m["reason"] for m in bench.dead_letters(bench.last)] == [Reason.NOT_POSSIBLE]
 
 
-def test_a_partition_that_nobody_leads_does_not_move(bench: Bench) -> None:
-    """Nobody has its log to give: an election brings its leader back, or an unclean one another."""
+def test_partition_without_a_leader_cannot_move(bench: Bench) -> None:
+    """No broker can hand over its log; an election brings back its leader, or another one."""
     bench.topic("orders")
     leader, _ = leader_of(bench, "orders")
     intervene(bench, "stop-broker", broker=leader)
@@ -265,13 +265,13 @@ def test_a_partition_that_nobody_leads_does_not_move(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["move-leader", "drop-sessions", "expire-members"])
-def test_a_cell_of_a_job_takes_no_interventions(kind: str) -> None:
+def test_job_cell_rejects_interventions(kind: str) -> None:
     bench = Bench(BROKERS, may_hold=True)
     intervene(bench, kind)
     assert [letter["reason"] for letter in bench.dead_letters()] == [Reason.INTERNAL_KIND]
 
 
-def test_a_dropped_session_answers_who_waits_and_is_not_found_any_more(bench: Bench) -> None:
+def test_dropped_session_completes_its_fetch_and_is_not_found_afterwards(bench: Bench) -> None:
     bench.topic("orders")
     leader, _ = leader_of(bench, "orders")
     opening = {**fetch_body(0), "sessionEpoch": 0}
@@ -281,8 +281,8 @@ def test_a_dropped_session_answers_who_waits_and_is_not_found_any_more(bench: Be
     assert waiting not in bench.answers
     intervene(bench, "drop-sessions", broker=leader, sessions=[session])
     assert bench.answers[waiting]["response"]["errorCode"] == 0
-    answer = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
-    assert answer["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
+    response = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
+    assert response["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
 SETTINGS = CellSettings(
@@ -297,7 +297,7 @@ SETTINGS = CellSettings(
 
 @st.composite
 def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
-    """Histories whose requests go to any broker, with moves in between."""
+    """Histories with requests to any broker, and moves."""
     documents = []
     for number, document in enumerate(draw(histories())):
         event = msgspec.json.decode(document)
@@ -314,7 +314,7 @@ def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
 
 @settings(deadline=None)
 @given(histories_with_moves())
-def test_records_of_moves_replay_and_logs_stay_whole(documents: list[bytes]) -> None:
+def test_records_of_moves_are_replayed_to_the_same_logs(documents: list[bytes]) -> None:
     live = Cell(SETTINGS)
     replayed = Tables()
     for offset, document in enumerate(documents):

@@ -1,4 +1,4 @@
-"""Metadata: brokers and topics as a client sees them, and topics created on the way."""
+"""Metadata: brokers and topics for clients, and automatic topic creation."""
 
 from typing import Any
 
@@ -18,27 +18,27 @@ def metadata(bench: Bench, names: list[str] | None, version: int = 12, **body: A
     return bench.request("METADATA", version, {"topics": topics, **body})
 
 
-def errors(answer: Any) -> dict[str, int]:
-    return {topic["name"]: topic["errorCode"] for topic in answer["topics"]}
+def errors(response: Any) -> dict[str, int]:
+    return {topic["name"]: topic["errorCode"] for topic in response["topics"]}
 
 
-def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
+def test_whole_session_agrees_with_the_recorded_broker() -> None:
     bench = Bench(offsets_topic_num_partitions=10, transaction_state_log_num_partitions=4)
     recorded = exchanges("topics")
     assert sum(each["api"] == "METADATA" for each in recorded) > 50
     assert replay(bench, recorded) == []
 
 
-def test_brokers_are_named_with_placeholders_that_the_edge_replaces() -> None:
-    answer = metadata(Bench(brokers=(3, 5)), [])
-    assert answer["brokers"] == [
+def test_brokers_have_placeholder_addresses_for_the_edge() -> None:
+    response = metadata(Bench(brokers=(3, 5)), [])
+    assert response["brokers"] == [
         {"nodeId": 3, "host": "localhost", "port": 9095, "rack": None},
         {"nodeId": 5, "host": "localhost", "port": 9097, "rack": None},
     ]
-    assert answer["controllerId"] == 3
+    assert response["controllerId"] == 3
 
 
-def test_a_clusters_id_is_chosen_or_follows_from_its_name() -> None:
+def test_cluster_id_is_chosen_or_derived_from_its_name() -> None:
     bench = Bench()
     body = {"topics": []}
     assert bench.request("METADATA", 12, body)["clusterId"] == cluster_id("bench", None)
@@ -49,7 +49,7 @@ def test_a_clusters_id_is_chosen_or_follows_from_its_name() -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_null_means_all_topics_and_an_empty_list_none_but_all_in_version_0(version: int) -> None:
+def test_null_means_all_topics_and_an_empty_list_none_except_in_version_0(version: int) -> None:
     bench = Bench()
     bench.topic("b")
     bench.topic("a")
@@ -58,15 +58,15 @@ def test_null_means_all_topics_and_an_empty_list_none_but_all_in_version_0(versi
         assert errors(metadata(bench, None, version)) == {"a": 0, "b": 0}
 
 
-def test_a_missing_topic_is_created_and_found_by_the_next_request() -> None:
+def test_missing_topic_is_created_for_the_next_request() -> None:
     bench = Bench(num_partitions=3)
     assert errors(metadata(bench, ["new"])) == {"new": 3}
-    answer = metadata(bench, ["new"])
-    assert errors(answer) == {"new": 0}
-    assert len(answer["topics"][0]["partitions"]) == 3
+    response = metadata(bench, ["new"])
+    assert errors(response) == {"new": 0}
+    assert len(response["topics"][0]["partitions"]) == 3
 
 
-def test_the_broker_and_the_client_may_both_forbid_creation() -> None:
+def test_broker_and_client_can_disable_creation() -> None:
     forbidden_by_client = Bench()
     metadata(forbidden_by_client, ["new"], allowAutoTopicCreation=False)
     assert errors(metadata(forbidden_by_client, None)) == {}
@@ -75,14 +75,14 @@ def test_the_broker_and_the_client_may_both_forbid_creation() -> None:
     assert errors(metadata(forbidden_by_broker, None)) == {}
 
 
-def test_illegal_and_colliding_names_are_not_created() -> None:
+def test_invalid_and_colliding_names_are_not_created() -> None:
     bench = Bench()
     bench.topic("a.b")
     assert errors(metadata(bench, ["bad name", "a_b"])) == {"bad name": 17, "a_b": 3}
     assert errors(metadata(bench, None)) == {"a.b": 0}
 
 
-def test_an_auto_created_topic_draws_its_id_from_the_event() -> None:
+def test_id_of_an_automatic_topic_derives_from_the_event() -> None:
     def drawn(**event: Any) -> str:
         bench = Bench()
         bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, **event)
@@ -94,25 +94,25 @@ def test_an_auto_created_topic_draws_its_id_from_the_event() -> None:
     assert drawn(choices={"topicIds": {"new": chosen}}) == chosen
 
 
-def test_operations_are_told_only_to_those_who_ask() -> None:
+def test_authorized_operations_are_returned_on_request_only() -> None:
     bench = Bench()
     bench.topic("a")
     silent = metadata(bench, ["a"], 10)
     assert silent["clusterAuthorizedOperations"] == NOT_ASKED
     assert silent["topics"][0]["topicAuthorizedOperations"] == NOT_ASKED
-    told = metadata(
+    response = metadata(
         bench,
         ["a"],
         10,
         includeClusterAuthorizedOperations=True,
         includeTopicAuthorizedOperations=True,
     )
-    assert told["clusterAuthorizedOperations"] == 8096
-    assert told["topics"][0]["topicAuthorizedOperations"] == 3576
+    assert response["clusterAuthorizedOperations"] == 8096
+    assert response["topics"][0]["topicAuthorizedOperations"] == 3576
     assert metadata(bench, ["a"], 10) == silent
 
 
-def test_what_is_told_of_a_topic_is_told_until_it_changes() -> None:
+def test_cached_description_of_a_topic_is_dropped_when_it_changes() -> None:
     bench = Bench(brokers=(1, 2))
     bench.cell.settings = replace(bench.cell.settings, may_intervene=True)
     bench.topic("a", 2)
@@ -132,11 +132,11 @@ def test_what_is_told_of_a_topic_is_told_until_it_changes() -> None:
     assert errors(metadata(bench, ["a"], allowAutoTopicCreation=False)) == {"a": 3}
 
 
-def test_a_broker_shows_leaders_and_replicas_of_all_brokers() -> None:
+def test_broker_returns_leaders_and_replicas_of_all_brokers() -> None:
     bench = Bench(brokers=(1, 2, 3), default_replication_factor=2, num_partitions=6)
     metadata(bench, ["new"])
     for broker in (1, 2, 3):
-        answer = bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, broker=broker)
-        partitions = answer["topics"][0]["partitions"]
+        response = bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, broker=broker)
+        partitions = response["topics"][0]["partitions"]
         assert sorted(each["leaderId"] for each in partitions) == [1, 1, 2, 2, 3, 3]
         assert all(each["replicaNodes"] == each["isrNodes"] for each in partitions)

@@ -1,15 +1,15 @@
-"""`controller_mutation_rate` in the machine; `gateway/test_client_quotas.py` asks Kafka, too."""
+"""`controller_mutation_rate`; `gateway/test_client_quotas.py` compares with Kafka."""
 
 from typing import Any
 
 import pytest
 
-from brokertwin.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, Bucket
+from brokertwin.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, TokenBucket
 from tests.support.machine import Bench
 
 RATE = 2.0
 BURST = 22
-"""What comes in eleven windows of a second."""
+"""Tokens of eleven windows of a second."""
 HOUR_MS = 3_600_000
 
 
@@ -24,16 +24,16 @@ def bench() -> Bench:
 
 
 def create(bench: Bench, version: int, *sizes: int, who: str = "User:alice") -> list[Any]:
-    """Errors of new topics with so many partitions, and the throttle time."""
+    """Errors of new topics with these numbers of partitions, and the throttle time."""
     made = [
         {"name": f"t{len(bench.rows)}-{place}", "numPartitions": size, "replicationFactor": 1}
         for place, size in enumerate(sizes)
     ]
-    answer = bench.request("CREATE_TOPICS", version, {"topics": made}, principal=who)
-    return [*(each["errorCode"] for each in answer["topics"]), answer["throttleTimeMs"]]
+    response = bench.request("CREATE_TOPICS", version, {"topics": made}, principal=who)
+    return [*(each["errorCode"] for each in response["topics"]), response["throttleTimeMs"]]
 
 
-def test_a_strict_request_is_refused_while_there_are_less_than_no_tokens(bench: Bench) -> None:
+def test_strict_request_fails_with_negative_tokens(bench: Bench) -> None:
     assert create(bench, 7, BURST + 10) == [0, 0]
     assert create(bench, 6, 1, 1) == [89, 89, 5_000]
     assert create(bench, 7, 1, who="User:bob") == [0, 0]
@@ -43,37 +43,37 @@ def test_a_strict_request_is_refused_while_there_are_less_than_no_tokens(bench: 
     assert create(bench, 7, 3, 1, 1) == [0, 89, 89, 1_500]
 
 
-def test_an_older_request_is_taken_and_throttled(bench: Bench) -> None:
+def test_older_request_is_accepted_and_throttled(bench: Bench) -> None:
     assert create(bench, 5, BURST) == [0, 0]
     assert create(bench, 5, 4, 2) == [0, 0, 3_000]
     bench.now += 1_000 * HOUR_MS
     assert create(bench, 5, BURST + 1) == [0, 500]
 
 
-def test_partitions_that_are_added_or_go_are_counted(bench: Bench) -> None:
+def test_added_and_deleted_partitions_count(bench: Bench) -> None:
     bench.topic("t", 2)
     bench.topic("u", 3)
     grown = {"topics": [{"name": "t", "count": BURST + 4}], "validateOnly": True}
-    asked = {"principal": "User:alice"}
-    first = bench.request("CREATE_PARTITIONS", 2, grown, **asked)
+    sender = {"principal": "User:alice"}
+    first = bench.request("CREATE_PARTITIONS", 2, grown, **sender)
     assert (first["results"][0]["errorCode"], first["throttleTimeMs"]) == (0, 1_000)
-    second = bench.request("CREATE_PARTITIONS", 3, grown, **asked)
+    second = bench.request("CREATE_PARTITIONS", 3, grown, **sender)
     assert (second["results"][0]["errorCode"], second["throttleTimeMs"]) == (89, 1_000)
     assert second["results"][0]["errorMessage"] == EXCEEDED
     gone = {"topics": [{"name": "t"}]}
-    refused = bench.request("DELETE_TOPICS", 6, gone, **asked)
+    refused = bench.request("DELETE_TOPICS", 6, gone, **sender)
     assert (refused["responses"][0]["errorCode"], refused["throttleTimeMs"]) == (89, 1_000)
-    older = bench.request("DELETE_TOPICS", 4, {"topicNames": ["t", "u"]}, **asked)
+    older = bench.request("DELETE_TOPICS", 4, {"topicNames": ["t", "u"]}, **sender)
     assert [each["errorCode"] for each in older["responses"]] == [0, 0]
     assert older["throttleTimeMs"] == 3_500
 
 
-def test_a_silent_client_is_forgotten(bench: Bench) -> None:
+def test_idle_client_is_dropped(bench: Bench) -> None:
     create(bench, 7, BURST + 10)
     keys = bench.cell.tables.quotas.keys
     assert keys("controller/bucket/") == ["controller/bucket/user=alice"]
-    bucket = bench.cell.tables.quotas.get("controller/bucket/user=alice", Bucket)
-    assert bucket == Bucket(-10.0, bench.now)
+    bucket = bench.cell.tables.quotas.get("controller/bucket/user=alice", TokenBucket)
+    assert bucket == TokenBucket(-10.0, bench.now)
     bench.now += 2 * HOUR_MS
     bench.request("METADATA", 12, {"topics": []})
     assert keys("controller/bucket/") == []

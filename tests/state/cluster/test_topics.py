@@ -1,4 +1,4 @@
-"""Topics: creating, deleting and growing them, as Kafka 4.3.1 decides and words it."""
+"""Creating, deleting and growing topics, with the errors and messages of Kafka 4.3.1."""
 
 import gzip
 import json
@@ -37,24 +37,24 @@ names = st.text(alphabet="ab._- é", max_size=4)
 
 def create(bench: Bench, name: str, partitions: int = 1, **topic: Any) -> dict[str, Any]:
     wanted = {"name": name, "numPartitions": partitions, "replicationFactor": 1, **topic}
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted]})
-    result: dict[str, Any] = answer["topics"][0]
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted]})
+    result: dict[str, Any] = response["topics"][0]
     return result
 
 
 def all_topics(bench: Bench, **event: Any) -> dict[str, int]:
-    """The topics that there are and their numbers of partitions."""
-    answer = bench.request("METADATA", 12, {"topics": None}, **event)
-    return {topic["name"]: len(topic["partitions"]) for topic in answer["topics"]}
+    """Existing topics and their numbers of partitions."""
+    response = bench.request("METADATA", 12, {"topics": None}, **event)
+    return {topic["name"]: len(topic["partitions"]) for topic in response["topics"]}
 
 
 @pytest.mark.parametrize("file", ["topics", "topic_configs"])
-def test_a_whole_session_agrees_with_the_recorded_broker(file: str) -> None:
+def test_whole_session_agrees_with_the_recorded_broker(file: str) -> None:
     bench = Bench(offsets_topic_num_partitions=10, transaction_state_log_num_partitions=4)
     assert replay(bench, exchanges(file)) == []
 
 
-def test_a_broker_with_other_settings_agrees_with_the_recorded_one() -> None:
+def test_broker_with_other_settings_agrees_with_the_recorded_one() -> None:
     bench = Bench(
         auto_create_topics_enable=False,
         delete_topic_enable=False,
@@ -66,24 +66,24 @@ def test_a_broker_with_other_settings_agrees_with_the_recorded_one() -> None:
     assert replay(bench, recorded) == []
 
 
-def test_a_changed_recording_is_found() -> None:
+def test_changed_recording_is_found() -> None:
     recorded = exchanges("topic_configs")[:3]
     recorded[1]["response"]["topics"][0]["errorCode"] = 40
     assert [case for case, _, _ in replay(Bench(), recorded)] == ["CREATE_TOPICS v7: setting"]
 
 
-def test_a_new_topic_shows_all_its_settings_as_captured() -> None:
+def test_new_topic_has_all_settings_as_captured() -> None:
     with gzip.open(CAPTURES / "admin_kp.jsonl.gz", "rt", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     captured = next(
         document for document in documents if document["requestHeader"]["requestApiKey"] == 19
     )
     ids = {topic["name"]: topic["topicId"] for topic in captured["response"]["topics"]}
-    answer = Bench().request("CREATE_TOPICS", 7, captured["request"], choices={"topicIds": ids})
-    assert json.dumps(answer) == json.dumps(captured["response"])
+    response = Bench().request("CREATE_TOPICS", 7, captured["request"], choices={"topicIds": ids})
+    assert json.dumps(response) == json.dumps(captured["response"])
 
 
-def test_a_deleted_topic_takes_its_logs_and_offsets_along() -> None:
+def test_topic_is_deleted_with_its_logs_and_offsets() -> None:
     bench = Bench()
     untouched = bench.cell.columns()["logs"]
     bench.topic("orders", 3)
@@ -93,7 +93,7 @@ def test_a_deleted_topic_takes_its_logs_and_offsets_along() -> None:
     assert all_topics(bench) == {}
 
 
-def test_a_name_that_was_free_again_gets_another_id() -> None:
+def test_recreated_topic_has_another_id() -> None:
     bench = Bench()
     first = bench.topic("orders")
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"]})
@@ -103,23 +103,23 @@ def test_a_name_that_was_free_again_gets_another_id() -> None:
 @pytest.mark.parametrize(
     "chosen", ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "short", "", "é" * 22, "x" * 22]
 )
-def test_a_chosen_id_that_no_topic_can_have_is_not_taken(chosen: str) -> None:
+def test_invalid_chosen_id_is_ignored(chosen: str) -> None:
     body = {"topics": [{"name": "orders", "numPartitions": 1, "replicationFactor": 1}]}
-    answer = Bench().request("CREATE_TOPICS", 7, body, choices={"topicIds": {"orders": chosen}})
-    assert answer["topics"][0]["errorCode"] == 0
-    assert answer["topics"][0]["topicId"] != chosen
+    response = Bench().request("CREATE_TOPICS", 7, body, choices={"topicIds": {"orders": chosen}})
+    assert response["topics"][0]["errorCode"] == 0
+    assert response["topics"][0]["topicId"] != chosen
 
 
-def test_a_chosen_id_that_another_topic_has_is_not_taken() -> None:
+def test_chosen_id_of_another_topic_is_ignored() -> None:
     bench = Bench()
     taken = bench.topic("orders")
     body = {"topics": [{"name": "other", "numPartitions": 1, "replicationFactor": 1}]}
-    answer = bench.request("CREATE_TOPICS", 7, body, choices={"topicIds": {"other": taken}})
-    assert answer["topics"][0]["topicId"] not in ("", taken)
+    response = bench.request("CREATE_TOPICS", 7, body, choices={"topicIds": {"other": taken}})
+    assert response["topics"][0]["topicId"] not in ("", taken)
 
 
 @pytest.mark.parametrize("timeout", [0, -1])
-def test_a_timeout_that_has_passed_leaves_everything_as_it_was(timeout: int) -> None:
+def test_expired_timeout_changes_nothing(timeout: int) -> None:
     bench = Bench()
     bench.topic("there")
     body = {"topics": [{"name": "new", "numPartitions": 1, "replicationFactor": 1}]}
@@ -132,11 +132,11 @@ def test_a_timeout_that_has_passed_leaves_everything_as_it_was(timeout: int) -> 
     assert all_topics(bench) == {"there": 1}
 
 
-def test_a_choice_makes_no_topic_of_a_refused_one() -> None:
+def test_choice_does_not_create_a_rejected_topic() -> None:
     body = {"topics": [{"name": "bad name", "numPartitions": 1, "replicationFactor": 1}]}
     choices = {"topicIds": {"bad name": "12345678901234567890AA"}}
-    answer = Bench().request("CREATE_TOPICS", 7, body, choices=choices)
-    assert answer["topics"][0]["errorCode"] == 17
+    response = Bench().request("CREATE_TOPICS", 7, body, choices=choices)
+    assert response["topics"][0]["errorCode"] == 17
 
 
 def test_replicas_of_several_brokers() -> None:
@@ -176,7 +176,7 @@ def test_replicas_go_round_the_brokers(
 
 
 @given(st.lists(st.text(max_size=8), max_size=3))
-def test_derived_ids_are_ids_that_begin_with_no_dash(parts: list[str]) -> None:
+def test_derived_ids_are_valid_and_never_start_with_a_dash(parts: list[str]) -> None:
     derived = topics.derive_uuid(*parts)
     assert topics.is_uuid(derived)
     assert not derived.startswith("-")
@@ -192,7 +192,7 @@ requests = st.one_of(
 
 @settings(max_examples=examples(25))
 @given(st.lists(requests, max_size=15))
-def test_topics_are_what_was_accepted_whatever_was_asked(
+def test_topics_equal_the_accepted_requests(
     asked: list[tuple[str, str, int]],
 ) -> None:
     bench = Bench(brokers=(1, 2))

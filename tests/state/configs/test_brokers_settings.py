@@ -347,8 +347,8 @@ def in_full(text: str | None, given: str | None) -> str | None:
 def change(bench: Bench, *changes: Change, resource: str = "1", **event: Any) -> dict[str, Any]:
     configs = [{"name": n, "configOperation": c, "value": v} for n, c, v in changes]
     body = {"resources": [{"resourceType": BROKER, "resourceName": resource, "configs": configs}]}
-    answer = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, **event)
-    return dict(answer["responses"][0])
+    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, **event)
+    return dict(response["responses"][0])
 
 
 def test_a_setting_of_all_brokers_holds_where_a_broker_has_none_of_its_own() -> None:

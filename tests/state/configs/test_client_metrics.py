@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.gateway.answers import Address
 from brokertwin.state.access.authorizer import CLASS_NAME
-from brokertwin.state.configs.client_metrics import Subscription
+from brokertwin.state.configs.client_metrics import MetricsSubscription
 from tests.support.configs import (
     APPEND,
     DELETE,
@@ -56,8 +56,8 @@ def forget(real: Recorded) -> None:
     """Delete all subscriptions, also those of other tests."""
 
     def listed() -> list[str]:
-        answer = real.request("LIST_CONFIG_RESOURCES", 1, LISTED)
-        return [each["resourceName"] for each in answer["configResources"]]
+        response = real.request("LIST_CONFIG_RESOURCES", 1, LISTED)
+        return [each["resourceName"] for each in response["configResources"]]
 
     gone: list[Change] = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
     there: list[Wanted] = [(METRICS, name, gone) for name in listed()]
@@ -103,22 +103,24 @@ def test_what_is_wrong_changes_nothing() -> None:
     bench = Bench()
     alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("interval.ms", SET, "100")))
     wrong = one(("metrics", SET, "a."), ("interval.ms", SET, "99"))
-    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, wrong)
-    assert answer["responses"][0]["errorCode"] == 42
+    response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, wrong)
+    assert response["responses"][0]["errorCode"] == 42
     (shown,) = describe(bench, (METRICS, "told"))
     assert [each["value"] for each in shown["configs"]] == ["100", "", ""]
 
 
 def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users="User:admin")
-    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "a.")))
-    assert answer["responses"][0]["errorCode"] == 31
+    response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "a.")))
+    assert response["responses"][0]["errorCode"] == 31
     (refused,) = describe(bench, (METRICS, "told"))
     assert refused["errorCode"] == 31
 
 
 def test_a_pattern_takes_no_longer_for_a_longer_name_than_is_in_proportion() -> None:
-    wanted = Subscription([], 1000, {"client_id": "(a+)+b"})
+    wanted = MetricsSubscription([], 1000, {"client_id": "(a+)+b"})
     assert wanted.matches({"client_id": "a" * 50 + "b"})
     assert not wanted.matches({"client_id": "a" * 50})
-    assert Subscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), "as Java"
+    assert MetricsSubscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), (
+        "as Java"
+    )

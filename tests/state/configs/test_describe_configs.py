@@ -109,8 +109,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         real, _ = both = found.both("topics")
         for name, configs in TOPICS.items():
             for one in both:
-                answer = one.request("CREATE_TOPICS", 7, create_body(name, configs))
-                assert answer["topics"][0]["errorCode"] == 0, answer
+                response = one.request("CREATE_TOPICS", 7, create_body(name, configs))
+                assert response["topics"][0]["errorCode"] == 0, response
         for one in both:
             one.request("CREATE_ACLS", 3, {"creations": [deny(*each) for each in DENIED]})
         # the broker learns of a new topic, and then of its ACL, a moment later
@@ -298,10 +298,10 @@ def test_what_is_only_validated_changes_nothing() -> None:
     before = describe(bench, (TOPIC, "a"))
     for api, version in [("INCREMENTAL_ALTER_CONFIGS", 1), ("ALTER_CONFIGS", 2)]:
         wanted = [(TOPIC, "a", [("retention.ms", SET, "7")])]
-        answer = alter(bench, api, version, wanted, validate_only=True)
-        assert answer["responses"][0]["errorCode"] == 0
-        answer = alter(bench, api, version, [(TOPIC, "a", [("retention.ms", SET, "x")])], True)
-        assert answer["responses"][0]["errorCode"] == 40
+        response = alter(bench, api, version, wanted, validate_only=True)
+        assert response["responses"][0]["errorCode"] == 0
+        response = alter(bench, api, version, [(TOPIC, "a", [("retention.ms", SET, "x")])], True)
+        assert response["responses"][0]["errorCode"] == 40
     assert describe(bench, (TOPIC, "a")) == before
 
 
@@ -316,3 +316,12 @@ def test_an_altered_setting_holds_at_once() -> None:
     bench.reload()
     alter(bench, "ALTER_CONFIGS", 2, [(TOPIC, "a", [])])
     assert bench.append("a", batch)["errorCode"] == 0
+
+
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_documentation_is_null(version: int) -> None:
+    body = {"resources": [{"resourceType": BROKER, "resourceName": "1"}]}
+    response = Bench().request("DESCRIBE_CONFIGS", version, body | {"includeDocumentation": True})
+    configs = response["results"][0]["configs"]
+    assert {each.get("documentation") for each in configs} == {None}
+    assert ("documentation" in configs[0]) == (version >= 3)

@@ -22,15 +22,15 @@ def alter(bench: Bench, name: str, value: str | None, group: str = NAME, **event
     operation = 1 if value is None else SET
     setting = {"name": name, "configOperation": operation, "value": value}
     resource = {"resourceType": GROUP, "resourceName": group, "configs": [setting]}
-    answer = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]}, **event)
-    return int(answer["responses"][0]["errorCode"])
+    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]}, **event)
+    return int(response["responses"][0]["errorCode"])
 
 
 def described(bench: Bench, **event: str) -> int:
     """The error of a description of the group's settings."""
     resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": None}
-    answer = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]}, **event)
-    return int(answer["results"][0]["errorCode"])
+    response = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]}, **event)
+    return int(response["results"][0]["errorCode"])
 
 
 def test_settings_of_groups_as_a_real_broker_tells_and_takes_them() -> None:
@@ -121,8 +121,8 @@ def test_a_value_is_told_as_it_is_read(name: str, given: str, told: str | None) 
     bench = Bench()
     assert alter(bench, name, given) == (40 if told is None else 0)
     resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": [name]}
-    (answer,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
-    (config,) = answer["configs"]
+    (response,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
+    (config,) = response["configs"]
     assert (config["value"] == told) == (config["configSource"] == GIVEN) == (told is not None)
 
 

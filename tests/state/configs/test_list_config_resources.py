@@ -7,10 +7,10 @@ from tests.support.recorded import exchanges, replay
 
 def listed(bench: Bench, *types: int, **event: str) -> dict[str, object]:
     """The answer to a request of version 1."""
-    answer: dict[str, object] = bench.request(
+    response: dict[str, object] = bench.request(
         "LIST_CONFIG_RESOURCES", 1, {"resourceTypes": list(types)}, **event
     )
-    return answer
+    return response
 
 
 def test_everything_is_listed_as_by_a_real_broker() -> None:

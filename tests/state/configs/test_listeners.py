@@ -30,10 +30,10 @@ def altered(bench: Bench, listed: str | None, **request: Any) -> tuple[int, str 
         resource = {"resourceType": BROKER, "resourceName": "1"}
         configs = [{"name": change[0], "configOperation": change[1], "value": change[2]}]
         body = {"resources": [resource | {"configs": configs}], **request}
-        answer = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body)
     else:
-        answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", [change])])
-    found = answer["responses"][0]
+        response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", [change])])
+    found = response["responses"][0]
     return found["errorCode"], found["errorMessage"]
 
 

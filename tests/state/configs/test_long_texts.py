@@ -22,8 +22,8 @@ def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[t
         }
         for kind, name, configs in resources
     ]
-    answer = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": told})
-    return [(each["errorCode"], each["errorMessage"]) for each in answer["responses"]]
+    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": told})
+    return [(each["errorCode"], each["errorMessage"]) for each in response["responses"]]
 
 
 def retention(bench: Bench, topic: str) -> str:

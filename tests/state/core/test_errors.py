@@ -1,4 +1,4 @@
-"""The codes of Kafka's errors."""
+"""Kafka's error codes."""
 
 from brokertwin.state.core.errors import Error
 

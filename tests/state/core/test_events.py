@@ -1,4 +1,4 @@
-"""What a request's body may hold: no text is longer than on Kafka's wire."""
+"""Limits of request bodies: no string is longer than Kafka's protocol allows."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def read(decoder: msgspec.json.Decoder[Any], body: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("letter", ["g", "ü", "€", '"', "\\", "\n"])
 @pytest.mark.parametrize("ahead", ["", "m" * 20_000])
-def test_a_text_of_more_than_32767_bytes_is_refused(letter: str, ahead: str) -> None:
+def test_string_of_more_than_32767_bytes_is_rejected(letter: str, ahead: str) -> None:
     def found(group_id: str, member_id: str) -> Any:
         members = [{"memberId": ahead}, {"memberId": member_id}]
         return read(LEAVE, {"groupId": group_id, "members": members})

@@ -1,7 +1,7 @@
-"""Hashes and orders are those of Java's, Scala's and Kafka's own maps, which are asked.
+"""Hashes and orders compared with Java's, Scala's and Kafka's maps.
 
-`HashOrders.java` beside this file puts the same keys into them: random ones, of every size up to
-beyond where they grow, some with equal hashes.
+`HashOrders.java` puts the same keys into them: random ones, in numbers beyond each resize, some
+with equal hashes.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ DRIVER = Path(__file__).with_name("HashOrders.java")
 MOST = 200
 LETTERS = "abcxyzABC019-._ é߿€𝄞😀"
 TWINS = ("Aa", "BB", "AaAa", "BBBB")
-"""Two have one hash each. Of eight texts in one bucket Java would make a tree."""
+"""Texts with equal hashes, in pairs. Java would make a tree of eight in one bucket."""
 
 
 def texts_of(chance: Random, count: int) -> list[str]:
-    """Different texts, in any order."""
+    """Distinct texts in random order."""
     found: dict[str, None] = {}
     while len(found) < count:
         is_twin = chance.random() < 0.1
@@ -43,14 +43,14 @@ def texts_of(chance: Random, count: int) -> list[str]:
 
 
 def digest(value: Any) -> str:
-    """Return a short hash of a list: the lists of all questions would fill a large golden."""
+    """Short hash of a list, because complete lists would fill a large golden."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:8]
 
 
 def javas_digests(questions: Sequence[str]) -> list[dict[str, str]]:
-    """Return the digests of what Java's maps hold."""
-    answers = ask_java(DRIVER, questions)
-    return [{name: digest(value) for name, value in answer.items()} for answer in answers]
+    """Digests of the content of Java's maps."""
+    responses = ask_java(DRIVER, questions)
+    return [{name: digest(value) for name, value in response.items()} for response in responses]
 
 
 def ours(question: Any) -> Any:
@@ -80,14 +80,14 @@ def _signed(number: int) -> int:
     return ((number & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31)
 
 
-def test_hashes_of_texts_whose_hash_is_known() -> None:
+def test_known_string_hashes() -> None:
     known = {"": 0, "hello": 99_162_322, "Aa": 2_112, "BB": 2_112, "😀": 1_772_899}
     known["polygenelubricants"] = -(2**31)
     assert {text: java_hash(text) for text in known} == known
 
 
 @pytest.mark.compares
-def test_hashes_and_orders_are_those_of_java() -> None:
+def test_hashes_and_orders_equal_those_of_java() -> None:
     chance = Random(1)
     questions = []
     for count in (*range(1, MOST), *[chance.randint(1, MOST) for _ in range(100)]):
@@ -95,8 +95,8 @@ def test_hashes_and_orders_are_those_of_java() -> None:
         ids = [derive_uuid(f"{count}/{each}") for each in texts]
         questions.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
     lines = [json.dumps(each) for each in questions]
-    answers = java_answers("core/java_hashes", lines, javas_digests)
-    for question, theirs in zip(questions, answers, strict=True):
+    responses = java_answers("core/java_hashes", lines, javas_digests)
+    for question, theirs in zip(questions, responses, strict=True):
         mine = ours(question)
-        for name, told in theirs.items():
-            assert digest(mine[name]) == told, (name, question)
+        for name, expected in theirs.items():
+            assert digest(mine[name]) == expected, (name, question)

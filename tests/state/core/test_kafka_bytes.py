@@ -1,4 +1,4 @@
-"""Kafka's primitive types in bytes: what does not fit is a ValueError, never another one."""
+"""Kafka's primitive types in bytes: malformed ones raise ValueError only."""
 
 import struct
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from brokertwin.state.core.kafka_bytes import Reader
 
 
-def test_values_come_in_their_order() -> None:
+def test_values_are_read_in_order() -> None:
     reader = Reader(struct.pack(">hq", 7, -1) + b"\x00\x02hi\xff\xff\x00\x00\x00\x01\x2a")
     assert (reader.number("h"), reader.number("q")) == (7, -1)
     assert (reader.string(), reader.nullable_string(), reader.bytes_()) == ("hi", None, b"*")
@@ -17,7 +17,7 @@ def test_values_come_in_their_order() -> None:
     reader.end()
 
 
-def test_flexible_values_have_their_lengths_plus_one_and_tags() -> None:
+def test_flexible_values_have_lengths_plus_one_and_tags() -> None:
     reader = Reader(b"\x03hi\x00\x02*\x03\x00\x01\x01\x05\x02no", is_flexible=True)
     assert (reader.string(), reader.nullable_string(), reader.bytes_()) == ("hi", None, b"*")
     assert reader.array(lambda: reader.number("b")) == [0, 1]
@@ -25,7 +25,7 @@ def test_flexible_values_have_their_lengths_plus_one_and_tags() -> None:
     reader.end()
 
 
-def test_a_long_length_is_a_varint_of_two_bytes() -> None:
+def test_large_length_is_a_varint_of_two_bytes() -> None:
     text = "x" * 199
     assert Reader(b"\xc8\x01" + text.encode(), is_flexible=True).string() == text
 
@@ -33,18 +33,18 @@ def test_a_long_length_is_a_varint_of_two_bytes() -> None:
 @pytest.mark.parametrize(
     "encoded", [b"\xff\xff\xff\xff\xff\x01", b"\x05ab", b""], ids=["varint", "cut", "empty"]
 )
-def test_what_does_not_fit_is_refused(encoded: bytes) -> None:
+def test_malformed_bytes_raise_value_error(encoded: bytes) -> None:
     with pytest.raises(ValueError, match=r"varint|expected"):
         Reader(encoded, is_flexible=True).string()
 
 
-def test_nothing_may_be_left() -> None:
+def test_remaining_bytes_raise_value_error() -> None:
     with pytest.raises(ValueError, match="1 bytes too many"):
         Reader(b"\x00").end()
 
 
 @given(encoded=st.binary(max_size=40), is_flexible=st.booleans())
-def test_an_array_is_never_longer_than_its_bytes(encoded: bytes, is_flexible: bool) -> None:
+def test_array_is_never_longer_than_its_bytes(encoded: bytes, is_flexible: bool) -> None:
     reader = Reader(encoded, is_flexible)
     try:
         found = reader.array(lambda: reader.number("b"))

@@ -1,4 +1,4 @@
-"""Columns in layers: a base that rests, and what has changed since."""
+"""Columns in layers: an unchanged base, and the changes since."""
 
 import zlib
 
@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.core import layers
-from brokertwin.state.core.layers import CHANGES_PART, Base, Layers, flat, is_layered
+from brokertwin.state.core.layers import CHANGES_PART, Base, LayeredColumn, flat, is_layered
 from brokertwin.state.core.tables import Table, Tables
 from tests.state.core.test_tables import CHANGES, Thing, content, make
 
 MANY = 40
 BATCHES = st.lists(CHANGES, max_size=6)
-"""The changes of each micro-batch."""
+"""Changes of each micro-batch."""
 
 
 @pytest.fixture(autouse=True)
 def _layered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small a column is, it lies in layers."""
+    """Store even small columns in layers."""
     monkeypatch.setattr(layers, "LAYERED_BYTES", 0)
 
 
@@ -29,19 +29,19 @@ def committed(table: Table) -> Table:
 
 
 def many() -> Table:
-    """A table as it was stored, with things 0 to 39."""
+    """A stored table with things 0 to 39."""
     table = Table()
     for number in range(MANY):
         table.put(f"1/{number}", Thing(number))
     return Table(committed(table).stored())
 
 
-def parts(column: bytes) -> Layers:
-    return msgspec.msgpack.decode(column, type=Layers)
+def parts(column: bytes) -> LayeredColumn:
+    return msgspec.msgpack.decode(column, type=LayeredColumn)
 
 
 @given(BATCHES, CHANGES)
-def test_a_table_in_layers_is_the_same_and_undoes_the_same(
+def test_table_in_layers_behaves_like_a_plain_one_with_rollback(
     batches: list[list[tuple[str, str, int]]], poison: list[tuple[str, str, int]]
 ) -> None:
     straight, column = Table(), b""
@@ -60,7 +60,7 @@ def test_a_table_in_layers_is_the_same_and_undoes_the_same(
     assert Table(column).column() == flat(column) and not is_layered(flat(column))
 
 
-def test_what_rests_is_handed_on_as_it_is() -> None:
+def test_base_is_copied_unchanged() -> None:
     before = many()
     column = before.stored()
     assert before.stored() is column
@@ -80,7 +80,7 @@ def test_what_rests_is_handed_on_as_it_is() -> None:
     assert again.get("1/3", Thing) == Thing(33) and again.get("1/4", Thing) == Thing(44)
 
 
-def test_many_changes_are_the_next_base() -> None:
+def test_many_changes_become_the_next_base() -> None:
     most, column = MANY // CHANGES_PART, many().stored()
     for number in range(most + 1):
         table = Table(column)
@@ -91,7 +91,7 @@ def test_many_changes_are_the_next_base() -> None:
     assert sum(thing.number == -1 for thing in content(Table(column)).values()) == most + 1
 
 
-def test_a_small_column_is_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_column_is_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(many().column())
     monkeypatch.setattr(layers, "LAYERED_BYTES", size)
     column = many().stored()
@@ -101,11 +101,11 @@ def test_a_small_column_is_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(column)
     for number in range(MANY - 1):
         table.drop(f"1/{number}")
-    assert committed(table).stored() == table.column(), "it has become small again"
+    assert committed(table).stored() == table.column(), "it is small again"
     assert Table().stored() == b""
 
 
-def test_nobody_changes_a_base_and_a_copy_goes_its_own_way() -> None:
+def test_base_never_changes_and_copies_are_independent() -> None:
     column = many().stored()
     base = Base(parts(column).base)
     items = dict(base.items)
@@ -121,17 +121,17 @@ def test_nobody_changes_a_base_and_a_copy_goes_its_own_way() -> None:
     assert twin.get("1/1", Thing) == Thing(11)
 
 
-def test_a_base_is_read_by_whom_the_tables_were_told() -> None:
-    tables, asked = Tables(), list[str]()
+def test_bases_are_read_by_the_given_function() -> None:
+    tables, names = Tables(), list[str]()
     for number in range(MANY):
         tables.groups.put(f"1/{number}", Thing(number))
 
     def read(name: str, packed: bytes) -> Base:
-        asked.append(name)
+        names.append(name)
         return Base(packed)
 
     again = Tables(tables.stored(), read)
-    assert asked == []
+    assert names == []
     assert again.groups.get("1/7", Thing) == Thing(7)
     assert again.stored() == tables.stored()
-    assert asked == ["groups"]
+    assert names == ["groups"]

@@ -1,4 +1,4 @@
-"""Requests that wait: deadlines come up in order, and what has ended leaves nothing behind."""
+"""Pending requests: deadlines fire in order, and completed ones leave nothing."""
 
 import msgspec
 from hypothesis import given
@@ -16,7 +16,7 @@ def waits(event_id: str, deadline: int, *logs: str) -> PendingRequest:
 
 
 def fired(table: Table) -> list[tuple[int, str]]:
-    """Everything that fires, in its order."""
+    """Everything that fires, in order."""
     found = []
     while (first := pending.earliest(table)) is not None:
         found.append(first)
@@ -36,7 +36,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, int]]) -> None:
-    """Against a plain dictionary, through any number of micro-batches."""
+    """Compared with a dictionary, over any number of micro-batches."""
     tables, expected = Tables(), dict[str, int]()
     for verb, name, deadline in steps:
         table = tables.pending
@@ -57,13 +57,13 @@ def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, in
     assert fired(tables.pending) == sorted((time, name) for name, time in expected.items())
 
 
-def test_a_wait_without_end_never_fires() -> None:
+def test_wait_without_deadline_never_fires() -> None:
     table = Table()
     pending.add(table, waits("a", pending.NO_DEADLINE))
     assert pending.earliest(table) is None
 
 
-def test_a_rollback_brings_back_what_had_ended() -> None:
+def test_rollback_restores_completed_waits() -> None:
     table = Table()
     pending.add(table, waits("a", 5, "log"))
     table.commit(table.encode_changes())
@@ -74,8 +74,8 @@ def test_a_rollback_brings_back_what_had_ended() -> None:
     assert pending.watchers(table, "log") == ["a"]
 
 
-def test_ended_deadlines_are_swept_out() -> None:
-    """A timer that is set anew by each heartbeat, with a deadline that never comes."""
+def test_old_deadlines_are_removed_from_the_heap() -> None:
+    """A timer that each heartbeat sets again, with a deadline that never passes."""
     table = Table()
     for time in range(10_000):
         pending.set_timer(table, "group/1/g", 45_000 + time)
@@ -83,7 +83,7 @@ def test_ended_deadlines_are_swept_out() -> None:
     assert pending.earliest(table) == (54_999, "timer/group/1/g")
 
 
-def test_watchers_come_in_the_order_of_their_arrival_also_after_a_micro_batch() -> None:
+def test_watchers_keep_their_order_after_a_micro_batch() -> None:
     tables = Tables()
     for name in ("c", "a", "b"):
         pending.add(tables.pending, waits(name, 5, "log"))

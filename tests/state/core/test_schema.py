@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from brokertwin.state.core.schema import (
     Body,
+    CachedBody,
     Int16,
-    Lasting,
     render,
     shown,
     since,
@@ -26,7 +26,7 @@ class Part(Body):
 
 
 class Tree(Body):
-    """Its own kind again, as some answers have it."""
+    """Contains its own type, like some responses."""
 
     name: Annotated[str, since(0, 2)] = ""
     parts: list[Part] = msgspec.field(default_factory=list)
@@ -62,7 +62,7 @@ def by_hand(tree: Tree, version: int) -> dict[str, Any]:
 
 @settings(max_examples=40, deadline=None)
 @given(trees, st.integers(0, 3))
-def test_a_body_has_the_fields_of_its_version_in_their_order(tree: Tree, version: int) -> None:
+def test_body_has_the_fields_of_its_version_in_order(tree: Tree, version: int) -> None:
     rendered = render(tree, version)
     assert msgspec.to_builtins(shown(tree, version)) == rendered
     assert rendered == by_hand(tree, version)
@@ -74,7 +74,7 @@ class Hinted(Body):
     code: Annotated[int, since(2)] = 0
 
 
-def test_a_body_of_whose_fields_its_version_has_all_is_written_as_it_is() -> None:
+def test_body_with_only_fields_of_its_version_is_encoded_directly() -> None:
     for body in (Hinted(), Hinted(hint="x")):
         assert shown(body, 2) is body
         hint = {"hint": "x"} if body.hint == "x" else {}
@@ -88,13 +88,13 @@ class Called(Body):
     number: Annotated[int | UnsetType, given_in(2)] = UNSET
 
 
-def test_what_is_given_in_some_versions_alone_is_not_cut_in_others() -> None:
+def test_given_fields_are_not_removed_in_other_versions() -> None:
     for version, body, written in [(1, Called(name=""), {"name": ""}), (2, Called(number=0), None)]:
         assert shown(body, version) is body
         assert msgspec.to_builtins(body) == render(body, version) == (written or {"number": 0})
 
 
-class Leaf(Lasting):
+class Leaf(CachedBody):
     name: Annotated[str, since(1)] = ""
     parts: list[Part] = msgspec.field(default_factory=list)
 
@@ -104,7 +104,7 @@ class Branch(Body):
     age: Annotated[int, since(2)] = 0
 
 
-def test_a_part_that_lasts_is_rendered_once_for_each_version_and_as_any_other() -> None:
+def test_cached_body_is_rendered_once_for_each_version() -> None:
     leaf = Leaf(name="oak", parts=[Part(number=1)])
     branch, later = Branch(leaves=[leaf, Leaf()]), Branch(leaves=[leaf])
     for version in range(3):

@@ -1,4 +1,4 @@
-"""Tables: encode and decode, undo, untouched columns."""
+"""Tables: encode, decode, rollback, unchanged columns."""
 
 import msgspec
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import remembered
+from brokertwin.state.core import bounded_cache
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import (
@@ -16,10 +16,10 @@ from brokertwin.state.core.tables import (
     TABLE_NAMES,
     Table,
     Tables,
+    cached_key,
     columns_of_tables,
     decode_item,
     encode_item,
-    kept,
 )
 from tests.support.histories import CLUSTER, histories
 
@@ -29,7 +29,7 @@ class Thing(msgspec.Struct):
     names: list[str] = []
 
 
-def test_an_item_comes_back_from_the_column() -> None:
+def test_item_is_restored_from_the_column() -> None:
     tables = Tables()
     tables.logs.put("1/a", Thing(1, ["x"]))
     tables.commit()
@@ -50,7 +50,7 @@ def test_tables_without_a_column_of_their_own_are_in_more() -> None:
         ]
 
 
-def test_an_untouched_table_gives_back_its_bytes() -> None:
+def test_untouched_table_returns_its_bytes() -> None:
     tables = Tables()
     tables.logs.put("1/a", Thing(1))
     tables.commit()
@@ -61,12 +61,12 @@ def test_an_untouched_table_gives_back_its_bytes() -> None:
     assert again.columns()["logs"] is columns["logs"]
 
 
-def test_changing_what_is_not_there_is_an_error() -> None:
+def test_changing_a_missing_item_raises() -> None:
     with pytest.raises(KeyError):
         Table().change("nothing", Thing)
 
 
-def test_what_cannot_be_encoded_leaves_every_table_as_it_was() -> None:
+def test_failed_encoding_leaves_every_table_unchanged() -> None:
     tables = Tables()
     tables.logs.put("1/a", Thing(1))
     tables.commit()
@@ -102,7 +102,7 @@ def content(table: Table) -> dict[str, Thing]:
 
 
 @given(CHANGES, CHANGES)
-def test_rollback_undoes_what_came_after_the_commit(
+def test_rollback_undoes_changes_after_the_commit(
     first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
 ) -> None:
     table = Table()
@@ -116,7 +116,7 @@ def test_rollback_undoes_what_came_after_the_commit(
 
 
 @given(CHANGES, CHANGES)
-def test_a_table_that_was_stored_in_between_is_the_same(
+def test_table_stored_in_between_is_the_same(
     first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
 ) -> None:
     straight, stored = Table(), Table()
@@ -131,7 +131,7 @@ def test_a_table_that_was_stored_in_between_is_the_same(
 
 
 @given(CHANGES, CHANGES)
-def test_keys_below_a_prefix_come_in_order_whatever_was_asked_before(
+def test_keys_below_a_prefix_are_sorted_after_any_use(
     first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
 ) -> None:
     table = Table()
@@ -169,28 +169,28 @@ def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
             assert encode_item(decode_item(encoded, types[key])) == bytes(encoded), key
 
 
-def test_of_keys_those_made_last_are_kept_and_no_more() -> None:
+def test_only_the_last_keys_are_cached() -> None:
     made = []
 
-    @kept
+    @cached_key
     def key(number: int) -> str:
         made.append(number)
         return f"1/thing/{number}"
 
     first, *_ = [key(number) for number in range(KEYS_KEPT)]
     assert key(0) is first
-    assert key(KEYS_KEPT) == f"1/thing/{KEYS_KEPT}"  # in the place of 1
+    assert key(KEYS_KEPT) == f"1/thing/{KEYS_KEPT}"  # replaces 1
     assert key(0) is first
     assert made == list(range(KEYS_KEPT + 1))
     assert key(1) == "1/thing/1"
     assert made[-1] == 1
 
 
-def test_what_is_made_of_long_words_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "CHARS_KEPT", 10_000)
+def test_results_with_long_strings_are_not_cached_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_cache, "CHARS_KEPT", 10_000)
     made = []
 
-    @kept
+    @cached_key
     def key(name: str) -> str:
         made.append(name[0])
         return f"1/thing/{name}"
@@ -203,4 +203,4 @@ def test_what_is_made_of_long_words_is_not_kept_for_long(monkeypatch: pytest.Mon
     assert made == list("abcd"), "there is room for them"
     key("e" * 5_000)
     assert key("a") == short
-    assert made == list("abcdea"), "all is forgotten where there is no room"
+    assert made == list("abcdea"), "the cache is dropped when it is full"

@@ -1,4 +1,4 @@
-"""Fetch: sessions, sizes, errors and long polls, as Apache Kafka 4.3.1 answers them."""
+"""Fetch: sessions, sizes, errors and long polls, as in Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ BATCH_BYTES = 1070
 
 
 class Reader:
-    """A broker with a topic `a`, and short words for producing and fetching."""
+    """A broker with a topic `a`, and helpers to produce and fetch."""
 
     def __init__(self, partitions: int = 1, **settings: Any) -> None:
         self.bench = Bench(**settings)
         self.topic_id = self.bench.topic("a", partitions)
 
     def fill(self, count: int = 1, partition: int = 0, size: int = BATCH_BYTES) -> None:
-        answered = self.bench.append("a", header(count, size=size), partition=partition)
-        assert answered["errorCode"] == 0
+        result = self.bench.append("a", header(count, size=size), partition=partition)
+        assert result["errorCode"] == 0
 
     def body(self, wanted: list[tuple[int, int]], version: int = 12, **fields: Any) -> Any:
         named = {"topicId": self.topic_id} if version >= 13 else {"topic": "a"}
@@ -37,31 +37,31 @@ class Reader:
         return [{"topic": "a", "partitions": list(partitions)}]
 
 
-def shown(answer: Any) -> dict[int, int]:
-    """Partition to number of batches, of all partitions that the answer shows."""
+def shown(response: Any) -> dict[int, int]:
+    """Partition to number of batches, for all partitions in the response."""
     return {
         partition["partitionIndex"]: len(partition["batches"])
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
 
-def errors(answer: Any) -> dict[int, int]:
+def errors(response: Any) -> dict[int, int]:
     return {
         partition["partitionIndex"]: partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
 
-def test_without_a_session_unchanged_partitions_are_shown_too() -> None:
+def test_without_a_session_unchanged_partitions_are_shown() -> None:
     reader = Reader(2)
     reader.fill(3)
     assert shown(reader.fetch([(0, 0), (1, 0)])) == {0: 1, 1: 0}
     assert shown(reader.fetch([(0, 3), (1, 0)])) == {0: 0, 1: 0}
 
 
-def test_an_incremental_answer_shows_only_what_changed() -> None:
+def test_incremental_response_shows_only_changes() -> None:
     reader = Reader(3)
     for partition in range(3):
         reader.fill(2, partition)
@@ -75,7 +75,7 @@ def test_an_incremental_answer_shows_only_what_changed() -> None:
     assert shown(reader.fetch([], sessionId=session, sessionEpoch=5)) == {}
 
 
-def test_an_added_partition_is_shown_and_a_forgotten_one_is_not() -> None:
+def test_added_partition_is_shown_and_forgotten_one_is_not() -> None:
     reader = Reader(3)
     for partition in range(3):
         reader.fill(1, partition)
@@ -89,7 +89,7 @@ def test_an_added_partition_is_shown_and_a_forgotten_one_is_not() -> None:
     assert shown(reader.fetch([], sessionId=session, sessionEpoch=4)) == {1: 1}
 
 
-def test_an_error_partition_is_shown_each_time() -> None:
+def test_partition_with_an_error_is_shown_each_time() -> None:
     reader = Reader(2)
     reader.fill()
     first = reader.fetch([(0, 1), (7, 0)], sessionEpoch=0)
@@ -99,7 +99,7 @@ def test_an_error_partition_is_shown_each_time() -> None:
         assert errors(again) == {7: Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_a_moved_log_start_is_shown_once() -> None:
+def test_moved_log_start_is_shown_once() -> None:
     reader = Reader()
     for _ in range(3):
         reader.fill()
@@ -120,7 +120,7 @@ def test_a_moved_log_start_is_shown_once() -> None:
         (2500, [(0, 0), (1, 0)], {0: 2, 1: 0}),
     ],
 )
-def test_max_bytes_is_spent_in_the_order_of_the_request(
+def test_max_bytes_are_used_in_the_order_of_the_request(
     max_bytes: int, wanted: list[tuple[int, int]], batches: dict[int, int]
 ) -> None:
     reader = Reader(2)
@@ -130,49 +130,49 @@ def test_max_bytes_is_spent_in_the_order_of_the_request(
     assert shown(reader.fetch(wanted, maxBytes=max_bytes)) == batches
 
 
-def test_an_unknown_topic_id_is_an_error_of_its_partitions() -> None:
+def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
     reader = Reader()
     reader.fill()
     body = reader.body([(0, 0)], version=13)
     body["topics"].append({"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]})
-    answer = reader.bench.request("FETCH", 13, body)
-    assert [t["partitions"][0]["errorCode"] for t in answer["responses"]] == [
+    response = reader.bench.request("FETCH", 13, body)
+    assert [t["partitions"][0]["errorCode"] for t in response["responses"]] == [
         0,
         Error.UNKNOWN_TOPIC_ID,
     ]
 
 
-def test_a_session_remembers_the_name_of_a_topic_that_is_deleted() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_session_remembers_the_name_of_a_deleted_topic() -> None:
+    # as in Apache Kafka 4.3.1
     reader = Reader()
     reader.fill()
     session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
     reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
     for epoch, wanted in ((1, []), (2, [(0, 1)]), (3, [])):
-        answer = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
+        response = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
     assert errors(reader.fetch([(0, 0)], 13)) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
-def test_a_topic_of_the_same_name_is_not_that_of_the_session() -> None:
+def test_recreated_topic_is_not_that_of_the_session() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
     reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
     reader.bench.topic("a")
     for epoch in (1, 2):
-        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.INCONSISTENT_TOPIC_ID}
+        response = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.INCONSISTENT_TOPIC_ID}
 
 
-def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
+def test_example_22_unknown_topic_id_stays_in_the_session() -> None:
     reader = Reader()
     unknown = [{"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]}]
     body = {**reader.body([(0, 0)], version=13, sessionEpoch=0)}
     body["topics"] += unknown
     session = reader.bench.request("FETCH", 13, body)["sessionId"]
     for epoch in (1, 2):
-        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_ID}
+        response = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_epochs_and_offsets_are_checked(fields: dict[str, int], error: Error) ->
     reader.fill(2)
     body = reader.body([(0, 0)])
     body["topics"][0]["partitions"][0].update(fields)
-    answer = reader.bench.request("FETCH", 12, body)
-    partition = answer["responses"][0]["partitions"][0]
+    response = reader.bench.request("FETCH", 12, body)
+    partition = response["responses"][0]["partitions"][0]
     assert partition["errorCode"] == error
     ends = [partition[end] for end in ("highWatermark", "lastStableOffset", "logStartOffset")]
     assert ends == ([2, 2, 0] if error is Error.NONE else [-1, -1, -1])
 
 
-def test_a_reader_past_the_end_is_told_where_it_left_the_log() -> None:
+def test_reader_past_the_end_gets_the_diverging_epoch() -> None:
     reader = Reader()
     reader.fill(2)
     body = reader.body([(0, 5)])
@@ -207,7 +207,7 @@ def test_a_reader_past_the_end_is_told_where_it_left_the_log() -> None:
     assert partition["errorCode"] == 0
 
 
-def test_example_2_and_3_wrong_epochs_and_sessions_answer_no_partition() -> None:
+def test_example_2_and_3_wrong_epochs_and_sessions_return_no_partition() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
     wrong = reader.fetch([], sessionId=session, sessionEpoch=5)
@@ -217,7 +217,7 @@ def test_example_2_and_3_wrong_epochs_and_sessions_answer_no_partition() -> None
     assert reader.fetch([], sessionId=session, sessionEpoch=1)["errorCode"] == 0
 
 
-def test_a_closed_session_is_gone() -> None:
+def test_closed_session_is_unknown() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
     assert reader.fetch([], sessionId=session, sessionEpoch=-1)["sessionId"] == 0
@@ -234,68 +234,68 @@ class Poll:
         self.event_id = reader.bench.send("FETCH", 12, body)
 
     @property
-    def answer(self) -> Any:
+    def response(self) -> Any:
         return self.reader.bench.answers.get(self.event_id, {}).get("response")
 
 
-def test_a_long_poll_ends_with_the_append() -> None:
+def test_long_poll_completes_with_the_append() -> None:
     reader = Reader()
     poll = Poll(reader)
-    assert poll.answer is None
+    assert poll.response is None
     reader.fill()
-    assert shown(poll.answer) == {0: 1}
+    assert shown(poll.response) == {0: 1}
 
 
-def test_a_long_poll_waits_for_min_bytes() -> None:
+def test_long_poll_waits_for_min_bytes() -> None:
     reader = Reader()
     poll = Poll(reader, minBytes=2 * BATCH_BYTES)
     reader.fill()
-    assert poll.answer is None
+    assert poll.response is None
     reader.fill()
-    assert shown(poll.answer) == {0: 2}
+    assert shown(poll.response) == {0: 2}
 
 
-def test_a_long_poll_ends_when_its_place_is_in_an_older_segment() -> None:
+def test_long_poll_completes_in_an_older_segment() -> None:
     reader = Reader()
     change = {"name": "internal.segment.bytes", "configOperation": 0, "value": str(BATCH_BYTES)}
     resource = {"resourceType": 2, "resourceName": "a", "configs": [change]}
     reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
     poll = Poll(reader, minBytes=9 * BATCH_BYTES)
     reader.fill()
-    assert poll.answer is None
+    assert poll.response is None
     reader.fill()
-    assert shown(poll.answer) == {0: 1}
-    assert shown(Poll(reader, minBytes=9 * BATCH_BYTES).answer) == {0: 1}, "it does not wait"
+    assert shown(poll.response) == {0: 1}
+    assert shown(Poll(reader, minBytes=9 * BATCH_BYTES).response) == {0: 1}, "it does not wait"
 
 
-def test_a_long_poll_ends_at_its_deadline() -> None:
+def test_long_poll_completes_at_its_deadline() -> None:
     reader = Reader()
     poll = Poll(reader)
     reader.bench.tick(499)
-    assert poll.answer is None
+    assert poll.response is None
     reader.bench.tick(1)
-    assert shown(poll.answer) == {0: 0}
+    assert shown(poll.response) == {0: 0}
 
 
-def test_a_long_poll_survives_storing_and_ends_when_its_topic_goes() -> None:
+def test_long_poll_survives_a_restore_and_completes_when_its_topic_is_deleted() -> None:
     reader = Reader()
     poll = Poll(reader)
     reader.bench.reload()
     reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}], "timeoutMs": 1000})
-    assert errors(poll.answer) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert errors(poll.response) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_example_1_a_session_is_made_when_the_long_poll_ends() -> None:
+def test_example_1_session_is_created_when_the_long_poll_completes() -> None:
     reader = Reader()
     poll = Poll(reader, sessionEpoch=0)
     reader.fill()
-    session = poll.answer["sessionId"]
+    session = poll.response["sessionId"]
     assert session > 0
-    answer = reader.fetch([(0, 1)], sessionId=session, sessionEpoch=1)
-    assert (answer["errorCode"], shown(answer)) == (0, {})
+    response = reader.fetch([(0, 1)], sessionId=session, sessionEpoch=1)
+    assert (response["errorCode"], shown(response)) == (0, {})
 
 
-def test_example_23_an_overtaken_long_poll_is_71_with_its_session() -> None:
+def test_example_23_superseded_long_poll_returns_invalid_fetch_session_epoch() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
     body = {**reader.body([]), "maxWaitMs": 500, "minBytes": 1, "sessionId": session}
@@ -309,12 +309,12 @@ def test_example_23_an_overtaken_long_poll_is_71_with_its_session() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 7, 9, 11, 12])
-def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
+def test_response_has_the_fields_of_its_version(version: int) -> None:
     reader = Reader()
     reader.fill(2)
-    answer = reader.fetch([(0, 0)], version)
-    partition = answer["responses"][0]["partitions"][0]
-    assert ("sessionId" in answer) == (version >= 7)
+    response = reader.fetch([(0, 0)], version)
+    partition = response["responses"][0]["partitions"][0]
+    assert ("sessionId" in response) == (version >= 7)
     assert ("logStartOffset" in partition) == (version >= 5)
     assert ("preferredReadReplica" in partition) == (version >= 11)
     assert partition["recordsSizeInBytes"] == BATCH_BYTES

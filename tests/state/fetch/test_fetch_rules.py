@@ -1,4 +1,4 @@
-"""Rules of Fetch at their edges: the log's end, waits, what does not fit, evictions."""
+"""Edge cases of Fetch: log end, long polls, room, evictions."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
-    Answered,
     NewSession,
     SessionCache,
+    SessionResponse,
 )
 from brokertwin.state.fetch.session_items import FetchPartition
-from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 from brokertwin.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
 
 READ_COMMITTED = 1
 NOWHERE = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of no topic."""
+"""Id of no topic."""
 
 BATCH = header(size=1070)
 IN_TRANSACTION = {"isTransactional": True, "producerId": 7, "producerEpoch": 0, "baseSequence": 0}
@@ -34,74 +34,74 @@ class Reader(Bench):
         self.topic_id = self.topic("a", 2)
 
     def fill(self, count: int, partition: int = 0, **fields: Any) -> None:
-        """Appends batches of one record and 1070 bytes."""
+        """Append batches of one record and 1070 bytes."""
         for _ in range(count):
             data = [{"index": partition, "batches": [BATCH | fields]}]
             body: dict[str, Any] = {"acks": -1, "topicData": [{"name": "a", "partitionData": data}]}
             if fields.get("isTransactional"):
                 body["transactionalId"] = "t"
-            answer = self.request("PRODUCE", 11, body)
-            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+            response = self.request("PRODUCE", 11, body)
+            assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0, response
 
     def fetch(
         self, *wanted: tuple[int, int], partition_max_bytes: int = 1 << 20, **fields: Any
     ) -> list[dict[str, Any]] | None:
-        """The partitions of the answer to a fetch without a session; None while it waits."""
+        """Partitions of the response without a session; None while it is pending."""
         partitions = [
             {"partition": p, "fetchOffset": offset, "partitionMaxBytes": partition_max_bytes}
             for p, offset in wanted
         ]
         topics = [{"topic": "a", "partitions": partitions}]
         body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
-        answer = self.request("FETCH", 12, body)
-        found: list[dict[str, Any]] | None = answer and answer["responses"][0]["partitions"]
+        response = self.request("FETCH", 12, body)
+        found: list[dict[str, Any]] | None = response and response["responses"][0]["partitions"]
         return found
 
 
 @pytest.mark.parametrize(
     ("offset", "error", "batches"), [(1, 0, 1), (2, 0, 0), (3, 1, 0)], ids=["HW", "LEO", "LEO+1"]
 )
-def test_a_consumer_may_ask_up_to_the_logs_end_and_not_beyond(
+def test_consumer_may_fetch_up_to_the_log_end_and_not_beyond(
     offset: int, error: int, batches: int
 ) -> None:
     reader = Reader()
     reader.fill(2)
-    (answer,) = reader.fetch((0, offset)) or []
-    assert (answer["errorCode"], len(answer["batches"])) == (error, batches)
+    (response,) = reader.fetch((0, offset)) or []
+    assert (response["errorCode"], len(response["batches"])) == (error, batches)
 
 
-def test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet() -> None:
+def test_nothing_is_returned_between_high_watermark_and_log_end() -> None:
     reader = Reader()
     reader.fill(3)
     key = log_key(1, reader.topic_id, 0)
     reader.cell.tables.logs.change(key, Log).high_watermark = 1
     for offset in (1, 2, 3):
-        (answer,) = reader.fetch((0, offset)) or []
-        assert (answer["errorCode"], answer["highWatermark"], answer["batches"]) == (0, 1, [])
-    (answer,) = reader.fetch((0, 4)) or []
-    assert answer["errorCode"] == 1
+        (response,) = reader.fetch((0, offset)) or []
+        assert (response["errorCode"], response["highWatermark"], response["batches"]) == (0, 1, [])
+    (response,) = reader.fetch((0, 4)) or []
+    assert response["errorCode"] == 1
 
 
-def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
+def test_fetch_above_the_readable_end_is_not_pending() -> None:
     reader = Reader()
     reader.fill(1)
     reader.fill(1, **IN_TRANSACTION)
     reader.fill(1)
     patience = {"isolationLevel": READ_COMMITTED, "maxWaitMs": 500}
     assert reader.fetch((0, 1), **patience) is None
-    (answer,) = reader.fetch((0, 2), **patience) or []
-    assert (answer["errorCode"], answer["lastStableOffset"], answer["batches"]) == (0, 1, [])
+    (response,) = reader.fetch((0, 2), **patience) or []
+    assert (response["errorCode"], response["lastStableOffset"], response["batches"]) == (0, 1, [])
 
 
-def test_one_partition_with_an_error_is_an_answer_for_all_that_would_wait() -> None:
+def test_one_partition_with_an_error_completes_the_fetch() -> None:
     reader = Reader()
     reader.fill(1)
     assert reader.fetch((0, 1), minBytes=1, maxWaitMs=500) is None
-    answer = reader.fetch((0, 1), (1, 9), minBytes=1, maxWaitMs=500) or []
-    assert [each["errorCode"] for each in answer] == [0, 1]
+    response = reader.fetch((0, 1), (1, 9), minBytes=1, maxWaitMs=500) or []
+    assert [each["errorCode"] for each in response] == [0, 1]
 
 
-def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_again() -> None:
+def test_changed_isolation_level_reads_all_partitions_of_a_session() -> None:
     reader = Reader()
     reader.fill(1)
     reader.fill(1, **IN_TRANSACTION)
@@ -120,7 +120,7 @@ def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_agai
 
 
 @pytest.mark.parametrize("level", [-1, 2])
-def test_an_isolation_level_that_there_is_not_reads_nothing(level: int) -> None:
+def test_unknown_isolation_level_reads_nothing(level: int) -> None:
     reader = Reader()
     reader.fill(3)
     reader.cell.tables.logs.change(log_key(1, reader.topic_id, 0), Log).high_watermark = 1
@@ -132,25 +132,25 @@ def test_an_isolation_level_that_there_is_not_reads_nothing(level: int) -> None:
     assert (refused["errorCode"], refused["sessionId"], found["errorCode"]) == (-1, 0, -1)
     assert (found["highWatermark"], found["batches"]) == (-1, [])
     by_id = {"topics": [{"topicId": reader.topic_id, "partitions": [partition]}]}
-    answer = reader.request("FETCH", 13, body | by_id)
-    assert (answer["errorCode"], answer["responses"]) == (-1, [])
+    response = reader.request("FETCH", 13, body | by_id)
+    assert (response["errorCode"], response["responses"]) == (-1, [])
     missing = {"topics": [{"topic": "gone", "partitions": [partition]}]}
-    answer = reader.request("FETCH", 12, body | missing)
-    assert (answer["errorCode"], answer["responses"][0]["partitions"][0]["errorCode"]) == (0, 3)
+    response = reader.request("FETCH", 12, body | missing)
+    assert (response["errorCode"], response["responses"][0]["partitions"][0]["errorCode"]) == (0, 3)
 
 
-def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> None:
-    # a real broker answered the first after 1.5 s, and the second at once
+def test_bytes_beyond_a_partitions_limit_do_not_count_for_min_bytes() -> None:
+    # a real broker completed the first after 1.5 s, and the second at once
     reader = Reader()
     reader.fill(5)
     assert reader.fetch((0, 0), minBytes=1075, maxWaitMs=1500, partition_max_bytes=1000) is None
-    (answer,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
-    assert len(answer["batches"]) == 1
+    (response,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
+    assert len(response["batches"]) == 1
 
 
 @pytest.mark.parametrize("room", [-1, -(2**31)])
-def test_what_may_be_read_of_room_below_zero_is_a_server_error(room: int) -> None:
-    """`LogSegment.read` throws; where there is nothing to read no segment is asked."""
+def test_negative_room_is_a_server_error_if_there_are_records(room: int) -> None:
+    """`LogSegment.read` throws; without records no segment is read."""
     reader = Reader()
     reader.fill(2)
     for fields in ({"partition_max_bytes": room}, {"maxBytes": room}):
@@ -165,19 +165,19 @@ def test_what_may_be_read_of_room_below_zero_is_a_server_error(room: int) -> Non
     assert (len(first["batches"]), second["errorCode"]) == (2, Error.UNKNOWN_SERVER_ERROR)
 
 
-def test_an_empty_name_is_one_that_no_topic_has() -> None:
+def test_empty_name_is_an_unknown_topic() -> None:
     reader = Reader()
     wanted = [{"partition": 0, "partitionMaxBytes": 1 << 20}]
     for version, error in ((12, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)):
         body = {"maxBytes": 1 << 20, "topics": [{"topic": "", "partitions": wanted}]}
         if version >= TOPIC_ID_VERSION:
             body = {"maxBytes": 1 << 20, "topics": [{"topicId": ZERO_UUID, "partitions": wanted}]}
-        answer = reader.request("FETCH", version, body)
-        (told,) = answer["responses"][0]["partitions"]
-        assert told["errorCode"] == error
+        response = reader.request("FETCH", version, body)
+        (result,) = response["responses"][0]["partitions"]
+        assert result["errorCode"] == error
 
 
-def test_aborted_transactions_are_null_where_the_first_batch_did_not_fit() -> None:
+def test_aborted_transactions_are_null_if_the_first_batch_did_not_fit() -> None:
     reader = Reader()
     reader.fill(1, partition=0)
     reader.fill(1, partition=1)
@@ -198,37 +198,35 @@ def partitions(count: int) -> list[FetchPartition]:
     return [FetchPartition(ZERO_UUID, "t", each, 0, 1000, -1, -1, -1) for each in range(count)]
 
 
-def said(partition: FetchPartition, error: int = 0) -> Answered:
-    return Answered(partition.identity, error, 10, 0, 0, False, True)
+def response_of(partition: FetchPartition, error: int = 0) -> SessionResponse:
+    return SessionResponse(partition.identity, error, 10, 0, 0, False, True)
 
 
 class Slot:
-    """A cache whose sessions share one slot."""
+    """A cache with one slot for all sessions."""
 
     def __init__(self) -> None:
         self._table = Table()
 
     def at(self, now: int) -> SessionCache:
-        return SessionCache(self._table, 1, Slices(SHARDS), now)
+        return SessionCache(self._table, 1, ShardLayout(SHARDS), now)
 
     def create(self, now: int, session_id: int, size: int) -> int:
-        """The id of a new session; 0 where there is no room for it."""
+        """Id of a new session; 0 if there is no room."""
         new = NewSession("client", False, False, "nonce", session_id)
-        answered = [(partition, said(partition)) for partition in partitions(size)]
-        return self.at(now).create(new, answered)
+        responses = [(partition, response_of(partition)) for partition in partitions(size)]
+        return self.at(now).create(new, responses)
 
 
 @pytest.mark.parametrize(("idle_ms", "created"), [(120_000, 0), (120_001, 2)])
-def test_a_session_that_was_idle_for_more_than_two_minutes_makes_room(
-    idle_ms: int, created: int
-) -> None:
+def test_session_idle_for_more_than_two_minutes_is_evicted(idle_ms: int, created: int) -> None:
     slot = Slot()
     slot.create(0, 1, size=5)
     assert slot.create(idle_ms, 2, size=1) == created
 
 
 @pytest.mark.parametrize(("age_ms", "created"), [(120_000, 0), (120_001, 2)])
-def test_a_session_in_use_makes_room_for_a_larger_one_after_two_minutes(
+def test_active_session_is_evicted_by_a_larger_one_after_two_minutes(
     age_ms: int, created: int
 ) -> None:
     slot = Slot()
@@ -238,32 +236,32 @@ def test_a_session_in_use_makes_room_for_a_larger_one_after_two_minutes(
 
 
 @pytest.mark.parametrize(("size", "created"), [(4, 0), (5, 0), (6, 2)])
-def test_a_session_in_use_makes_no_room_for_one_of_its_size(size: int, created: int) -> None:
+def test_active_session_is_not_evicted_by_one_of_its_size(size: int, created: int) -> None:
     slot = Slot()
     slot.create(0, 1, size=5)
     slot.at(120_001).touch(1)
     assert slot.create(120_001, 2, size=size) == created
 
 
-def test_after_an_error_a_partition_is_shown_again_though_nothing_has_moved() -> None:
+def test_partition_is_shown_again_after_an_error() -> None:
     slot = Slot()
     slot.create(0, 1, size=1)
     (partition,) = partitions(1)
     for epoch, error, is_shown in [(1, 0, False), (2, 6, True), (3, 0, True), (4, 0, False)]:
         context = slot.at(0).open(1, epoch, 12, {partition.identity: partition}, [])
-        assert slot.at(0).select(context, [said(partition, error)]) == [is_shown], epoch
+        assert slot.at(0).select(context, [response_of(partition, error)]) == [is_shown], epoch
 
 
-def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_session_names() -> None:
-    """Once an append, and the time-out, of others became dead letters by it."""
+def test_pending_fetch_ignores_partitions_of_later_requests_of_its_session() -> None:
+    """An append and a timeout of others once became dead letters because of it."""
     bench = Bench((1,))
     topic_id = bench.topic("t", 2)
 
     def body(session: int, epoch: int, *partitions: int, **given: Any) -> dict[str, Any]:
         wanted = [{"partition": p, "fetchOffset": 0, "partitionMaxBytes": 999} for p in partitions]
         topics = [{"topicId": topic_id, "partitions": wanted}] if wanted else []
-        asked = {"minBytes": 1, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
-        return asked | given
+        fields = {"minBytes": 1, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
+        return fields | given
 
     session = bench.request("FETCH", 13, body(0, 0, 0, 1))["sessionId"]
     waiting = bench.send("FETCH", 13, body(session, 1, maxWaitMs=5_000))
@@ -272,13 +270,13 @@ def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_sessi
     assert [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]] == [(99, 3)]
     assert bench.append("t", header(1))["errorCode"] == 0
     bench.tick(6_000)
-    answer = bench.answers[waiting]["response"]
-    assert answer["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
+    response = bench.answers[waiting]["response"]
+    assert response["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
     assert bench.dead_letters(bench.last) == []
 
 
 @pytest.mark.parametrize(
-    ("named", "is_told"),
+    ("named", "is_valid"),
     [
         ([(ZERO_UUID, 0)], True),
         ([(ZERO_UUID, 0), (ZERO_UUID, 0)], True),
@@ -289,10 +287,10 @@ def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_sessi
         ([(NOWHERE, 0), (ZERO_UUID, 0)], True),
     ],
 )
-def test_behind_a_topic_id_of_zeros_nothing_can_be_told(
-    named: list[tuple[str, int]], is_told: bool
+def test_partitions_after_a_zero_topic_id_fail_the_response(
+    named: list[tuple[str, int]], is_valid: bool
 ) -> None:
-    """An answer has partitions that are read first; a session goes on all the same."""
+    """The order of the response is that of reading; a session continues anyway."""
     reader = Reader()
     topics = [
         {
@@ -306,8 +304,8 @@ def test_behind_a_topic_id_of_zeros_nothing_can_be_told(
     for session in ((0, -1), (0, 0), (opened, 1), (opened, 2)):
         more = {"sessionId": session[0], "sessionEpoch": session[1]}
         more["topics"] = [] if session[1] == 2 else topics
-        answer = reader.request("FETCH", 16, {**body, **more})
-        assert (answer["errorCode"], bool(answer["responses"])) == (
-            (0, True) if is_told else (-1, False)
+        response = reader.request("FETCH", 16, {**body, **more})
+        assert (response["errorCode"], bool(response["responses"])) == (
+            (0, True) if is_valid else (-1, False)
         )
-        assert answer["sessionId"] == session[0] or (is_told and session[1] == 0)
+        assert response["sessionId"] == session[0] or (is_valid and session[1] == 0)

@@ -1,4 +1,4 @@
-"""The fetch-session cache and its contexts; numbers are those of the worked examples (KIP-227)."""
+"""The fetch session cache; numbers are those of the worked examples (KIP-227)."""
 
 import msgspec
 
@@ -7,36 +7,36 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
-    Answered,
-    Context,
     ContextKind,
+    FetchContext,
     NewSession,
     SessionCache,
+    SessionResponse,
     next_epoch,
 )
 from brokertwin.state.fetch.fetch_session_counts import cache_counts
-from brokertwin.state.fetch.session_items import FetchPartition, Session
-from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.session_items import FetchPartition, FetchSession
+from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 
 BROKER = 1
-TODAY = Slices(1000)
+TODAY = ShardLayout(1000)
 V12 = 12
 V17 = 17
 
 
-def asked(name: str, offset: int = 0, topic_id: str = ZERO_UUID) -> FetchPartition:
+def requested(name: str, offset: int = 0, topic_id: str = ZERO_UUID) -> FetchPartition:
     topic, partition = name.rsplit("-", 1)
     return FetchPartition(topic_id, topic, int(partition), offset, 1000, -1, -1, -1)
 
 
-def said(
+def response_of(
     partition: FetchPartition, high_watermark: int, size: int = 0, error: int = 0, start: int = 0
-) -> Answered:
-    return Answered(partition.identity, error, high_watermark, start, size, False, size == 0)
+) -> SessionResponse:
+    return SessionResponse(partition.identity, error, high_watermark, start, size, False, size == 0)
 
 
 class Broker:
-    """A cache whose clock the test moves."""
+    """A cache with a test clock."""
 
     def __init__(self, slots: int = 8000) -> None:
         self.table = Table()
@@ -44,12 +44,12 @@ class Broker:
         self.nonce = 0
 
     def at(self, now: int) -> SessionCache:
-        return SessionCache(self.table, BROKER, Slices(self.slots), now)
+        return SessionCache(self.table, BROKER, ShardLayout(self.slots), now)
 
     def create(
         self, now: int, size: int, is_privileged: bool = False, chosen: int | None = None
     ) -> int:
-        partitions = [asked(f"t-{number}") for number in range(size)]
+        partitions = [requested(f"t-{number}") for number in range(size)]
         return self.create_over(now, partitions, 0, is_privileged, chosen)
 
     def create_over(
@@ -63,8 +63,10 @@ class Broker:
     ) -> int:
         self.nonce += 1
         new = NewSession("client", is_privileged, uses_topic_ids, str(self.nonce), chosen)
-        answered = [(partition, said(partition, high_watermark)) for partition in partitions]
-        return self.at(now).create(new, answered)
+        responses = [
+            (partition, response_of(partition, high_watermark)) for partition in partitions
+        ]
+        return self.at(now).create(new, responses)
 
     def incremental(
         self,
@@ -74,37 +76,37 @@ class Broker:
         forgotten: list[str] | None = None,
         version: int = V12,
         now: int = 0,
-    ) -> Context:
+    ) -> FetchContext:
         named = {partition.identity: partition for partition in partitions or []}
         return self.at(now).open(session_id, epoch, version, named, forgotten or [])
 
-    def session(self, session_id: int) -> Session:
+    def session(self, session_id: int) -> FetchSession:
         session = self.at(0).session(session_id)
         assert session is not None
         return session
 
-    def shown(self, context: Context, answered: list[Answered]) -> list[bool] | None:
-        return self.at(0).select(context, answered)
+    def shown(self, context: FetchContext, responses: list[SessionResponse]) -> list[bool] | None:
+        return self.at(0).select(context, responses)
 
     def order(self, session_id: int) -> list[str]:
         return [cached.requested.identity for cached in self.at(0).partitions(session_id)]
 
 
-FOO_0, FOO_1 = asked("foo-0", 0), asked("foo-1", 10)
+FOO_0, FOO_1 = requested("foo-0", 0), requested("foo-1", 10)
 
 
-def test_example_1_a_quiet_session_answers_nothing() -> None:
+def test_example_1_idle_session_shows_nothing() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0, FOO_1])
     assert session_id > 0
     assert broker.session(session_id).epoch == 1
     context = broker.incremental(session_id, 1)
     assert context.kind is ContextKind.INCREMENTAL
-    assert broker.shown(context, [said(FOO_0, 0), said(FOO_1, 0)]) == [False, False]
+    assert broker.shown(context, [response_of(FOO_0, 0), response_of(FOO_1, 0)]) == [False, False]
     assert broker.session(session_id).epoch == 2
 
 
-def test_example_2_a_repeated_epoch_is_71_and_leaves_the_session() -> None:
+def test_example_2_repeated_epoch_is_invalid_and_keeps_the_session() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0])
     broker.incremental(session_id, 1)
@@ -117,11 +119,11 @@ def test_example_2_a_repeated_epoch_is_71_and_leaves_the_session() -> None:
     assert broker.session(session_id).epoch == 2
 
 
-def test_example_3_an_unknown_session_is_70() -> None:
+def test_example_3_unknown_session_is_not_found() -> None:
     assert Broker().incremental(4711, 1).error == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_example_4_the_epoch_after_the_greatest_is_1() -> None:
+def test_example_4_greatest_epoch_wraps_to_1() -> None:
     assert next_epoch(2_147_483_646) == 2_147_483_647
     assert next_epoch(2_147_483_647) == 1, "an epoch is an int32"
     assert next_epoch(0) == 1
@@ -129,11 +131,11 @@ def test_example_4_the_epoch_after_the_greatest_is_1() -> None:
 
 
 def one_shard(size: int) -> Broker:
-    """A broker whose slices have `size` slots; all its sessions go into the first one."""
+    """A broker with shards of `size` slots; all sessions go to the first shard."""
     return Broker(slots=size * SHARDS)
 
 
-def test_example_5_the_least_recently_used_goes_first() -> None:
+def test_example_5_least_recently_used_session_is_evicted_first() -> None:
     broker = one_shard(3)
     age = EVICTION_MS // 100  # the example's limit is 100 ms
     a = broker.create(0, 10, chosen=1)
@@ -147,7 +149,7 @@ def test_example_5_the_least_recently_used_goes_first() -> None:
     assert [i for i in (1, 2, 3, 4) if broker.at(0).session(i)] == [1, 3, 4]
 
 
-def test_example_6_then_the_smallest_old_one_and_for_followers_any_consumer() -> None:
+def test_example_6_smallest_old_session_is_evicted_and_any_consumer_by_a_follower() -> None:
     broker = one_shard(3)
     age = EVICTION_MS // 100
     for now, size, chosen in ((0, 10, 1), (20, 30, 3), (210, 11, 4)):
@@ -161,7 +163,7 @@ def test_example_6_then_the_smallest_old_one_and_for_followers_any_consumer() ->
     assert broker.at(0).session(4) is None
 
 
-def test_example_7_a_stale_follower_goes_too() -> None:
+def test_example_7_stale_follower_is_evicted() -> None:
     broker = one_shard(2)
     age = EVICTION_MS // 1000
     broker.create(0, 1, is_privileged=True, chosen=1)
@@ -173,7 +175,7 @@ def test_example_7_a_stale_follower_goes_too() -> None:
 
 
 def test_example_8_kafka_9137_use_protects_a_session() -> None:
-    """Kafka once did not note that a session was used, and evicted live ones."""
+    """Kafka once did not note the use of a session, and evicted live ones."""
     broker = one_shard(2)
     age = EVICTION_MS // 1000
     broker.create(0, 1, chosen=1)
@@ -183,7 +185,7 @@ def test_example_8_kafka_9137_use_protects_a_session() -> None:
     assert broker.at(0).session(2) is None
 
 
-def test_example_9_the_size_counts_from_the_last_touch() -> None:
+def test_example_9_size_counts_from_the_last_touch() -> None:
     broker = one_shard(2)
     age = EVICTION_MS // 100  # the example's limit is 100 ms
 
@@ -201,7 +203,7 @@ def test_example_9_the_size_counts_from_the_last_touch() -> None:
     assert counted() == (9, 1)
     broker.at(200 * age).remove(3)
     assert counted() == (4, 1)
-    broker.incremental(2, 1, forgotten=[asked("t-0").identity], now=200 * age)
+    broker.incremental(2, 1, forgotten=[requested("t-0").identity], now=200 * age)
     assert counted() == (3, 1)
 
 
@@ -214,46 +216,49 @@ def test_example_10_forgetting_everything_closes_the_session() -> None:
     assert broker.table.keys(f"{BROKER}/cached/") == []
 
 
-def test_example_11_a_diverging_partition_is_shown_each_time() -> None:
+def test_example_11_diverging_partition_is_shown_each_time() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0, FOO_1], high_watermark=105)
     for epoch in (1, 2, 3):
         context = broker.incremental(session_id, epoch)
-        diverging = msgspec.structs.replace(said(FOO_1, 105), is_diverging=True)
-        assert broker.shown(context, [said(FOO_0, 105), diverging]) == [False, True]
+        diverging = msgspec.structs.replace(response_of(FOO_1, 105), is_diverging=True)
+        assert broker.shown(context, [response_of(FOO_0, 105), diverging]) == [False, True]
         assert not diverging.is_quiet
-    assert said(FOO_1, 105).is_quiet
+    assert response_of(FOO_1, 105).is_quiet
 
 
-def test_example_12_records_send_a_partition_to_the_end() -> None:
+def test_example_12_records_move_a_partition_to_the_end() -> None:
     broker = Broker()
-    tp1, tp2, tp3 = (asked(f"tp-{number}") for number in (1, 2, 3))
+    tp1, tp2, tp3 = (requested(f"tp-{number}") for number in (1, 2, 3))
     session_id = broker.create_over(0, [tp1, tp2, tp3], high_watermark=50)
-    quiet = [said(tp, 50) for tp in (tp1, tp2, tp3)]
+    quiet = [response_of(tp, 50) for tp in (tp1, tp2, tp3)]
     assert broker.shown(broker.incremental(session_id, 1), quiet) == [False] * 3
-    moved = [said(tp1, 60), said(tp2, 60, size=100), said(tp3, 50)]
+    moved = [response_of(tp1, 60), response_of(tp2, 60, size=100), response_of(tp3, 50)]
     assert broker.shown(broker.incremental(session_id, 2), moved) == [True, True, False]
     assert broker.order(session_id) == [tp1.identity, tp3.identity, tp2.identity]
 
 
-def test_example_13_the_first_success_after_an_error_is_shown() -> None:
+def test_example_13_first_success_after_an_error_is_shown() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0], high_watermark=100)
-    failed = Answered(FOO_0.identity, 6, -1, -1, 0, False, False)
+    failed = SessionResponse(FOO_0.identity, 6, -1, -1, 0, False, False)
     assert broker.shown(broker.incremental(session_id, 1), [failed]) == [True]
-    assert broker.shown(broker.incremental(session_id, 2), [said(FOO_0, 100)]) == [True]
-    assert broker.shown(broker.incremental(session_id, 3), [said(FOO_0, 100)]) == [False]
+    assert broker.shown(broker.incremental(session_id, 2), [response_of(FOO_0, 100)]) == [True]
+    assert broker.shown(broker.incremental(session_id, 3), [response_of(FOO_0, 100)]) == [False]
 
 
 def test_example_17_another_topic_id_is_another_partition() -> None:
     broker = Broker()
-    old, new = asked("foo-0", topic_id="A" * 21 + "Q"), asked("foo-0", topic_id="A" * 21 + "g")
+    old, new = (
+        requested("foo-0", topic_id="A" * 21 + "Q"),
+        requested("foo-0", topic_id="A" * 21 + "g"),
+    )
     session_id = broker.create_over(0, [old], uses_topic_ids=True)
     broker.incremental(session_id, 1, [new], [old.identity], version=V17)
     assert broker.order(session_id) == [new.identity]
 
 
-def test_example_20_names_in_a_session_of_ids_are_106_and_leave_it() -> None:
+def test_example_20_names_in_a_session_with_ids_are_an_error_and_keep_it() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0], uses_topic_ids=True)
     context = broker.incremental(session_id, 1, version=V12)
@@ -261,22 +266,22 @@ def test_example_20_names_in_a_session_of_ids_are_106_and_leave_it() -> None:
     assert broker.session(session_id).epoch == 1
 
 
-def test_example_21_ids_belong_to_slices() -> None:
+def test_example_21_ids_belong_to_shards() -> None:
     assert TODAY.id_range == 268435455
-    assert [TODAY.slice_of(i) for i in (268435454, 268435455, 536870910)] == [0, 1, 2]
+    assert [TODAY.shard_of(i) for i in (268435454, 268435455, 536870910)] == [0, 1, 2]
     broker = Broker()
     ids = [broker.create(0, 1) for _ in range(16)]
-    assert [TODAY.slice_of(session_id) for session_id in ids] == [*range(8), *range(8)]
+    assert [TODAY.shard_of(session_id) for session_id in ids] == [*range(8), *range(8)]
     assert all(session_id >= 1 for session_id in ids)
 
 
-def test_example_23_a_superseded_answer_shows_nothing() -> None:
+def test_example_23_superseded_response_shows_nothing() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0])
     first = broker.incremental(session_id, 1)
     broker.incremental(session_id, 2)
     assert broker.session(session_id).epoch == 3
-    assert broker.shown(first, [said(FOO_0, 5, size=10)]) is None
+    assert broker.shown(first, [response_of(FOO_0, 5, size=10)]) is None
 
 
 def test_no_slots_no_session() -> None:

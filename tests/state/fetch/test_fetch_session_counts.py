@@ -1,11 +1,16 @@
-"""What is counted of the fetch-session cache, against what is in it."""
+"""Counts of the fetch session cache equal its content."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
-from brokertwin.state.fetch.fetch_session import EVICTION_MS, Answered, NewSession, SessionCache
+from brokertwin.state.fetch.fetch_session import (
+    EVICTION_MS,
+    NewSession,
+    SessionCache,
+    SessionResponse,
+)
 from brokertwin.state.fetch.fetch_session_counts import (
     CLIENTS_MAX,
     OTHERS,
@@ -14,8 +19,8 @@ from brokertwin.state.fetch.fetch_session_counts import (
     cache_counts,
     count_eviction,
 )
-from brokertwin.state.fetch.session_items import FetchPartition, Session
-from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.session_items import FetchPartition, FetchSession
+from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 
 BROKER = 1
 SLOTS_OF_SHARD = 2
@@ -23,44 +28,48 @@ CLIENTS = ("app", "report")
 PARTITIONS = 4
 
 
-def asked(partition: int) -> FetchPartition:
+def requested(partition: int) -> FetchPartition:
     return FetchPartition(ZERO_UUID, "orders", partition, 0, 1000, -1, -1, -1)
 
 
-def said(partition: FetchPartition) -> Answered:
-    return Answered(partition.identity, 0, 0, 0, 0, False, True)
+def response_of(partition: FetchPartition) -> SessionResponse:
+    return SessionResponse(partition.identity, 0, 0, 0, 0, False, True)
 
 
 class Use:
-    """A cache that is used at random; time goes on with each use."""
+    """A cache that is used at random; each use advances the time."""
 
     def __init__(self) -> None:
         self.table = Table()
         self.now = 0
 
     def cache(self) -> SessionCache:
-        return SessionCache(self.table, BROKER, Slices(SLOTS_OF_SHARD * SHARDS), self.now)
+        return SessionCache(self.table, BROKER, ShardLayout(SLOTS_OF_SHARD * SHARDS), self.now)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[FetchSession]:
         prefix = f"{BROKER}/session/"
-        return [session for _, session in self.table.items(prefix, Session)]
+        return [session for _, session in self.table.items(prefix, FetchSession)]
 
     def create(self, client: str, size: int) -> None:
-        """A session in the first slice, whose room is small."""
-        partitions = [asked(number) for number in range(size)]
+        """Create a session in the first shard, which is small."""
+        partitions = [requested(number) for number in range(size)]
         taken = {session.session_id for session in self.sessions()}
         free = next(number for number in range(1, 10) if number not in taken)
         new = NewSession(client, False, False, "nonce", free)
-        self.cache().create(new, [(partition, said(partition)) for partition in partitions])
+        self.cache().create(new, [(partition, response_of(partition)) for partition in partitions])
 
     def ask(self, place: int, named: int, forgotten: int) -> None:
-        """An incremental request of one of the sessions; forgetting all closes it."""
+        """Send an incremental request; forgetting all partitions closes the session."""
         found = self.sessions()
         if found:
             session = found[place % len(found)]
-            gone = [asked(number).identity for number in range(forgotten)]
+            gone = [requested(number).identity for number in range(forgotten)]
             self.cache().open(
-                session.session_id, session.epoch, 12, {asked(named).identity: asked(named)}, gone
+                session.session_id,
+                session.epoch,
+                12,
+                {requested(named).identity: requested(named)},
+                gone,
             )
 
     def close(self, place: int) -> None:
@@ -86,7 +95,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_counts_are_those_of_the_sessions(steps: list[tuple[str, int | str]]) -> None:
+def test_counts_equal_the_sessions(steps: list[tuple[str, int | str]]) -> None:
     use = Use()
     for name, *arguments in steps:
         if name == "wait":
@@ -103,7 +112,7 @@ def test_the_counts_are_those_of_the_sessions(steps: list[tuple[str, int | str]]
         assert sum(evictions.evicted.values()) == sum(evictions.evicting.values())
 
 
-def test_an_eviction_counts_for_both_clients() -> None:
+def test_eviction_counts_for_both_clients() -> None:
     use = Use()
     for _ in range(SLOTS_OF_SHARD):
         use.create("app", 3)

@@ -1,4 +1,4 @@
-"""More clients than slots, one after the other: who has a session, and who fetches without."""
+"""More clients than session slots, one after the other."""
 
 from collections import Counter
 
@@ -6,13 +6,13 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import check
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
-    Answered,
     FetchPartition,
     NewSession,
     SessionCache,
+    SessionResponse,
 )
 from brokertwin.state.fetch.fetch_session_counts import cache_counts
-from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 
 BROKER, VERSION = 1, 12
 SLOTS, CLIENTS = 5 * SHARDS, 50 * SHARDS
@@ -20,37 +20,37 @@ FOLLOWERS = 2
 
 
 class Storm:
-    """Clients that open a session of one partition each, and stay away; followers that go on."""
+    """Clients that open a session of one partition and stop; followers that continue."""
 
     def __init__(self, slots: int) -> None:
         self.table = Table()
-        self.slices = Slices(slots)
+        self.layout = ShardLayout(slots)
         self.opened: Counter[bool] = Counter()
-        """How many got a session, and how many did not."""
+        """Numbers of clients with and without a session."""
         self.followers: dict[int, int] = {}
         for number in range(FOLLOWERS):
             self.followers[self.open(0, f"follower-{number}", is_follower=True)] = 1
 
     def open(self, now: int, client: str, *, is_follower: bool = False) -> int:
         partition = FetchPartition("t", "t", 0, 0, 1000, -1, -1, -1)
-        answered = [(partition, Answered(partition.identity, 0, 0, 0, 0, False, True))]
-        cache = SessionCache(self.table, BROKER, self.slices, now)
-        found = cache.create(NewSession(client, is_follower, False, client, None), answered)
+        responses = [(partition, SessionResponse(partition.identity, 0, 0, 0, 0, False, True))]
+        cache = SessionCache(self.table, BROKER, self.layout, now)
+        found = cache.create(NewSession(client, is_follower, False, client, None), responses)
         self.opened[found > 0] += 1
         return found
 
     def rage(self, clients: int, every_ms: int) -> None:
-        """Each client comes so much later than the one before; followers fetch in between."""
+        """Let clients arrive at this interval while followers fetch."""
         for number in range(clients):
             now = (number + 1) * every_ms
             self.open(now, f"client-{number}")
             for session_id, epoch in self.followers.items():
-                cache = SessionCache(self.table, BROKER, self.slices, now)
+                cache = SessionCache(self.table, BROKER, self.layout, now)
                 assert cache.open(session_id, epoch, VERSION, {}, []).error == 0
                 self.followers[session_id] += 1
 
 
-def test_while_all_are_young_who_is_too_many_fetches_without_a_session() -> None:
+def test_surplus_clients_have_no_session_while_all_sessions_are_young() -> None:
     storm = Storm(SLOTS)
     storm.rage(CLIENTS, 1)
     counts = cache_counts(storm.table, [BROKER])
@@ -58,11 +58,11 @@ def test_while_all_are_young_who_is_too_many_fetches_without_a_session() -> None
     assert storm.opened == {True: SLOTS, False: CLIENTS + FOLLOWERS - SLOTS}
 
 
-def test_who_is_silent_for_two_minutes_makes_room_and_followers_stay() -> None:
+def test_idle_sessions_are_evicted_after_two_minutes_and_followers_stay() -> None:
     storm = Storm(SLOTS)
     storm.rage(CLIENTS, EVICTION_MS * 2 // SLOTS)
     counts = cache_counts(storm.table, [BROKER])
     assert counts.sessions == SLOTS
     assert counts.evictions == storm.opened[True] - SLOTS > SLOTS
-    assert list(check.check(storm.table, [BROKER], storm.slices)) == []
+    assert list(check.check(storm.table, [BROKER], storm.layout)) == []
     assert set(storm.followers.values()) == {CLIENTS + 1}, "each fetch was in its session"

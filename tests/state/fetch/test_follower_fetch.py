@@ -1,11 +1,11 @@
-"""Fetch as a follower asks: privileged sessions, up to the log end offset (seed 000, KIP-227)."""
+"""Fetch by followers: privileged sessions, up to the log end (seed 000, KIP-227)."""
 
 from typing import Any
 
 import pytest
 
-from brokertwin.state.fetch.session_items import Session
-from brokertwin.state.fetch.slices import SHARDS
+from brokertwin.state.fetch.session_items import FetchSession
+from brokertwin.state.fetch.shards import SHARDS
 from tests.support.machine import Bench, header
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3
@@ -14,7 +14,7 @@ V12, V17 = 12, 17
 
 
 def bench_of_three(**settings: Any) -> Bench:
-    """Brokers 1 to 3; `orders`-0 lies on 1, which leads it, and on 2."""
+    """Brokers 1 to 3; `orders`-0 is on 1, the leader, and on 2."""
     bench = Bench(brokers=(LEADER, FOLLOWER, STRANGER), **settings)
     assignment = {"partitionIndex": 0, "brokerIds": [LEADER, FOLLOWER]}
     topic = {"name": TOPIC, "assignments": [assignment]}
@@ -27,7 +27,7 @@ def bench_of_three(**settings: Any) -> Bench:
 def fetch(
     bench: Bench, replica: int, version: int = V12, epoch: int = -1, leader: int = -1, **event: Any
 ) -> dict[str, Any]:
-    """The answer to a broker's first fetch; it asks for a session where `epoch` is 0."""
+    """Response to a broker's first fetch; with `epoch` 0 it requests a session."""
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     wanted["currentLeaderEpoch"] = leader
     body: dict[str, Any] = {"sessionEpoch": epoch}
@@ -38,49 +38,50 @@ def fetch(
         body["replicaState"] = {"replicaId": replica, "replicaEpoch": 7}
     else:
         body["replicaId"] = replica
-    answer: dict[str, Any] = bench.request("FETCH", version, body, **event)
-    return answer
+    response: dict[str, Any] = bench.request("FETCH", version, body, **event)
+    return response
 
 
-def partition_of(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+def partition_of(response: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = response["responses"][0]["partitions"][0]
     return found
 
 
 @pytest.mark.parametrize("version", [V12, V17])
-def test_a_follower_reads_the_leaders_log(version: int) -> None:
+def test_follower_reads_the_leaders_log(version: int) -> None:
     partition = partition_of(fetch(bench_of_three(), FOLLOWER, version))
     assert (partition["errorCode"], partition["recordsSizeInBytes"]) == (0, 90)
     assert partition["abortedTransactions"] is None
 
 
-def test_kafka_13837_a_broker_that_is_no_replica_is_refused() -> None:
-    """Kafka once gave it an empty answer, and it asked again and again."""
+def test_kafka_13837_broker_without_a_replica_gets_an_error() -> None:
+    """Kafka once returned an empty response, and the broker fetched again and again."""
     bench = bench_of_three()
     assert partition_of(fetch(bench, STRANGER))["errorCode"] == 6
     assert partition_of(fetch(bench, STRANGER, leader=0))["errorCode"] == 75
 
 
 @pytest.mark.parametrize("version", [V12, V17])
-def test_the_session_of_a_follower_is_privileged(version: int) -> None:
+def test_session_of_a_follower_is_privileged(version: int) -> None:
     bench = bench_of_three()
     session_id = fetch(bench, FOLLOWER, version, epoch=0)["sessionId"]
-    session = bench.cell.tables.fetch_sessions.get(f"{LEADER}/session/{session_id}", Session)
+    session = bench.cell.tables.fetch_sessions.get(f"{LEADER}/session/{session_id}", FetchSession)
     assert session is not None
     assert session.is_privileged
 
 
-def test_a_follower_takes_the_place_of_a_consumer_at_once() -> None:
+def test_follower_evicts_a_consumer_at_once() -> None:
     bench = bench_of_three(max_incremental_fetch_session_cache_slots=SHARDS)
     consumers = [fetch(bench, -1, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
     assert [bool(session) for session in consumers] == [True] * SHARDS + [False]
     sessions = [fetch(bench, FOLLOWER, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
     assert sum(1 for session in sessions if session) == SHARDS
-    left = [s for _, s in bench.cell.tables.fetch_sessions.items(f"{LEADER}/session/", Session)]
+    table = bench.cell.tables.fetch_sessions
+    left = [session for _, session in table.items(f"{LEADER}/session/", FetchSession)]
     assert [session.is_privileged for session in left] == [True] * SHARDS
 
 
-def test_a_follower_needs_the_right_to_act_in_the_cluster() -> None:
+def test_follower_requires_cluster_action() -> None:
     bench = bench_of_three(
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS;User:broker",

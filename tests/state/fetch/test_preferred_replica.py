@@ -1,4 +1,4 @@
-"""Consumers read from replicas nearby (KIP-392): who is named to whom, what a follower serves."""
+"""Fetching from the closest replica (KIP-392): the preferred replica, and reads on followers."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def fetch(
     replica: int = -1,
     **event: Any,
 ) -> Any:
-    """A consumer's answer from broker 1 or `broker`; None while it waits."""
+    """Response to a consumer from broker 1 or `broker`; None while it is pending."""
     wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
     body: dict[str, Any] = {"replicaId": replica, "rackId": rack}
     body |= {
@@ -48,14 +48,14 @@ def fetch(
     return replicas.bench.request("FETCH", version, body, **{"broker": 1} | event)
 
 
-def partition_of(answer: Any) -> dict[str, Any]:
-    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+def partition_of(response: Any) -> dict[str, Any]:
+    found: dict[str, Any] = response["responses"][0]["partitions"][0]
     return found
 
 
-def named(answer: Any) -> int:
-    """The replica that the leader names; nothing is read then, and it says where its log lies."""
-    part = partition_of(answer)
+def named(response: Any) -> int:
+    """The preferred replica of a response, which has offsets and no records."""
+    part = partition_of(response)
     if part["preferredReadReplica"] >= 0:
         assert (part["errorCode"], part["recordsSizeInBytes"], part["batches"]) == (0, 0, [])
     return int(part["preferredReadReplica"])
@@ -74,56 +74,56 @@ def named(answer: Any) -> int:
         ("com.example.Nearest", "west", 12, -1),
     ],
 )
-def test_who_is_told_of_whom(selector: str | None, rack: str, version: int, replica: int) -> None:
+def test_preferred_replica(selector: str | None, rack: str, version: int, replica: int) -> None:
     replicas = Replicas(bench=bench(selector))
     replicas.produce(count=3)
-    answer = fetch(replicas, rack, version=version)
-    assert named(answer) == replica
-    assert (partition_of(answer)["recordsSizeInBytes"] > 0) == (replica == -1)
-    assert partition_of(answer)["highWatermark"] == 3
+    response = fetch(replicas, rack, version=version)
+    assert named(response) == replica
+    assert (partition_of(response)["recordsSizeInBytes"] > 0) == (replica == -1)
+    assert partition_of(response)["highWatermark"] == 3
 
 
-def test_before_its_version_nobody_is_named_and_followers_do_not_serve() -> None:
+def test_before_version_11_there_is_no_preferred_replica_and_followers_do_not_serve() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     body: dict[str, Any] = {"maxWaitMs": 0, "sessionEpoch": -1}
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
     for broker, error in ((1, Error.NONE), (2, Error.NOT_LEADER_OR_FOLLOWER)):
-        answer = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
-        assert partition_of(answer)["errorCode"] == error
-        assert "preferredReadReplica" not in partition_of(answer)
+        response = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
+        assert partition_of(response)["errorCode"] == error
+        assert "preferredReadReplica" not in partition_of(response)
 
 
-def test_a_broker_that_is_in_no_list_is_in_the_rack_of_all() -> None:
+def test_unlisted_broker_is_in_the_default_rack() -> None:
     replicas = Replicas(bench=bench(racks=("1:east",), broker_rack="west"))
     replicas.produce()
     assert named(fetch(replicas, "west")) == 3
-    answer = replicas.bench.request("METADATA", 12, {"topics": []})
-    assert {each["nodeId"]: each["rack"] for each in answer["brokers"]} == {
+    response = replicas.bench.request("METADATA", 12, {"topics": []})
+    assert {each["nodeId"]: each["rack"] for each in response["brokers"]} == {
         1: "east",
         2: "west",
         3: "west",
     }
 
 
-def test_a_new_partition_has_replicas_to_name_before_its_first_record() -> None:
+def test_new_partition_has_a_preferred_replica_before_its_first_record() -> None:
     assert named(fetch(Replicas(bench=bench()), "west")) == 3
 
 
-def test_who_does_not_have_what_is_asked_for_is_not_named() -> None:
+def test_replica_without_the_fetch_offset_is_not_preferred() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     replicas.isolate(3)
     replicas.produce(acks=1, count=2)
     assert named(fetch(replicas, "west", offset=3)) == 2, "broker 3 ends at 1"
-    assert named(fetch(replicas, "west", offset=1)) == 2, "it has most"
+    assert named(fetch(replicas, "west", offset=1)) == 2, "it has the greatest log end"
     replicas.isolate(2)
     replicas.produce(acks=1)
     assert named(fetch(replicas, "west", offset=4)) == -1
 
 
-def test_who_is_out_of_sync_is_not_named() -> None:
+def test_replica_out_of_sync_is_not_preferred() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     replicas.leave_only_the_leader()
@@ -132,7 +132,7 @@ def test_who_is_out_of_sync_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("replica", [0, 3])
-def test_followers_read_from_the_leader_wherever_they_are(replica: int) -> None:
+def test_followers_fetch_from_the_leader_in_any_rack(replica: int) -> None:
     brokers = (1, replica)
     given = {"brokertwin_broker_racks": ("1:east", f"{replica}:west")}
     replicas = Replicas(brokers, Bench(brokers, replica_selector_class=RACK_AWARE, **given))
@@ -141,25 +141,25 @@ def test_followers_read_from_the_leader_wherever_they_are(replica: int) -> None:
     assert named(fetch(replicas, "west", replica=replica)) == -1
 
 
-def test_of_equals_the_one_with_the_greater_id_is_named() -> None:
+def test_greater_id_is_preferred_among_equals() -> None:
     replicas = Replicas((1, 3, 2), bench=bench())
     replicas.produce()
     assert named(fetch(replicas, "west")) == 3
 
 
-def test_the_leaders_epoch_is_looked_at_before_anybody_is_named() -> None:
+def test_leader_epoch_is_checked_before_a_preferred_replica() -> None:
     replicas = Replicas(bench=bench())
-    answer = fetch(replicas, "west", epoch=7)
-    assert partition_of(answer)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
+    response = fetch(replicas, "west", epoch=7)
+    assert partition_of(response)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
 
 
-def test_an_offset_that_nobody_has_is_the_leaders_to_refuse() -> None:
+def test_offset_without_a_replica_is_an_error_of_the_leader() -> None:
     replicas = Replicas(bench=bench())
-    answer = fetch(replicas, "west", offset=9)
-    assert partition_of(answer)["errorCode"] == Error.OFFSET_OUT_OF_RANGE
+    response = fetch(replicas, "west", offset=9)
+    assert partition_of(response)["errorCode"] == Error.OFFSET_OUT_OF_RANGE
 
 
-def test_a_follower_serves_up_to_its_own_high_watermark() -> None:
+def test_follower_serves_up_to_its_own_high_watermark() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce(count=3)
     part = partition_of(fetch(replicas, "west", broker=3))
@@ -172,10 +172,10 @@ def test_a_follower_serves_up_to_its_own_high_watermark() -> None:
     part = partition_of(fetch(replicas, "west", offset=3, broker=3))
     assert (part["errorCode"], part["highWatermark"], part["recordsSizeInBytes"]) == (0, 3, 0)
     part = partition_of(fetch(replicas, "west", offset=4, broker=3))
-    assert part["errorCode"] == Error.OFFSET_OUT_OF_RANGE, "the client then asks the leader"
+    assert part["errorCode"] == Error.OFFSET_OUT_OF_RANGE, "the client then fetches from the leader"
 
 
-def test_a_follower_refuses_other_epochs_and_no_epoch_is_fine() -> None:
+def test_follower_rejects_other_epochs_and_accepts_none() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     for epoch, error in (
@@ -186,14 +186,14 @@ def test_a_follower_refuses_other_epochs_and_no_epoch_is_fine() -> None:
         assert partition_of(fetch(replicas, epoch=epoch, broker=2))["errorCode"] == error
 
 
-def test_a_broker_without_a_replica_serves_nobody() -> None:
+def test_broker_without_a_replica_serves_no_reader() -> None:
     replicas = Replicas((1, 2), bench=bench())
     replicas.produce()
     part = partition_of(fetch(replicas, broker=3))
     assert part["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_who_waits_at_a_follower_is_answered_when_its_high_watermark_rises() -> None:
+def test_pending_fetch_at_a_follower_completes_when_its_high_watermark_moves() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     event_id = "waits"
@@ -203,14 +203,14 @@ def test_who_waits_at_a_follower_is_answered_when_its_high_watermark_rises() -> 
     assert (part["highWatermark"], part["recordsSizeInBytes"]) == (3, 72)
 
 
-def test_who_would_wait_at_the_leader_is_sent_to_a_follower_at_once() -> None:
+def test_fetch_without_records_returns_the_preferred_replica_at_once() -> None:
     replicas = Replicas(bench=bench())
     replicas.produce()
     assert named(fetch(replicas, "west", offset=1, wait_ms=5000)) == 3
     assert fetch(replicas, "east", offset=1, wait_ms=5000) is None
 
 
-def test_who_waits_at_the_leader_may_then_be_sent_to_a_follower() -> None:
+def test_pending_fetch_at_the_leader_can_return_a_preferred_replica() -> None:
     replicas = Replicas(bench=bench())
     replicas.leave_only_the_leader()
     assert fetch(replicas, "west", offset=1, wait_ms=5000, id="waits") is None
@@ -219,7 +219,7 @@ def test_who_waits_at_the_leader_may_then_be_sent_to_a_follower() -> None:
     assert named(replicas.bench.answers["waits"]["response"]) == 3
 
 
-def test_a_follower_tells_which_transactions_were_aborted() -> None:
+def test_follower_returns_aborted_transactions() -> None:
     replicas = Replicas(bench=bench(transaction_partition_verification_enable=False))
     open_one = header(2, 7, 0, 0, size=80, isTransactional=True)
     replicas.bench.request("PRODUCE", 10, produce_body(TOPIC, open_one, transactionalId="t"))
@@ -234,8 +234,8 @@ def test_a_follower_tells_which_transactions_were_aborted() -> None:
     assert part["abortedTransactions"] == [{"producerId": 7, "firstOffset": 0}]
 
 
-def test_in_a_session_a_partition_with_a_replica_nearby_is_in_each_answer() -> None:
-    """`CachedPartition.maybeUpdateResponseData`: there is something to say, records or not."""
+def test_partition_with_a_preferred_replica_is_in_each_response_of_a_session() -> None:
+    """`CachedPartition.maybeUpdateResponseData`: with or without records."""
     replicas = Replicas(bench=bench())
     replicas.isolate(2, 3)
     replicas.bench.tick(60_000)
@@ -250,15 +250,15 @@ def test_in_a_session_a_partition_with_a_replica_nearby_is_in_each_answer() -> N
         assert named(fetch(replicas, "west", session=(session_id, epoch))) == 3
 
 
-def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
+def test_replicas_of_a_new_topic_are_in_different_racks() -> None:
     brokers = (1, 2, 3, 4, 5, 6)
     racks = ("1:a", "2:a", "3:a", "4:b", "5:b", "6:c")
     bench = Bench(brokers, brokertwin_broker_racks=racks)
     topic = {"name": "wide", "numPartitions": 60, "replicationFactor": 3}
     bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    answer = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
+    response = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
     rack = dict(each.split(":") for each in racks)
-    placed = [each["replicaNodes"] for each in answer["topics"][0]["partitions"]]
+    placed = [each["replicaNodes"] for each in response["topics"][0]["partitions"]]
     assert all({rack[str(each)] for each in nodes} == {"a", "b", "c"} for nodes in placed)
     leaders = [nodes[0] for nodes in placed]
     assert {each: leaders.count(each) for each in brokers} == {
@@ -270,13 +270,13 @@ def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
-def test_a_session_that_says_no_rack_any_more_is_served_by_the_leader(is_read_again: bool) -> None:
-    """What was noted for the request before is nothing to the next one, in the same micro-batch."""
+def test_session_without_a_rack_is_served_by_the_leader_again(is_read_again: bool) -> None:
+    """Notes of a request do not apply to the next one, in the same micro-batch."""
     replicas = Replicas(bench=bench())
     replicas.produce(count=3)
-    answer = fetch(replicas, "west", session=(0, 0))
-    session = answer["sessionId"]
-    assert named(answer) == named(fetch(replicas, "west", session=(session, 1))) == 3
+    response = fetch(replicas, "west", session=(0, 0))
+    session = response["sessionId"]
+    assert named(response) == named(fetch(replicas, "west", session=(session, 1))) == 3
     if is_read_again:
         replicas.bench.reload()
     found = partition_of(fetch(replicas, "", session=(session, 2)))

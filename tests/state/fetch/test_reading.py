@@ -1,4 +1,4 @@
-"""What is left out of a read because a session knows it already, and what is kept of a session."""
+"""Reads that a session makes unnecessary, and sessions kept in memory."""
 
 import random
 from collections import Counter
@@ -17,10 +17,10 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import places, reading
 from brokertwin.state.fetch.fetch_session import NewSession, SessionCache, is_news
-from brokertwin.state.fetch.places import Place, opened
-from brokertwin.state.fetch.reading import Limits, Read
+from brokertwin.state.fetch.places import FetchPlace, opened
+from brokertwin.state.fetch.reading import PartitionRead, ReadLimits
 from brokertwin.state.fetch.session_items import FetchPartition
-from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 from tests.support.histories import seeded
 from tests.support.machine import Bench, header
 
@@ -29,15 +29,15 @@ ASKED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
-    """Each read of a partition in a session is done without it, too; counts what is left out."""
+    """Read each partition of a session without it, too; count the omitted ones."""
     real, seen = reading._read, Counter[bool]()
 
-    def both(broker: Broker, place: Place, *given: Any) -> Read | None:
+    def both(broker: Broker, place: FetchPlace, *given: Any) -> PartitionRead | None:
         key, place.key = place.key, ""
         whole = real(broker, place, *given)
         place.key = key
         found = real(broker, place, *given)
-        limits: Limits = given[2]
+        limits: ReadLimits = given[2]
         if key and limits.replica_id < 0:
             assert whole is not None
             is_left_out = whole.is_quiet and not is_news(place.cached, whole)
@@ -53,11 +53,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
 
 @pytest.fixture
 def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
-    """What a request lets in is let in as if none had before; counts what was before."""
+    """Check each partition as if for the first time; count repeated ones."""
     real, let_in = fetch_api._screen, Counter[bool]()
 
     def both(
-        broker: Broker, request: Request, fetch: Fetch, wanted: list[Place], *given: Any
+        broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], *given: Any
     ) -> None:
         before = [place.topic for place in wanted]
         real(broker, request, fetch, wanted, *given)
@@ -75,12 +75,12 @@ def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     return let_in
 
 
-def _lies(place: Place) -> tuple[Any, ...]:
+def _lies(place: FetchPlace) -> tuple[Any, ...]:
     cached = place.cached
     return place.topic, place.topic_id, place.log, cached.requested.topic, cached.watched_log
 
 
-def test_what_is_left_out_is_quiet_and_no_news(seen: Counter[bool], let_in: Counter[bool]) -> None:
+def test_omitted_partitions_have_no_news(seen: Counter[bool], let_in: Counter[bool]) -> None:
     for seed in (4, 5, 13):
         story = seeded(seed, 150)
         cell = Cell(story.settings)
@@ -90,8 +90,8 @@ def test_what_is_left_out_is_quiet_and_no_news(seen: Counter[bool], let_in: Coun
     assert let_in[True] > 30 and let_in[False] > 50
 
 
-def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[bool]) -> None:
-    """Readers of both isolation levels, transactions, and logs whose beginning is deleted."""
+def test_no_news_is_omitted_when_logs_and_requests_change(seen: Counter[bool]) -> None:
+    """Both isolation levels, transactions, and deletions from the log start."""
     source, bench, session_id, ends = random.Random(5), Bench(), 0, [0] * 4
     bench.topic("a", 4)
     for epoch in range(300):
@@ -99,8 +99,8 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
         if source.random() < 0.3:
             own = {"isTransactional": True, "producerId": 7, "producerEpoch": 0}
             fields = own if source.random() < 0.3 else {}
-            answered = bench.append("a", header(1, **fields), partition=partition)
-            ends[partition] += answered["errorCode"] == 0
+            result = bench.append("a", header(1, **fields), partition=partition)
+            ends[partition] += result["errorCode"] == 0
         elif source.random() < 0.2:
             to = [{"partitionIndex": partition, "offset": -1}]
             body = {"topics": [{"name": "a", "partitions": to}], "timeoutMs": 1000}
@@ -114,7 +114,7 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
             for p in range(4)
             if epoch == 0 or source.random() < 0.3
         ]
-        answer = bench.request(
+        response = bench.request(
             "FETCH",
             12,
             {
@@ -125,13 +125,13 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
                 "topics": [{"topic": "a", "partitions": named}] if named else [],
             },
         )
-        assert answer is not None and answer["errorCode"] == 0
-        session_id = answer["sessionId"]
+        assert response is not None and response["errorCode"] == 0
+        session_id = response["sessionId"]
     assert seen[True] > 50 and seen[False] > 100
 
 
-def test_who_is_refused_is_so_again_until_the_partition_is_there(let_in: Counter[bool]) -> None:
-    bench, told, session_id = Bench(), [], 0
+def test_rejected_partition_is_checked_again_until_it_exists(let_in: Counter[bool]) -> None:
+    bench, codes, session_id = Bench(), [], 0
     bench.topic("a", 1)
     wanted = {"topic": "a", "partitions": [{"partition": 1, "partitionMaxBytes": 99}]}
     for epoch in range(5):
@@ -139,27 +139,27 @@ def test_who_is_refused_is_so_again_until_the_partition_is_there(let_in: Counter
             more = [{"name": "a", "count": 2, "assignments": None}]
             bench.request("CREATE_PARTITIONS", 3, {"topics": more, "timeoutMs": 1000})
         body = {"sessionId": session_id, "sessionEpoch": epoch, "maxBytes": 1 << 20}
-        answer = bench.request("FETCH", 12, {**body, "topics": [] if epoch else [wanted]})
-        assert answer is not None
-        session_id = answer["sessionId"]
-        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
-        told += [part["errorCode"] for part in parts]
-    assert told == [3, 3, 3, 3, 0]
+        response = bench.request("FETCH", 12, {**body, "topics": [] if epoch else [wanted]})
+        assert response is not None
+        session_id = response["sessionId"]
+        parts = [part for topic in response["responses"] for part in topic["partitions"]]
+        codes += [part["errorCode"] for part in parts]
+    assert codes == [3, 3, 3, 3, 0]
 
 
 def session(table: Table, session_id: int) -> SessionCache:
-    cache = SessionCache(table, 1, Slices(SHARDS), 0)
+    cache = SessionCache(table, 1, ShardLayout(SHARDS), 0)
     new = NewSession("app", False, False, "nonce", session_id)
     cache.create(new, [(ASKED, reading.refused(ASKED, ASKED.identity, 3))])
     return cache
 
 
-def test_what_is_kept_of_a_session_ends_with_its_item() -> None:
+def test_session_in_memory_ends_with_its_item() -> None:
     table = Table()
     session(table, 7)
     before = opened(table, 1, 7)
     assert before is not None and before is opened(table, 1, 7)
-    for key in table.keys("1/"):  # a broker that stops forgets them all
+    for key in table.keys("1/"):  # like a broker that stops
         table.drop(key)
     assert opened(table, 1, 7) is None
     session(table, 7)
@@ -167,7 +167,7 @@ def test_what_is_kept_of_a_session_ends_with_its_item() -> None:
     assert after is not None and after is not before
 
 
-def test_a_closed_session_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_session_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "OPENED_MAX", 0)
     table = Table()
     session(table, 7).remove(7)

@@ -1,4 +1,4 @@
-"""What the answer of a Fetch has on the wire is what its bytes are when they are written."""
+"""The computed size of a Fetch response equals its encoded size."""
 
 import pytest
 
@@ -9,31 +9,31 @@ from brokertwin.state.core.schema import ZERO_UUID, render
 from brokertwin.state.fetch import response_size
 from brokertwin.state.fetch.fetch_bodies import (
     AbortedTransaction,
-    AnsweredPartition,
-    AnsweredTopic,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
 )
 
 FETCH, LENGTH_BYTES, CORRELATION_ID_BYTES = 1, 4, 4
 SINCE_TAGS = 12
 
 PARTS = [
-    AnsweredPartition(partition_index=0),
-    AnsweredPartition(partition_index=1, records_size_in_bytes=126),
-    AnsweredPartition(partition_index=2, records_size_in_bytes=127),
-    AnsweredPartition(partition_index=3, records_size_in_bytes=70_000),
-    AnsweredPartition(partition_index=4, aborted_transactions=[]),
-    AnsweredPartition(
+    FetchResponsePartition(partition_index=0),
+    FetchResponsePartition(partition_index=1, records_size_in_bytes=126),
+    FetchResponsePartition(partition_index=2, records_size_in_bytes=127),
+    FetchResponsePartition(partition_index=3, records_size_in_bytes=70_000),
+    FetchResponsePartition(partition_index=4, aborted_transactions=[]),
+    FetchResponsePartition(
         partition_index=5,
         aborted_transactions=[
             AbortedTransaction(producer_id=n, first_offset=n) for n in range(130)
         ],
     ),
-    AnsweredPartition(
-        partition_index=6, error_code=74, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7)
+    FetchResponsePartition(
+        partition_index=6, error_code=74, diverging_epoch=DivergingEpoch(epoch=2, end_offset=7)
     ),
-    AnsweredPartition(
+    FetchResponsePartition(
         partition_index=7,
         error_code=6,
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=3),
@@ -41,16 +41,19 @@ PARTS = [
 ]
 TOPICS = [
     [],
-    *([AnsweredTopic(topic="orders", topic_id=ZERO_UUID, partitions=[each])] for each in PARTS),
+    *(
+        [FetchResponseTopic(topic="orders", topic_id=ZERO_UUID, partitions=[each])]
+        for each in PARTS
+    ),
     [
-        AnsweredTopic(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
-        AnsweredTopic(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
+        FetchResponseTopic(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
+        FetchResponseTopic(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
     ],
 ]
 
 
 @pytest.mark.parametrize("version", range(API.versions[0], API.versions[1] + 1))
-def test_it_is_what_is_written(version: int) -> None:
+def test_size_equals_the_encoded_size(version: int) -> None:
     header = CORRELATION_ID_BYTES + (1 if version >= SINCE_TAGS else 0)
     for topics in TOPICS:
         body = render(FetchResponse(responses=topics), version)

@@ -1,4 +1,4 @@
-"""A chunked list is a list, whatever is added and forgotten, and whenever it is stored."""
+"""A chunked list behaves like a list, whenever it is stored."""
 
 import msgspec
 from hypothesis import given
@@ -22,7 +22,7 @@ def numbers_in(tables: Tables, span: Span) -> ChunkedList[int]:
 
 
 @given(STEPS)
-def test_it_holds_what_a_list_would(steps: list[tuple[str, int]]) -> None:
+def test_it_behaves_like_a_list(steps: list[tuple[str, int]]) -> None:
     tables, span, expected, value = Tables(), Span(), list[int](), 0
     for verb, amount in steps:
         numbers = numbers_in(tables, span)

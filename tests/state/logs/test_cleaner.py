@@ -1,4 +1,4 @@
-"""The log cleaner: which records a pass leaves, when one is due, and what the machine takes."""
+"""The log cleaner: when a pass is due, what it keeps, and how the result is applied."""
 
 from typing import Any
 
@@ -14,29 +14,29 @@ from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, LogTr
 from brokertwin.state.logs import check as log_check
 from brokertwin.state.logs import cleaner, timestamp_index
 from brokertwin.state.logs import log as log_module
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.check import check
 from brokertwin.state.logs.cleaner import (
-    GONE,
-    BatchSeen,
-    Keys,
+    DROPPED,
+    CleanableRange,
+    CleanedBatch,
+    CleanedTransactionMetadata,
+    CleanerBatch,
+    CleanerPass,
+    CleanerRecord,
+    CleaningRules,
     LastRecord,
-    Outcome,
-    Pass,
-    Range,
-    RecordSeen,
-    Rules,
-    Transactions,
+    OffsetMap,
 )
 from brokertwin.state.logs.deleted_times import HEADER_BYTES
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 
 NOW, KEPT_MS, HOUR = 1_000_000, 1000, 3_600_000
 Records = list[tuple[str | None, bool]]
-"""Of each record its key, and whether it has a value."""
+"""Key of each record, and whether it has a value."""
 
 
 def stored(base: int, count: int, **fields: Any) -> StoredBatch:
@@ -48,108 +48,116 @@ def stored(base: int, count: int, **fields: Any) -> StoredBatch:
     return batch
 
 
-def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> BatchSeen:
+def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> CleanerBatch:
     found = [
-        RecordSeen(base + at, None if key is None else key.encode(), has_value)
+        CleanerRecord(base + at, None if key is None else key.encode(), has_value)
         for at, (key, has_value) in enumerate(records)
     ]
-    return BatchSeen(stored(base, max(len(records), 1), **fields), found, horizon)
+    return CleanerBatch(stored(base, max(len(records), 1), **fields), found, horizon)
 
 
-def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> BatchSeen:
+def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> CleanerBatch:
     end = EndMarker(is_commit=commits, coordinator_epoch=0)
     fields = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
     return seen(base, [("m", True)], horizon, end_marker=end, **fields)
 
 
-def of_transaction(base: int, producer_id: int, *keys: str) -> BatchSeen:
+def of_transaction(base: int, producer_id: int, *keys: str) -> CleanerBatch:
     records: Records = [(key, True) for key in keys]
     return seen(base, records, producer_id=producer_id, is_transactional=True)
 
 
 def passed(
-    batches: list[BatchSeen],
+    batches: list[CleanerBatch],
     end: int = 100,
-    aborted: list[AbortedTransaction] | None = None,
+    aborted: list[AbortedTxn] | None = None,
     last: dict[int, LastRecord] | None = None,
     now: int = NOW,
     first_dirty: int = 0,
-) -> list[Outcome]:
+) -> list[CleanedBatch]:
     entries = aborted or []
     dirty = [each for each in batches if each.header.last_offset >= first_dirty]
-    keys = Keys(first_dirty, Transactions(entries))
+    keys = OffsetMap(first_dirty, CleanedTransactionMetadata(entries))
     for each in dirty:
-        keys.see(each)
-    transactions, range_ = Transactions(entries), Range(first_dirty, end)
-    one = Pass(range_, keys.last_offsets, last or {}, transactions, now, KEPT_MS)
-    return [one.outcome(each) for each in batches]
+        keys.add_batch(each)
+    transactions, range_ = CleanedTransactionMetadata(entries), CleanableRange(first_dirty, end)
+    one = CleanerPass(range_, keys.last_offsets, last or {}, transactions, now, KEPT_MS)
+    return [one.clean(each) for each in batches]
 
 
 def test_the_last_record_of_a_key_stays_where_it_is() -> None:
     batches = [seen(0, [("a", True), ("b", True), ("a", True)]), seen(3, [("b", True)])]
-    assert passed(batches) == [Outcome([2]), Outcome([0], False)]
+    assert passed(batches) == [CleanedBatch([2]), CleanedBatch([0], False)]
 
 
-def test_keys_below_the_dirty_part_go_by_those_above() -> None:
+def test_dirty_keys_drop_records_in_the_clean_part() -> None:
     batches = [seen(0, [("a", True), ("c", True)]), seen(5, [("a", True)])]
-    assert passed(batches, first_dirty=5) == [Outcome([1]), Outcome([0], False)]
+    assert passed(batches, first_dirty=5) == [CleanedBatch([1]), CleanedBatch([0], False)]
 
 
-def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over() -> None:
+def test_tombstone_gets_a_delete_horizon_and_is_dropped_after_it() -> None:
     records: Records = [("a", False), ("b", True)]
-    assert passed([seen(0, records)]) == [Outcome([0, 1], True, NOW + KEPT_MS)]
+    assert passed([seen(0, records)]) == [CleanedBatch([0, 1], True, NOW + KEPT_MS)]
     waiting, over = NOW + 1, NOW
-    assert passed([seen(0, records, waiting)]) == [Outcome([0, 1], False, waiting)]
-    assert passed([seen(0, records, over)]) == [Outcome([1], True, over)]
+    assert passed([seen(0, records, waiting)]) == [CleanedBatch([0, 1], False, waiting)]
+    assert passed([seen(0, records, over)]) == [CleanedBatch([1], True, over)]
 
 
-def test_a_record_without_a_key_goes() -> None:
-    assert passed([seen(0, [(None, True), ("a", True)])]) == [Outcome([1])]
+def test_record_without_key_is_dropped() -> None:
+    assert passed([seen(0, [(None, True), ("a", True)])]) == [CleanedBatch([1])]
 
 
 def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
     one, other = seen(0, [("a", True)], producer_id=7), seen(1, [("a", True)], producer_id=8)
     later = seen(2, [("a", True)])
     last = {7: LastRecord(0, 0), 8: LastRecord(9, 0)}
-    assert passed([one, other, later], last=last) == [Outcome([]), GONE, Outcome([0], False)]
-    emptied = BatchSeen(one.header, [])
-    assert passed([emptied, later], last=last)[0] == Outcome([], False)
-    assert passed([emptied, later])[0] == GONE
+    assert passed([one, other, later], last=last) == [
+        CleanedBatch([]),
+        DROPPED,
+        CleanedBatch([0], False),
+    ]
+    emptied = CleanerBatch(one.header, [])
+    assert passed([emptied, later], last=last)[0] == CleanedBatch([], False)
+    assert passed([emptied, later])[0] == DROPPED
 
 
 def test_the_last_batch_of_a_pass_stays_as_a_header() -> None:
     batches = [of_transaction(0, 7, "a")]
-    aborted = [AbortedTransaction(7, 0, 50, 51)]
-    assert passed(batches, 1, aborted) == [Outcome([])]
-    assert passed(batches, 2, aborted) == [GONE]
+    aborted = [AbortedTxn(7, 0, 50, 51)]
+    assert passed(batches, 1, aborted) == [CleanedBatch([])]
+    assert passed(batches, 2, aborted) == [DROPPED]
 
 
-def test_an_aborted_transaction_goes_and_its_marker_by_and_by() -> None:
-    aborted = [AbortedTransaction(7, 1, 2, 3)]
+def test_aborted_records_are_dropped_and_their_marker_later() -> None:
+    aborted = [AbortedTxn(7, 1, 2, 3)]
     first = [seen(0, [("a", True)]), of_transaction(1, 7, "a"), marker(2, 7, False)]
-    assert passed(first, aborted=aborted) == [Outcome([0], False), GONE, Outcome([0], False)]
+    assert passed(first, aborted=aborted) == [
+        CleanedBatch([0], False),
+        DROPPED,
+        CleanedBatch([0], False),
+    ]
     left = [first[0], first[2]]
-    assert passed(left, aborted=aborted)[1] == Outcome([0], True, NOW + KEPT_MS)
+    assert passed(left, aborted=aborted)[1] == CleanedBatch([0], True, NOW + KEPT_MS)
     over = [first[0], marker(2, 7, False, NOW)]
-    assert passed(over, aborted=aborted)[1] == GONE
-    assert passed(over, aborted=aborted, now=NOW - 1)[1] == Outcome([0], False, NOW)
+    assert passed(over, aborted=aborted)[1] == DROPPED
+    assert passed(over, aborted=aborted, now=NOW - 1)[1] == CleanedBatch([0], False, NOW)
 
 
-def test_a_marker_of_an_aborted_transaction_is_told_of_while_it_was_seen() -> None:
-    entry = AbortedTransaction(7, 0, 1, 2)
+def test_aborted_transaction_is_kept_while_it_has_batches() -> None:
+    entry = AbortedTxn(7, 0, 1, 2)
     for batches, kept in (
         ([of_transaction(0, 7, "a"), marker(1, 7, False)], [entry]),
         ([marker(1, 7, False)], []),
     ):
-        transactions = Transactions([entry])
-        assert [transactions.is_over(each) for each in batches][-1] == (not kept)
+        transactions = CleanedTransactionMetadata([entry])
+        assert [transactions.can_discard(each) for each in batches][-1] == (not kept)
         assert transactions.kept == kept
 
 
 def test_a_commit_marker_stays_as_long_as_its_records() -> None:
     batches = [of_transaction(0, 7, "a"), marker(1, 7, True)]
-    assert passed(batches) == [Outcome([0], False), Outcome([0], False)]
-    assert passed(batches[1:]) == [Outcome([0], True, NOW + KEPT_MS)]
+    assert passed(batches) == [CleanedBatch([0], False), CleanedBatch([0], False)]
+    assert passed(batches[1:]) == [CleanedBatch([0], True, NOW + KEPT_MS)]
 
 
 @given(
@@ -161,8 +169,8 @@ def test_a_commit_marker_stays_as_long_as_its_records() -> None:
     first=st.integers(0, 6),
 )
 @settings(max_examples=examples(30))
-def test_who_reads_all_of_a_log_ends_with_the_same_values(runs: list[Records], first: int) -> None:
-    """In passes one after the other, too; a second pass over the same takes nothing more."""
+def test_reading_the_whole_log_gives_the_same_values(runs: list[Records], first: int) -> None:
+    """After several passes, too; a repeated pass changes nothing."""
     batches, base = [], 0
     for records in runs:
         batches.append(seen(base, records))
@@ -179,15 +187,15 @@ def test_who_reads_all_of_a_log_ends_with_the_same_values(runs: list[Records], f
     assert all(not each.is_changed for each in again if each.places)
 
 
-def after(batches: list[BatchSeen], outcomes: list[Outcome]) -> list[BatchSeen]:
+def after(batches: list[CleanerBatch], outcomes: list[CleanedBatch]) -> list[CleanerBatch]:
     return [
-        BatchSeen(batch.header, [batch.records[at] for at in left.places], left.delete_horizon)
+        CleanerBatch(batch.header, [batch.records[at] for at in left.places], left.delete_horizon)
         for batch, left in zip(batches, outcomes, strict=True)
         if left.places is not None
     ]
 
 
-def last_values(batches: list[BatchSeen]) -> dict[bytes | None, tuple[int, bool]]:
+def last_values(batches: list[CleanerBatch]) -> dict[bytes | None, tuple[int, bool]]:
     return {r.key: (r.offset, r.has_value) for batch in batches for r in batch.records}
 
 
@@ -211,27 +219,27 @@ def log_of(bench: Bench) -> Log:
     return log
 
 
-CUTS = Cuts(HOUR // 2, 1 << 30)
-RULES = Rules(KEPT_MS, 0, 2**60, 0.5, CUTS)
+CUTS = RollingRules(HOUR // 2, 1 << 30)
+RULES = CleaningRules(KEPT_MS, 0, 2**60, 0.5, CUTS)
 
 
 @pytest.mark.parametrize(
     ("changed", "cleaned_to", "due"),
     [
-        ({}, 0, Range(0, 3)),
-        ({}, 1, Range(1, 3)),
+        ({}, 0, CleanableRange(0, 3)),
+        ({}, 1, CleanableRange(1, 3)),
         ({}, 2, None),  # 1 of 3 segments is dirty
-        ({"min_cleanable_dirty_ratio": 0.33}, 2, Range(2, 3)),
-        ({"max_compaction_lag_ms": HOUR - 1}, 2, Range(2, 3)),
+        ({"min_cleanable_dirty_ratio": 0.33}, 2, CleanableRange(2, 3)),
+        ({"max_compaction_lag_ms": HOUR - 1}, 2, CleanableRange(2, 3)),
         ({"max_compaction_lag_ms": HOUR}, 2, None),
-        ({"min_compaction_lag_ms": HOUR + 1}, 0, Range(0, 2)),
-        ({"min_compaction_lag_ms": HOUR}, 0, Range(0, 3)),
+        ({"min_compaction_lag_ms": HOUR + 1}, 0, CleanableRange(0, 2)),
+        ({"min_compaction_lag_ms": HOUR}, 0, CleanableRange(0, 3)),
         ({"min_compaction_lag_ms": 9 * HOUR}, 0, None),
         ({"min_cleanable_dirty_ratio": 1.0}, 0, None),
     ],
 )
-def test_a_pass_is_due_by_the_dirty_part(
-    changed: dict[str, Any], cleaned_to: int, due: Range | None
+def test_dirty_ratio_and_lags_make_a_pass_due(
+    changed: dict[str, Any], cleaned_to: int, due: CleanableRange | None
 ) -> None:
     bench, log = grown(3, 2, 1, 0)
     log.cleaned_to = cleaned_to
@@ -239,23 +247,23 @@ def test_a_pass_is_due_by_the_dirty_part(
     assert cleaner.cleanable(bench.cell.tables.logs, 1, log, rules, START) == due
 
 
-def test_only_lags_make_a_pass_due_by_the_hour() -> None:
+def test_only_lags_make_a_pass_due_by_time() -> None:
     unlimited = RULES._replace(max_compaction_lag_ms=2**63 - 1)
-    assert not unlimited.goes_by_age
-    assert RULES.goes_by_age
-    assert unlimited._replace(min_compaction_lag_ms=1).goes_by_age
+    assert not unlimited.depends_on_time
+    assert RULES.depends_on_time
+    assert unlimited._replace(min_compaction_lag_ms=1).depends_on_time
 
 
-def test_nothing_is_cleaned_beyond_the_last_stable_offset() -> None:
+def test_nothing_is_cleaned_above_the_last_stable_offset() -> None:
     bench, log = grown(3, 2, 1, 0)
     log.high_watermark = 2
-    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == Range(0, 2)
+    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == CleanableRange(0, 2)
 
 
-# What the machine takes
+# Applying the result of a pass
 
 
-def told(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, Any]:
+def log_cleaned(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, Any]:
     found = batches_from(bench.cell.tables.logs, 1, log, 0)
     kept = [b.header() for b in found if b.base_offset in keeps]
     of_log = {"topicId": log.topic_id, "partition": 0, "endOffset": end}
@@ -269,9 +277,9 @@ def clean(bench: Bench, cleaned: dict[str, Any], seen: LogMark | None = None) ->
         raise RefusedError(letters)
 
 
-def test_the_index_is_what_a_pass_has_left() -> None:
+def test_cleaned_batches_replace_the_index() -> None:
     bench, log = grown(3, 2, 1, 0)
-    clean(bench, told(log, bench, [1]))
+    clean(bench, log_cleaned(log, bench, [1]))
     left = log_of(bench)
     found = batches_from(bench.cell.tables.logs, 1, left, 0)
     assert [batch.base_offset for batch in found] == [1, 3]
@@ -281,17 +289,15 @@ def test_the_index_is_what_a_pass_has_left() -> None:
 
 @given(stays=st.sets(st.integers(0, 4)), offset=st.integers(0, 6), gap=st.integers(0, 2))
 @settings(max_examples=examples(30))
-def test_a_cleaned_log_that_is_cut_off_anywhere_is_whole(
-    stays: set[int], offset: int, gap: int
-) -> None:
-    """Its end may lie where a pass has left nothing, as a follower's whose leader says so."""
+def test_cleaned_log_can_be_truncated_at_any_offset(stays: set[int], offset: int, gap: int) -> None:
+    """The new end may be in a gap, as on a follower."""
     bench, log = grown(5, 4, 3, 2, 1, 0)
-    clean(bench, told(log, bench, sorted(stays), end=5))
+    clean(bench, log_cleaned(log, bench, sorted(stays), end=5))
     tables = bench.cell.tables
     apply(tables, 1, LogTruncated(log.topic_id, 0, offset))
     assert list(check(tables.logs, tables.producers)) == []
     end = log_of(bench).log_end_offset
-    assert end in {offset, 0}, "begun anew where it was cut below all that was left"
+    assert end in {offset, 0}, "restarted if truncated below the first remaining batch"
     batch = msgspec.convert({**header(1), "baseOffset": end + gap}, Batch)
     apply(tables, 1, BatchAppended(log.topic_id, 0, batch))
     assert list(check(tables.logs, tables.producers)) == []
@@ -300,17 +306,17 @@ def test_a_cleaned_log_that_is_cut_off_anywhere_is_whole(
 @pytest.mark.parametrize(
     ("field", "is_taken"), [("", True), *((field, False) for field in LogMark.__struct_fields__)]
 )
-def test_a_log_that_is_another_than_the_pass_has_seen_stays(field: str, is_taken: bool) -> None:
-    """A job goes on between what the pass has read and what it says."""
+def test_result_for_a_changed_log_is_ignored(field: str, is_taken: bool) -> None:
+    """A job may change the log during the pass."""
     bench, log = grown(3, 2, 1, 0)
-    seen = cleaner.mark_of(log)
+    seen = cleaner.log_mark(log)
     if field:
         seen = msgspec.structs.replace(seen, **{field: getattr(seen, field) + 1})
-    clean(bench, told(log, bench, [1]), seen)
+    clean(bench, log_cleaned(log, bench, [1]), seen)
     assert log_of(bench).cleaned_to == (3 if is_taken else 0)
 
 
-def test_the_greatest_timestamp_is_not_that_of_a_batch_without_records() -> None:
+def test_greatest_timestamp_ignores_batches_without_records() -> None:
     bench, log = grown(3, 0.5, 2, 1)
     table = bench.cell.tables.logs
 
@@ -319,7 +325,7 @@ def test_the_greatest_timestamp_is_not_that_of_a_batch_without_records() -> None
         return None if found is None else found.offset
 
     assert greatest() == 1
-    cleaned = told(log, bench, [1])
+    cleaned = log_cleaned(log, bench, [1])
     (left,) = cleaned["batches"]
     left.record_count, left.size_in_bytes = 0, HEADER_BYTES
     clean(bench, cleaned)
@@ -328,7 +334,7 @@ def test_the_greatest_timestamp_is_not_that_of_a_batch_without_records() -> None
 
 @given(stays=st.sets(st.integers(0, 6)))
 @settings(max_examples=examples(10))
-def test_runs_of_batches_say_what_a_list_of_them_says(stays: set[int]) -> None:
+def test_runs_of_unchanged_batches_equal_a_list_of_batches(stays: set[int]) -> None:
     runs: list[tuple[int, int]] = []
     for offset in sorted(stays):
         is_next = bool(runs) and runs[-1][1] == offset - 1
@@ -336,37 +342,39 @@ def test_runs_of_batches_say_what_a_list_of_them_says(stays: set[int]) -> None:
     found = []
     for batches, unchanged in ((sorted(stays), []), ([], runs), (sorted(stays)[:0], runs)):
         bench, log = grown(*range(8, 0, -1))
-        clean(bench, {**told(log, bench, batches, 7), "unchanged": unchanged})
+        clean(bench, {**log_cleaned(log, bench, batches, 7), "unchanged": unchanged})
         found.append(bench.cell.columns()["logs"])
     assert found[0] == found[1] == found[2]
 
 
-def test_runs_that_do_not_fit_the_log_are_refused() -> None:
+def test_runs_that_do_not_fit_the_log_are_rejected() -> None:
     bench, log = grown(4, 3, 2, 1, 0)
     for runs in ([(2, 1)], [(1, 1), (0, 0)], [(0, 4)], [(-1, 0)]):
         with pytest.raises(RefusedError, match="do not fit"):
-            clean(bench, {**told(log, bench, [], 4), "unchanged": runs})
+            clean(bench, {**log_cleaned(log, bench, [], 4), "unchanged": runs})
 
 
 @pytest.mark.parametrize(
     ("keeps", "end", "detail"),
     [([1], 9, "does not fit the log"), ([3], 3, "does not fit"), ([0], 0, "does not fit")],
 )
-def test_what_does_not_fit_the_log_is_refused(keeps: list[int], end: int, detail: str) -> None:
+def test_result_that_does_not_fit_the_log_is_rejected(
+    keeps: list[int], end: int, detail: str
+) -> None:
     bench, log = grown(3, 2, 1, 0)
     with pytest.raises(RefusedError, match=detail):
-        clean(bench, told(log, bench, keeps, end))
+        clean(bench, log_cleaned(log, bench, keeps, end))
 
 
-def test_only_an_edge_that_has_the_bytes_may_clean() -> None:
+def test_only_an_edge_with_record_bytes_may_clean() -> None:
     bench, log = grown(3, 2, 1, 0)
     bench.settings.may_clean = False
     with pytest.raises(RefusedError, match="are not taken"):
-        clean(bench, told(log, bench, [1]))
+        clean(bench, log_cleaned(log, bench, [1]))
     assert log_of(bench) == log
 
 
-def test_the_index_of_a_compacted_log_stays_whole_and_that_of_another_is_sealed(
+def test_compacted_logs_are_never_sealed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_module, "CHUNK_BATCHES_MAX", 4)

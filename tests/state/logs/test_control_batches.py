@@ -1,4 +1,4 @@
-"""End markers against those that Apache Kafka 4.3.1 wrote in the captures, byte by byte."""
+"""End markers compared with those of Apache Kafka 4.3.1 in the captures, byte by byte."""
 
 import gzip
 from collections import Counter
@@ -30,7 +30,7 @@ def fetched_markers(capture: str) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(("capture", "markers"), [("txn_isolation", 48), ("txn_loop_ck", 90)])
 def test_the_markers_of_the_captures(capture: str, markers: int) -> None:
-    """The checksum covers all that is not in the header: type and coordinator epoch, too."""
+    """The checksum also covers type and coordinator epoch, which are not in the header."""
     found: Counter[bool] = Counter()
     for recorded in fetched_markers(capture):
         made = {
@@ -53,7 +53,7 @@ def test_the_markers_of_the_captures(capture: str, markers: int) -> None:
 
 
 @pytest.mark.parametrize("is_append_time", [False, True])
-def test_the_bytes_are_a_batch_that_clients_read(is_append_time: bool) -> None:
+def test_bytes_are_a_batch_that_clients_can_read(is_append_time: bool) -> None:
     marker = EndMarker(is_commit=True, coordinator_epoch=7, is_append_time=is_append_time)
     batch = control_batches.end_batch(10, 3, marker, 42, 1_700_000_000_000)
     batch.partition_leader_epoch = 5
@@ -70,7 +70,7 @@ def test_the_bytes_are_a_batch_that_clients_read(is_append_time: bool) -> None:
     assert record.timestamp_type == int(is_append_time)
 
 
-def test_an_abort_has_another_type() -> None:
+def test_abort_marker_has_another_type() -> None:
     marker = EndMarker(is_commit=False, coordinator_epoch=0)
     (record,) = DefaultRecordBatch(
         control_batches.to_bytes(control_batches.end_batch(1, 0, marker, 0, 0))
@@ -78,6 +78,6 @@ def test_an_abort_has_another_type() -> None:
     assert record.key == b"\0\0\0\0"
 
 
-def test_only_end_markers_have_bytes_of_their_own() -> None:
+def test_only_end_markers_have_bytes() -> None:
     with pytest.raises(AssertionError, match="not an end marker"):
         control_batches.to_bytes(Batch(base_offset=0, last_offset_delta=0))

@@ -1,4 +1,4 @@
-"""The greatest timestamp of a log may be a deleted record's, as long as its segment is there."""
+"""A deleted record can have the log's greatest timestamp while its segment exists."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 from brokertwin.state.core.records import LogStartMoved
 from brokertwin.state.logs import deleted_times, retention, rolling, timestamp_index
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 
-CUTS = Cuts(10**9, 250)
-"""Two batches of 100 bytes are a segment."""
+CUTS = RollingRules(10**9, 250)
+"""Two batches of 100 bytes fill a segment."""
 
 
 def move(partition: Partition, start: int, deleted_to: int = -1) -> None:
-    """What `apply` does with such a record."""
+    """Apply a `LogStartMoved`."""
     record = LogStartMoved(TOPIC_ID, 0, start, deleted_to)
     deleted_times.note(partition.table, BROKER, record)
     moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
@@ -26,7 +26,9 @@ def move(partition: Partition, start: int, deleted_to: int = -1) -> None:
     st.lists(st.integers(0, 9), max_size=12),
     st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=4),
 )
-def test_it_is_that_of_the_segments(times: list[int], moves: list[tuple[int, bool]]) -> None:
+def test_greatest_timestamp_is_that_of_existing_segments(
+    times: list[int], moves: list[tuple[int, bool]]
+) -> None:
     partition = Partition()
     for time in times:
         partition.append(1, 100, START + time, CUTS)
@@ -34,7 +36,7 @@ def test_it_is_that_of_the_segments(times: list[int], moves: list[tuple[int, boo
         move(partition, min(start, len(times)))
         log = partition.log
         if is_checked:
-            to = retention.deleted_to(partition.table, BROKER, log, CUTS, None, START)
+            to = retention.deletable_end(partition.table, BROKER, log, CUTS, None, START)
             move(partition, log.log_start_offset, to)
         found = timestamp_index.greatest(partition.table, BROKER, log, False)
         first = next(rolling.segments(partition.table, BROKER, log, CUTS)).base_offset

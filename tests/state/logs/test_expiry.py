@@ -1,4 +1,4 @@
-"""Producers that were silent for too long are forgotten, at the checks and at no other time."""
+"""Idle producers expire at the checks, and at no other time."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def produce(
 
 
 def known(bench: Bench, partition: int = 0) -> list[int]:
-    """The ids that DescribeProducers lists."""
+    """Producer ids in DescribeProducers."""
     body = {"topics": [{"name": "orders", "partitionIndexes": [partition]}]}
     described = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"][0]
     return [producer["producerId"] for producer in described["activeProducers"]]
@@ -37,20 +37,20 @@ def orders(**settings: Any) -> Bench:
     return bench
 
 
-def test_example_15_a_producer_expires_a_day_after_its_last_timestamp() -> None:
+def test_example_15_producer_expires_a_day_after_its_last_timestamp() -> None:
     silent = Producer(producer_epoch=0, last_timestamp=0)
     assert not is_expired(silent, 86_399_999, DAY)
     assert is_expired(silent, 86_400_000, DAY)
 
 
-def test_a_check_comes_at_every_multiple_of_the_interval() -> None:
+def test_checks_run_at_multiples_of_the_interval() -> None:
     assert last_check(INTERVAL, 0, INTERVAL - 1) is None
     assert last_check(INTERVAL, 0, INTERVAL) == INTERVAL
     assert last_check(INTERVAL, INTERVAL, 2 * INTERVAL - 1) is None
     assert last_check(INTERVAL, INTERVAL - 1, 5 * INTERVAL + 3) == 5 * INTERVAL
 
 
-def test_a_silent_producer_is_forgotten_and_may_begin_at_any_sequence() -> None:
+def test_expired_producer_may_start_at_any_sequence() -> None:
     bench = orders()
     produce(bench, 0, START)
     produce(bench, 0, START + 2 * INTERVAL, producer_id=8)
@@ -62,7 +62,7 @@ def test_a_silent_producer_is_forgotten_and_may_begin_at_any_sequence() -> None:
     assert produce(bench, 5, bench.now)["errorCode"] == 0
 
 
-def test_a_duplicate_after_expiry_is_appended_again() -> None:
+def test_duplicate_after_expiry_is_appended_again() -> None:
     bench = orders()
     assert produce(bench, 0, START)["baseOffset"] == 0
     assert produce(bench, 0, START)["baseOffset"] == 0
@@ -70,7 +70,7 @@ def test_a_duplicate_after_expiry_is_appended_again() -> None:
     assert produce(bench, 0, bench.now)["baseOffset"] == 1
 
 
-def test_old_timestamps_are_protected_until_the_next_check() -> None:
+def test_producer_with_old_timestamps_stays_until_the_next_check() -> None:
     bench = orders()
     old = START - 365 * DAY
     assert produce(bench, 0, old)["baseOffset"] == 0
@@ -81,7 +81,7 @@ def test_old_timestamps_are_protected_until_the_next_check() -> None:
     assert known(bench) == []
 
 
-def test_a_new_batch_keeps_a_producer_and_a_duplicate_does_not() -> None:
+def test_new_batch_renews_a_producer_but_duplicate_does_not() -> None:
     bench = orders()
     produce(bench, 0, START)
     produce(bench, 0, START, producer_id=8)
@@ -92,7 +92,7 @@ def test_a_new_batch_keeps_a_producer_and_a_duplicate_does_not() -> None:
     assert known(bench) == [7]
 
 
-def test_expiration_and_interval_are_settings() -> None:
+def test_expiration_and_interval_are_configurable() -> None:
     bench = orders(producer_id_expiration_ms=5000, producer_id_expiration_check_interval_ms=1000)
     produce(bench, 0, START)
     bench.tick(4999)
@@ -101,7 +101,7 @@ def test_expiration_and_interval_are_settings() -> None:
     assert known(bench) == []
 
 
-def test_an_idle_cluster_is_not_woken_to_expire_anything() -> None:
+def test_idle_cluster_has_no_expiry_timer() -> None:
     bench = orders()
     produce(bench, 0, START)
     assert bench.of(outputs.TIMERS) == []
@@ -109,7 +109,7 @@ def test_an_idle_cluster_is_not_woken_to_expire_anything() -> None:
     assert bench.of(outputs.TIMERS) == []
 
 
-def test_the_record_says_which_producers_and_comes_before_the_events_own() -> None:
+def test_expiry_record_precedes_the_records_of_the_event() -> None:
     bench = orders()
     for producer_id in (10, 9):
         produce(bench, 0, START, producer_id, index=1)
@@ -122,7 +122,7 @@ def test_the_record_says_which_producers_and_comes_before_the_events_own() -> No
     assert appended["record"]["type"] == "BatchAppended"
 
 
-def test_what_waits_is_answered_in_its_place_before_and_after_a_check() -> None:
+def test_pending_requests_time_out_in_order_with_checks() -> None:
     bench = orders()
     produce(bench, 0, START - DAY)
     bench.now = NEXT_CHECK - 100
@@ -137,7 +137,7 @@ def test_what_waits_is_answered_in_its_place_before_and_after_a_check() -> None:
     assert bench.records()[-1]["time"] == NEXT_CHECK
 
 
-def test_many_ids_come_in_several_records(monkeypatch: Any) -> None:
+def test_many_ids_are_split_into_records(monkeypatch: Any) -> None:
     monkeypatch.setattr(producer_expiry, "IDS_MAX", 2)
     bench = orders()
     for producer_id in range(5):
@@ -149,8 +149,8 @@ def test_many_ids_come_in_several_records(monkeypatch: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 30))
-def test_ticks_in_between_change_nothing(pauses: list[int], age: int) -> None:
-    """Only the time of the next event counts, and not how often somebody looked."""
+def test_additional_ticks_change_nothing(pauses: list[int], age: int) -> None:
+    """Only the time of the next event counts, not the number of checks."""
     given = {
         "producer_id_expiration_ms": 20_000,
         "producer_id_expiration_check_interval_ms": 4000,

@@ -1,4 +1,4 @@
-"""The log's index: appends, reads within bytes and offsets, sealing, deletion from the start."""
+"""The index of a log: append, read, seal, delete."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from brokertwin.state.logs.log import (
     Log,
     log_key,
 )
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -47,13 +47,13 @@ class Partition:
         return log
 
     def append(
-        self, count: int, size: int = SIZE, timestamp: int = 0, cuts: Cuts | None = None
+        self, count: int, size: int = SIZE, timestamp: int = 0, rules: RollingRules | None = None
     ) -> None:
-        """With `cuts` the log has segments."""
+        """With `rules` the log has segments."""
         appended = batch(self.log.log_end_offset, count, size, timestamp)
         grown = self.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
-        if cuts is not None:
-            rolling.append(self.table, BROKER, grown, appended, cuts)
+        if rules is not None:
+            rolling.append(self.table, BROKER, grown, appended, rules)
         sealed = logs.append(self.table, BROKER, grown, appended)
         if sealed is not None:
             self.sealed.append(sealed)
@@ -67,7 +67,7 @@ class Partition:
         return logs.bytes_between(self.table, BROKER, self.log, offset, end)
 
 
-def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
+def test_read_starts_with_the_batch_of_the_offset() -> None:
     partition = Partition()
     partition.append(3)
     partition.append(2)
@@ -75,7 +75,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
     assert [b.base_offset for b in found.batches] == [3]
 
 
-def test_the_first_batch_comes_whole_and_the_rest_is_cut_at_max_bytes() -> None:
+def test_first_batch_is_whole_and_the_rest_is_cut_at_max_bytes() -> None:
     partition = Partition()
     for _ in range(3):
         partition.append(1)
@@ -84,14 +84,14 @@ def test_the_first_batch_comes_whole_and_the_rest_is_cut_at_max_bytes() -> None:
     assert ([b.base_offset for b in found.batches], found.size_in_bytes) == ([0, 1], 250)
 
 
-def test_a_first_batch_that_does_not_fit_is_left_out_where_others_were_read() -> None:
+def test_first_batch_that_does_not_fit_is_omitted_after_other_reads() -> None:
     partition = Partition()
     partition.append(1)
     assert partition.read(0, 99, is_first=False) == logs.EMPTY
     assert partition.read(0, 100, is_first=False).size_in_bytes == SIZE
 
 
-def test_deleting_from_the_start_keeps_the_batch_that_holds_the_new_start() -> None:
+def test_deletion_keeps_the_batch_with_the_new_start() -> None:
     partition = Partition()
     for _ in range(CHUNK_BATCHES_MAX + 1):
         partition.append(2)
@@ -104,19 +104,19 @@ def test_deleting_from_the_start_keeps_the_batch_that_holds_the_new_start() -> N
 
 
 @pytest.mark.parametrize(("start", "known"), [(2, EpochEnd(0, 3)), (3, EpochEnd(1, 3))])
-def test_a_leader_epoch_is_forgotten_with_its_last_record(start: int, known: EpochEnd) -> None:
+def test_leader_epoch_is_dropped_with_its_last_record(start: int, known: EpochEnd) -> None:
     partition = Partition()
     partition.append(3)
     log = partition.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
     logs.begin_epoch(log, 2)
     partition.append(2)
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
-    # of epoch 1, which left no records, the one before it is told, if it is known
+    # epoch 1 has no records: the result is the epoch before it, if known
     assert logs.end_of_epoch(partition.log, 1) == known
     assert logs.end_of_epoch(partition.log, 2) == EpochEnd(2, 5)
 
 
-def test_the_oldest_chunk_is_sealed_and_read_as_a_segment() -> None:
+def test_oldest_chunk_is_sealed_and_read_as_a_segment() -> None:
     partition = Partition()
     for _ in range(CHUNK_BATCHES_MAX * INDEX_CHUNKS_MAX + 1):
         partition.append(1)
@@ -128,7 +128,7 @@ def test_the_oldest_chunk_is_sealed_and_read_as_a_segment() -> None:
     assert partition.read(CHUNK_BATCHES_MAX, 250).segment is None
 
 
-def test_removing_a_log_leaves_nothing() -> None:
+def test_removed_log_leaves_no_items() -> None:
     partition = Partition()
     for _ in range(CHUNK_BATCHES_MAX + 1):
         partition.append(1)
@@ -140,9 +140,7 @@ COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=3 * CHUNK_BATCHES_MAX)
 
 
 @given(COUNTS, st.data())
-def test_offsets_are_in_order_and_a_read_misses_nothing(
-    counts: list[int], data: st.DataObject
-) -> None:
+def test_offsets_ascend_and_reads_are_complete(counts: list[int], data: st.DataObject) -> None:
     partition = Partition()
     for count in counts:
         partition.append(count)

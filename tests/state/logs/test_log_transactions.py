@@ -1,4 +1,4 @@
-"""What a log knows of transactions: last stable offset and aborted ones, by the worked examples."""
+"""Transactions in a log: last stable offset and aborted ones, by the worked examples."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import control_batches, truncation
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTxn
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
 
@@ -20,7 +20,7 @@ PLACE = (BROKER, TOPIC_ID, 0)
 
 
 class Partition:
-    """A log and its table; offsets are given, as in the examples."""
+    """A log and its table; the caller sets offsets, as in the examples."""
 
     def __init__(self) -> None:
         self.table = Table()
@@ -58,7 +58,7 @@ class Partition:
         return [(each.producer_id, each.first_offset) for each in entries]
 
 
-def test_example_13_the_first_open_transaction_holds_the_last_stable_offset() -> None:
+def test_example_13_first_open_transaction_holds_the_last_stable_offset() -> None:
     partition = Partition()
     for producer_id, offset in ((1, 992342), (2, 992367), (3, 992399)):
         partition.data(producer_id, offset)
@@ -72,8 +72,8 @@ def test_example_13_the_first_open_transaction_holds_the_last_stable_offset() ->
     assert partition.log.transactions == []
 
 
-def test_a_high_watermark_that_goes_back_opens_transactions_again() -> None:
-    """Readers of committed records wait until it has passed the marker once more."""
+def test_lowered_high_watermark_reopens_transactions() -> None:
+    """Read_committed consumers wait until it passes the marker again."""
     partition = Partition()
     partition.data(1, 0, 4)
     partition.end(1, 5)
@@ -86,7 +86,7 @@ def test_a_high_watermark_that_goes_back_opens_transactions_again() -> None:
     assert log.last_stable_offset == 6
 
 
-def test_a_high_watermark_that_goes_back_leaves_what_began_below_the_start() -> None:
+def test_lowered_high_watermark_keeps_transactions_from_below_the_start() -> None:
     partition = Partition()
     partition.data(1, 0)
     partition.data(1, 1)
@@ -94,11 +94,11 @@ def test_a_high_watermark_that_goes_back_leaves_what_began_below_the_start() -> 
     log = partition.table.change(log_key(*PLACE), Log)
     log.log_start_offset = 1
     truncation.move_high_watermark(partition.table, BROKER, log, 2)
-    assert [each.first_offset for each in log.transactions] == [0], "as its producer knows it"
+    assert [each.first_offset for each in log.transactions] == [0], "known to its producer"
     assert log.last_stable_offset == 1
 
 
-def test_example_14_a_marker_counts_when_it_is_replicated() -> None:
+def test_example_14_marker_counts_once_it_is_replicated() -> None:
     log = Log(TOPIC_ID, "t", 0, 0, log_end_offset=992513)
     log.transactions = [logs.LogTransaction(2, 992367, 992512)]
     for high_watermark in (992500, 992512):
@@ -108,7 +108,7 @@ def test_example_14_a_marker_counts_when_it_is_replicated() -> None:
     assert log.last_stable_offset == 992513
 
 
-def test_example_15_markers_without_a_transaction_leave_nothing() -> None:
+def test_example_15_marker_without_a_transaction_leaves_nothing() -> None:
     partition = Partition()
     partition.data(1, 16, 20)
     partition.end(1, 21)
@@ -121,26 +121,26 @@ def test_example_15_markers_without_a_transaction_leave_nothing() -> None:
     assert partition.log.high_watermark == 32
     assert partition.log.last_stable_offset == 30
     index = logs.aborted_index(partition.table, BROKER, partition.log)
-    assert index.between(0, 32) == [AbortedTransaction(1, 24, 28, 29)]
+    assert index.between(0, 32) == [AbortedTxn(1, 24, 28, 29)]
 
 
-def index_with(*entries: AbortedTransaction) -> AbortedIndex:
+def index_with(*entries: AbortedTxn) -> AbortedIndex:
     index = AbortedIndex(Table(), *PLACE, Span())
     for entry in entries:
         index.add(entry)
     return index
 
 
-def test_example_16_which_aborted_transactions_a_reader_is_told_of() -> None:
-    first, second = AbortedTransaction(1, 10, 19, 20), AbortedTransaction(2, 5, 30, 31)
+def test_example_16_aborted_transactions_of_a_reader() -> None:
+    first, second = AbortedTxn(1, 10, 19, 20), AbortedTxn(2, 5, 30, 31)
     index = index_with(first, second)
     assert index.between(15, 25) == [first, second]
     assert index.between(20, 22) == [second]
-    assert index.between(15, 18) == [first], "the search ends behind an entry that says so"
+    assert index.between(15, 18) == [first], "the search ends after an entry by its LSO"
     assert index.between(31, 40) == []
 
 
-def test_example_20_a_second_marker_is_harmless() -> None:
+def test_example_20_second_marker_is_harmless() -> None:
     partition = Partition()
     partition.data(1, 0)
     partition.end(1, 1, is_commit=False)
@@ -149,18 +149,18 @@ def test_example_20_a_second_marker_is_harmless() -> None:
     assert partition.aborted(0) == [(1, 0)]
 
 
-def test_an_abort_is_noted_with_the_next_open_transaction() -> None:
+def test_abort_stores_the_next_open_transaction() -> None:
     partition = Partition()
     partition.data(1, 0)
     partition.data(2, 1)
     partition.end(1, 2, is_commit=False)
     index = logs.aborted_index(partition.table, BROKER, partition.log)
-    assert index.between(0, 3) == [AbortedTransaction(1, 0, 2, 1)]
+    assert index.between(0, 3) == [AbortedTxn(1, 0, 2, 1)]
     partition.end(2, 3, is_commit=False)
-    assert index.between(0, 4)[1] == AbortedTransaction(2, 1, 3, 4)
+    assert index.between(0, 4)[1] == AbortedTxn(2, 1, 3, 4)
 
 
-def test_the_search_goes_somewhat_beyond_what_is_read() -> None:
+def test_search_goes_beyond_the_end_of_the_read() -> None:
     partition = Partition()
     for number in range(4):
         partition.data(number, 2 * number, size=INDEX_INTERVAL_BYTES)
@@ -171,7 +171,7 @@ def test_the_search_goes_somewhat_beyond_what_is_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "found"), [(4096, [(0, 0), (1, 4)]), (4097, [(0, 0)])])
-def test_the_search_ends_with_the_next_entry_of_an_index_of_4096_bytes(
+def test_search_ends_at_the_next_index_entry_of_4096_bytes(
     size: int, found: list[tuple[int, int]]
 ) -> None:
     partition = Partition()
@@ -188,7 +188,7 @@ def test_the_search_ends_with_the_next_entry_of_an_index_of_4096_bytes(
     assert [(entry.producer_id, entry.first_offset) for entry in entries] == found
 
 
-def test_deleting_from_the_start_forgets_what_it_was_about() -> None:
+def test_deletion_drops_transactions_below_the_start() -> None:
     partition = Partition()
     count = CHUNK_ENTRIES + 1
     for number in range(count):
@@ -202,7 +202,7 @@ def test_deleting_from_the_start_forgets_what_it_was_about() -> None:
     assert partition.table.keys() == []
 
 
-def test_the_start_of_the_log_is_the_least_last_stable_offset() -> None:
+def test_log_start_is_the_least_last_stable_offset() -> None:
     partition = Partition()
     partition.data(1, 0, 9)
     partition.data(2, 10)
@@ -223,8 +223,8 @@ written = st.builds(
 
 
 @given(st.lists(written, max_size=60))
-def test_readers_get_what_is_decided_and_nothing_else(history: list[Written]) -> None:
-    """Against a reader that has seen the whole log and each transaction's end."""
+def test_read_committed_returns_exactly_the_committed_records(history: list[Written]) -> None:
+    """Compared with a reader that knows the end of each transaction."""
     partition = Partition()
     open_since: dict[int, int] = {}
     aborted: list[tuple[int, int]] = []
@@ -244,7 +244,7 @@ def test_readers_get_what_is_decided_and_nothing_else(history: list[Written]) ->
     assert read == ({place for place in aborted if place[1] < stable} if stable else set())
 
 
-def test_a_sealed_part_of_the_log_has_its_aborted_transactions(
+def test_sealed_part_has_its_aborted_transactions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 1)

@@ -1,4 +1,4 @@
-"""Sequences, epochs and duplicates on one partition; numbers are those of the worked examples."""
+"""Sequences, epochs and duplicates on one partition; numbered as in the worked examples."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +10,8 @@ from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
     BATCHES_KEPT,
     SEQUENCE_MAX,
-    Check,
     Producer,
+    SequenceCheck,
     producer_key,
     sequence_after,
     sequence_before,
@@ -34,7 +34,7 @@ def batch(sequence: int, count: int = 1, epoch: int = 0, offset: int = 0) -> Bat
 
 
 class Partition:
-    """One partition and what it remembers of one producer."""
+    """One partition with one producer."""
 
     def __init__(self) -> None:
         self.table = Table()
@@ -45,10 +45,10 @@ class Partition:
         key = producer_key(1, TOPIC_ID, 0, PRODUCER_ID)
         return self.table.get(key, Producer)
 
-    def check(self, sequence: int, count: int = 1, epoch: int = 0) -> Check:
+    def check(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         return producer.check(self.known, batch(sequence, count, epoch))
 
-    def produce(self, sequence: int, count: int = 1, epoch: int = 0) -> Check:
+    def produce(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         check = self.check(sequence, count, epoch)
         if check.error is Error.NONE and check.duplicate is None:
             appended = batch(sequence, count, epoch, self.end)
@@ -81,14 +81,14 @@ def test_example_8_only_the_last_five_are_duplicates() -> None:
     assert partition.check(4, count=2).error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_example_9_the_sequence_after_the_greatest_is_0() -> None:
+def test_example_9_the_greatest_sequence_wraps_to_0() -> None:
     partition = Partition()
     partition.produce(SEQUENCE_MAX, epoch=15)
     assert partition.check(1, epoch=15).error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.produce(0, epoch=15).error is Error.NONE
 
 
-def test_example_10_a_batch_may_wrap() -> None:
+def test_example_10_a_batch_can_wrap() -> None:
     wrapping = batch(2147483637, count=21, offset=2000)
     known = Producer()
     producer.update(known, wrapping)
@@ -101,11 +101,11 @@ def test_example_10_a_batch_may_wrap() -> None:
     assert partition.check(2147483637, count=21).duplicate is not None
 
 
-def test_example_11_an_unknown_producer_starts_anywhere() -> None:
+def test_example_11_unknown_producer_may_start_at_any_sequence() -> None:
     assert Partition().check(17).error is Error.NONE
 
 
-def test_example_14_a_batch_is_known_when_it_is_appended_and_not_before() -> None:
+def test_example_14_batch_is_remembered_after_the_append_only() -> None:
     partition = Partition()
     first, second = batch(0, count=6, offset=15), batch(6, count=5, offset=26)
     assert producer.check(partition.known, first).error is Error.NONE
@@ -119,7 +119,7 @@ def test_example_14_a_batch_is_known_when_it_is_appended_and_not_before() -> Non
     assert (oldest.first_sequence, newest.last_sequence, newest.last_offset) == (0, 10, 30)
 
 
-def test_a_new_epoch_starts_at_0_and_forgets_the_old_batches() -> None:
+def test_new_epoch_starts_at_0_and_drops_batches() -> None:
     partition = Partition()
     partition.produce(0, count=2)
     assert partition.check(2, epoch=1).error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -128,7 +128,7 @@ def test_a_new_epoch_starts_at_0_and_forgets_the_old_batches() -> None:
     assert len(partition.known.batches) == 1
 
 
-def test_a_duplicate_changes_nothing() -> None:
+def test_duplicate_changes_nothing() -> None:
     partition = Partition()
     partition.produce(0)
     before = partition.known
@@ -141,12 +141,12 @@ SEQUENCES = st.integers(0, SEQUENCE_MAX)
 
 
 @given(SEQUENCES, SEQUENCES)
-def test_sequence_before_undoes_sequence_after(sequence: int, count: int) -> None:
+def test_sequence_before_inverts_sequence_after(sequence: int, count: int) -> None:
     assert sequence_before(sequence_after(sequence, count), count) == sequence
 
 
 @given(SEQUENCES, st.lists(st.integers(1, 1000), min_size=1, max_size=12))
-def test_what_follows_is_accepted_and_the_last_five_are_known(
+def test_next_sequences_are_accepted_and_the_last_five_remembered(
     start: int, counts: list[int]
 ) -> None:
     partition = Partition()

@@ -1,6 +1,6 @@
 """A producer's transactions on one partition.
 
-The worked examples 12 and 13 are those of the idempotent producer, 18 and 19 those of transactions.
+Worked examples 12 and 13 are those of the idempotent producer, 18 and 19 those of transactions.
 """
 
 import pytest
@@ -8,10 +8,10 @@ import pytest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.logs import control_batches, producer
-from brokertwin.state.logs.producer import KAFKAS, Producer, Rules, Verification
+from brokertwin.state.logs.producer import KAFKA_RULES, Producer, SequenceRules, Verification
 
 PRODUCER_ID = 1
-UNVERIFIED = Rules(verifies=False)
+UNVERIFIED = SequenceRules(verifies=False)
 V1, V2 = 0, 2
 
 
@@ -33,7 +33,7 @@ def marker(epoch: int, is_commit: bool = True, coordinator_epoch: int = 0, time:
 
 
 class Known:
-    """What a partition knows of one producer, verification aside."""
+    """State of one producer, without verification."""
 
     def __init__(self) -> None:
         self.producer = Producer()
@@ -55,7 +55,7 @@ class Known:
         return error
 
 
-def test_example_12_a_marker_alone_says_the_epoch_and_no_sequence() -> None:
+def test_example_12_marker_alone_sets_the_epoch_and_no_sequence() -> None:
     known = Known()
     assert known.end(2) is Error.NONE
     assert known.producer.batches == []
@@ -65,7 +65,7 @@ def test_example_12_a_marker_alone_says_the_epoch_and_no_sequence() -> None:
     assert known.producer.batches[-1].last_sequence == 0
 
 
-def test_example_13_an_abort_in_a_new_epoch_forgets_batches_and_transaction() -> None:
+def test_example_13_abort_in_a_new_epoch_drops_batches_and_transaction() -> None:
     known = Known()
     known.produce(0)
     assert known.producer.has_open_transaction
@@ -76,14 +76,14 @@ def test_example_13_an_abort_in_a_new_epoch_forgets_batches_and_transaction() ->
     assert again.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_example_18_a_marker_of_an_older_coordinator_is_fenced() -> None:
+def test_example_18_marker_of_an_older_coordinator_is_fenced() -> None:
     known = Known()
     assert known.end(0, coordinator_epoch=5) is Error.NONE
     assert known.end(0, coordinator_epoch=4) is Error.TRANSACTION_COORDINATOR_FENCED
     assert known.end(0, coordinator_epoch=5) is Error.NONE
 
 
-def test_example_19_nothing_but_transactional_batches_while_a_transaction_is_open() -> None:
+def test_example_19_open_transaction_accepts_only_transactional_batches() -> None:
     known = Known()
     known.produce(0)
     assert known.produce(1, is_transactional=False) is Error.INVALID_TXN_STATE
@@ -93,7 +93,7 @@ def test_example_19_nothing_but_transactional_batches_while_a_transaction_is_ope
     assert known.produce(2, is_transactional=False) is Error.NONE
 
 
-def test_the_batches_stay_where_the_marker_has_their_epoch() -> None:
+def test_batches_stay_after_a_marker_of_their_epoch() -> None:
     known = Known()
     known.produce(0)
     known.end(0)
@@ -113,7 +113,7 @@ def test_the_batches_stay_where_the_marker_has_their_epoch() -> None:
         (6, V2, Error.NONE),
     ],
 )
-def test_the_end_of_an_open_transaction_v2_has_an_epoch_of_its_own(
+def test_v2_marker_of_an_open_transaction_needs_a_new_epoch(
     epoch: int, version: int, error: Error
 ) -> None:
     known = Known()
@@ -121,7 +121,7 @@ def test_the_end_of_an_open_transaction_v2_has_an_epoch_of_its_own(
     assert known.end(epoch, version=version) is error
 
 
-def test_a_marker_v2_may_come_again() -> None:
+def test_v2_marker_can_be_repeated() -> None:
     known = Known()
     known.produce(0, epoch=5)
     assert known.end(6, version=V2) is Error.NONE
@@ -129,7 +129,7 @@ def test_a_marker_v2_may_come_again() -> None:
     assert known.end(5, version=V2) is Error.INVALID_PRODUCER_EPOCH
 
 
-def test_the_marker_of_a_fenced_producer_may_have_the_epoch_of_fencing() -> None:
+def test_marker_of_a_fenced_producer_may_have_the_fencing_epoch() -> None:
     known = Known()
     known.produce(0, epoch=producer.FENCING_EPOCH)
     assert known.end(producer.FENCING_EPOCH, version=V2) is Error.NONE
@@ -139,9 +139,9 @@ def verified(lowest_sequence: int, is_v2: bool = False) -> Verification:
     return Verification(0, 0, lowest_sequence, is_v2)
 
 
-def test_the_first_batch_of_a_transaction_has_to_be_verified() -> None:
+def test_first_batch_of_a_transaction_must_be_verified() -> None:
     assert producer.check(None, batch(0)).error is Error.INVALID_TXN_STATE
-    assert producer.check(None, batch(0), KAFKAS, verified(0)).error is Error.NONE
+    assert producer.check(None, batch(0), KAFKA_RULES, verified(0)).error is Error.NONE
     known = Producer()
     producer.update(known, batch(0))
     assert producer.check(known, batch(1)).error is Error.NONE
@@ -149,13 +149,13 @@ def test_the_first_batch_of_a_transaction_has_to_be_verified() -> None:
     assert newer.error is Error.INVALID_TXN_STATE, "the open transaction is of another epoch"
 
 
-def test_kafka_14920_no_sequence_above_the_lowest_that_was_verified() -> None:
-    check = producer.check(None, batch(5), KAFKAS, verified(4))
+def test_kafka_14920_sequence_above_the_lowest_verified_one_is_out_of_order() -> None:
+    check = producer.check(None, batch(5), KAFKA_RULES, verified(4))
     assert check.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producer.check(None, batch(4), KAFKAS, verified(4)).error is Error.NONE
+    assert producer.check(None, batch(4), KAFKA_RULES, verified(4)).error is Error.NONE
 
 
-def test_a_producer_without_batches_begins_a_transaction_v2_at_0() -> None:
-    check = producer.check(None, batch(4), KAFKAS, verified(4, is_v2=True))
+def test_producer_without_batches_starts_a_v2_transaction_at_0() -> None:
+    check = producer.check(None, batch(4), KAFKA_RULES, verified(4, is_v2=True))
     assert check.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producer.check(None, batch(0), KAFKAS, verified(0, is_v2=True)).error is Error.NONE
+    assert producer.check(None, batch(0), KAFKA_RULES, verified(0, is_v2=True)).error is Error.NONE

@@ -1,4 +1,4 @@
-"""Keys on compacted topics, and times that a topic takes; all asked of Apache Kafka 4.3.1."""
+"""Keys and timestamps of records, as checked by Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ KEYLESS = {"hasKeyless": True}
 def produced(
     configs: dict[str, str], batch: dict[str, Any], seen: dict[str, Any] | None, **settings: Any
 ) -> dict[str, Any]:
-    """What a broker answers to the batch; `seen` is what the edge has found in it."""
+    """Response to a batch; `seen` is the edge's summary of its records."""
     bench = Bench(**settings)
     bench.topic("t", **configs)
     data = {"index": 0, "batches": [batch], **({"recordsSeen": seen} if seen else {})}
     topics = [{"name": "t", "partitionData": [data]}]
-    answer = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
-    return answer["responses"][0]["partitionResponses"][0]
+    response = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
+    return response["responses"][0]["partitionResponses"][0]
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def produced(
         (COMPACTED, BATCH, None, 0),
         (COMPACTED, BATCH, KEYLESS, 87),
         (BOTH, BATCH, KEYLESS, 87),
-        (COMPACTED, LATE, KEYLESS, 87),  # none has a key: the times are not looked at
+        (COMPACTED, LATE, KEYLESS, 87),  # no record has a key: timestamps are not checked
         (COMPACTED, LATE, {**KEYLESS, "keyedTimestamps": [START, START + DAY_MS]}, 32),
         (COMPACTED, LATE, {**KEYLESS, "keyedTimestamps": [START, START]}, 87),
         (COMPACTED | APPEND_TIME, LATE, {**KEYLESS, "keyedTimestamps": [1, START]}, 87),
         (COMPACTED, LATE, None, 32),
     ],
 )
-def test_a_compacted_topic_wants_keys_and_times_count_of_records_that_have_one(
+def test_compacted_topic_requires_keys_and_checks_timestamps_of_keyed_records(
     configs: dict[str, str], batch: dict[str, Any], seen: dict[str, Any] | None, error: int
 ) -> None:
     assert produced(configs, batch, seen)["errorCode"] == error
@@ -61,23 +61,23 @@ def test_a_compacted_topic_wants_keys_and_times_count_of_records_that_have_one(
         ({}, START, {"hasAppendTime": True}, 0),
     ],
 )
-def test_a_time_may_lie_so_far_back_and_no_further(
+def test_timestamp_may_be_old_up_to_the_limit(
     configs: dict[str, str], first: int, seen: dict[str, Any] | None, error: int
 ) -> None:
     batch = {**BATCH, "baseTimestamp": first, "maxTimestamp": max(first, START if seen else first)}
     assert produced(configs, batch, seen)["errorCode"] == error
 
 
-def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
+def test_broker_default_applies_without_a_topic_setting() -> None:
     old = {**BATCH, "baseTimestamp": START - 9, "maxTimestamp": START - 9}
     for before_ms, error in ((9, 0), (8, 32)):
-        answer = produced({}, old, None, log_message_timestamp_before_max_ms=before_ms)
-        assert answer["errorCode"] == error
-    answer = produced({}, BATCH, KEYLESS, given={"log.cleanup.policy": "compact"})
-    assert answer["errorCode"] == 87
+        response = produced({}, old, None, log_message_timestamp_before_max_ms=before_ms)
+        assert response["errorCode"] == error
+    response = produced({}, BATCH, KEYLESS, given={"log.cleanup.policy": "compact"})
+    assert response["errorCode"] == 87
 
 
-def test_the_edge_is_told_why_and_only_where_the_version_has_record_errors() -> None:
+def test_edge_gets_the_reason_only_in_versions_with_record_errors() -> None:
     assert produced(COMPACTED, BATCH, KEYLESS)["refusedRecords"] == {
         "topic": "t",
         "isCompacted": True,
@@ -90,5 +90,5 @@ def test_the_edge_is_told_why_and_only_where_the_version_has_record_errors() -> 
     bench.topic("t", **COMPACTED)
     data = {"index": 0, "batches": [BATCH], "recordsSeen": KEYLESS}
     body = {"acks": -1, "timeoutMs": 1, "topicData": [{"name": "t", "partitionData": [data]}]}
-    (answer,) = bench.request("PRODUCE", 7, body)["responses"][0]["partitionResponses"]
-    assert (answer["errorCode"], "refusedRecords" in answer) == (87, False)
+    (response,) = bench.request("PRODUCE", 7, body)["responses"][0]["partitionResponses"]
+    assert (response["errorCode"], "refusedRecords" in response) == (87, False)

@@ -1,4 +1,4 @@
-"""Records that are too old, or too many, go by whole segments, and only at the checks."""
+"""Retention deletes whole segments, by age and size, at the checks only."""
 
 import pytest
 from hypothesis import example, given
@@ -7,39 +7,39 @@ from msgspec.structs import replace
 
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import retention
-from brokertwin.state.logs.log_segments import Cuts
-from brokertwin.state.logs.retention import Limits
+from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.retention import RetentionLimits
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START, Bench, header
 from tests.support.replicas import Replicas
 
 INTERVAL = 300_000
 DAY = 86_400_000
-CUTS = Cuts(7 * DAY, 2**30)
-FOREVER = Limits(-1, -1)
+CUTS = RollingRules(7 * DAY, 2**30)
+FOREVER = RetentionLimits(-1, -1)
 FIRST_CHECK = START // INTERVAL * INTERVAL + INTERVAL
 AGES = st.integers(0, 50)
 
 
 def earliest(bench: Bench, topic: str = "orders") -> int:
     body = {"topics": [{"name": topic, "partitions": [{"partitionIndex": 0, "timestamp": -2}]}]}
-    answer = bench.request("LIST_OFFSETS", 7, body | {"replicaId": -1})
-    offset: int = answer["topics"][0]["partitions"][0]["offset"]
+    response = bench.request("LIST_OFFSETS", 7, body | {"replicaId": -1})
+    offset: int = response["topics"][0]["partitions"][0]["offset"]
     return offset
 
 
 def produce(bench: Bench, timestamp: int, size: int = 70) -> None:
-    answer = bench.append("orders", header(1, size=size, maxTimestamp=timestamp))
-    assert answer["errorCode"] == 0
+    response = bench.append("orders", header(1, size=size, maxTimestamp=timestamp))
+    assert response["errorCode"] == 0
 
 
-def test_a_week_after_the_youngest_record_of_a_segment_all_of_it_goes() -> None:
+def test_segment_is_deleted_a_week_after_its_newest_record() -> None:
     bench = Bench()
     bench.topic("orders")
     produce(bench, START - DAY)
     produce(bench, START)
     bench.now = START + 7 * DAY
-    assert earliest(bench) == 0, "the segment's youngest record is not a week old"
+    assert earliest(bench) == 0, "the segment's newest record is not a week old"
     bench.now += INTERVAL
     assert earliest(bench) == 2
     assert bench.append("orders", header(1, maxTimestamp=bench.now))["baseOffset"] == 2
@@ -47,8 +47,8 @@ def test_a_week_after_the_youngest_record_of_a_segment_all_of_it_goes() -> None:
     assert [each["time"] % INTERVAL for each in moved] == [0]
 
 
-def test_of_compacted_topics_the_cleaner_looks_more_often() -> None:
-    """`log.cleaner.backoff.ms`, 15 s; not where there is no cleaner."""
+def test_cleaner_checks_compacted_topics_more_often() -> None:
+    """`log.cleaner.backoff.ms`, 15 s; without a cleaner not."""
     for enabled, kept_from in ((True, 1), (False, 0)):
         bench = Bench(log_cleaner_enable=enabled, log_initial_task_delay_ms=0)
         bench.topic("orders", cleanup_policy="compact,delete", retention_ms="1000")
@@ -61,12 +61,12 @@ def test_of_compacted_topics_the_cleaner_looks_more_often() -> None:
         assert earliest(bench) == kept_from
 
 
-def test_nobody_looks_between_the_checks_and_at_new_topics() -> None:
+def test_no_deletion_between_checks_and_in_new_topics() -> None:
     bench = Bench(log_initial_task_delay_ms=INTERVAL)
     bench.topic("orders")
     produce(bench, START - 30 * DAY)
     bench.now = FIRST_CHECK
-    assert earliest(bench) == 0, "the topic has not been there for long enough"
+    assert earliest(bench) == 0, "the topic is too new"
     bench.now = FIRST_CHECK + INTERVAL - 1
     assert earliest(bench) == 0
     bench.now += 1
@@ -88,8 +88,8 @@ def test_nobody_looks_between_the_checks_and_at_new_topics() -> None:
         ({"segment_ms": str(2 * DAY), "retention_ms": str(15 * DAY)}, 0),
     ],
 )
-def test_the_settings_of_a_topic_say_what_stays(configs: dict[str, str], kept_from: int) -> None:
-    """Four records of 100 bytes, 16, 14, 12 and 10 days old at the beginning."""
+def test_topic_settings_decide_what_is_kept(configs: dict[str, str], kept_from: int) -> None:
+    """Four records of 100 bytes, 16, 14, 12 and 10 days old at the start."""
     bench = Bench()
     bench.topic("orders", **configs)
     for number in range(4):
@@ -98,7 +98,7 @@ def test_the_settings_of_a_topic_say_what_stays(configs: dict[str, str], kept_fr
     assert earliest(bench) == kept_from
 
 
-def test_what_followers_lack_stays() -> None:
+def test_records_not_yet_replicated_are_kept() -> None:
     partition = Partition()
     partition.append(5, timestamp=START)
     log = partition.table.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
@@ -109,11 +109,11 @@ def test_what_followers_lack_stays() -> None:
     assert new_start(partition, limits, START + DAY) == 5
 
 
-def test_followers_raise_their_start_with_their_leader() -> None:
+def test_followers_raise_their_log_start_with_the_leader() -> None:
     replicas = Replicas()
     for _ in range(3):
-        answer = replicas.bench.append("orders", header(1, maxTimestamp=START - 8 * DAY))
-        assert answer["errorCode"] == 0
+        response = replicas.bench.append("orders", header(1, maxTimestamp=START - 8 * DAY))
+        assert response["errorCode"] == 0
     replicas.isolate(3)
     replicas.bench.tick(INTERVAL)
     assert [replicas.log(broker).log_start_offset for broker in (1, 2, 3)] == [3, 3, 0]
@@ -122,36 +122,38 @@ def test_followers_raise_their_start_with_their_leader() -> None:
     assert replicas.log(3).log_start_offset == 3
 
 
-def test_records_without_a_time_do_not_grow_old() -> None:
+def test_records_without_timestamp_never_expire() -> None:
     partition = Partition()
     partition.append(1, timestamp=-1)
     assert new_start(partition, FOREVER._replace(retention_ms=0), START) == 0
     assert new_start(partition, FOREVER._replace(retention_bytes=0), START) == 1
 
 
-def new_start(partition: Partition, limits: Limits, now: int, cuts: Cuts = CUTS) -> int:
-    deleted_to = retention.deleted_to(partition.table, BROKER, partition.log, cuts, limits, now)
+def new_start(
+    partition: Partition, limits: RetentionLimits, now: int, rules: RollingRules = CUTS
+) -> int:
+    deleted_to = retention.deletable_end(partition.table, BROKER, partition.log, rules, limits, now)
     return max(partition.log.log_start_offset, deleted_to)
 
 
 @given(
     st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
-    st.builds(Limits, st.integers(-1, 60), st.integers(-1, 90)),
-    st.tuples(st.integers(1, 40), AGES).map(lambda each: Cuts(*each)),
+    st.builds(RetentionLimits, st.integers(-1, 60), st.integers(-1, 90)),
+    st.tuples(st.integers(1, 40), AGES).map(lambda each: RollingRules(*each)),
 )
-@example([(0, 9), (50, 1)], Limits(20, 8), Cuts(40, 9))
-def test_what_goes_is_what_a_plain_reading_says(
-    batches: list[tuple[int, int]], limits: Limits, cuts: Cuts
+@example([(0, 9), (50, 1)], RetentionLimits(20, 8), RollingRules(40, 9))
+def test_deletion_equals_a_simple_model(
+    batches: list[tuple[int, int]], limits: RetentionLimits, rules: RollingRules
 ) -> None:
-    """Told again over lists: cut into segments, then by size, then by age, never past one kept."""
+    """The model works on lists: segments, then size, then age, never beyond a kept one."""
     partition = Partition()
     for time_of, size in batches:
-        partition.append(1, size, START + time_of, cuts)
+        partition.append(1, size, START + time_of, rules)
     segments: list[list[tuple[int, int]]] = []
     for batch in batches:
         size = sum(size for _, size in segments[-1]) if segments else 2**30
-        is_full = size + batch[1] > cuts.segment_bytes
-        if is_full or batch[0] - segments[-1][0][0] > cuts.segment_ms:
+        is_full = size + batch[1] > rules.segment_bytes
+        if is_full or batch[0] - segments[-1][0][0] > rules.segment_ms:
             segments.append([])
         segments[-1].append(batch)
     left = sum(size for _, size in batches)
@@ -160,16 +162,16 @@ def test_what_goes_is_what_a_plain_reading_says(
         left -= sum(size for _, size in kept.pop(0))
     while kept and 0 <= limits.retention_ms < 60 - max(time_of for time_of, _ in kept[0]):
         kept.pop(0)
-    assert new_start(partition, limits, START + 60, cuts) == len(batches) - sum(map(len, kept))
+    assert new_start(partition, limits, START + 60, rules) == len(batches) - sum(map(len, kept))
 
 
-def test_of_a_long_log_the_sealed_parts_go_too() -> None:
+def test_sealed_segments_of_a_long_log_are_deleted() -> None:
     partition, count = Partition(), 70 * logs.CHUNK_BATCHES_MAX
     for number in range(count):
         partition.append(1, timestamp=START + number)
     assert partition.sealed
-    limits, cuts = Limits(10, -1), replace(CUTS, segment_ms=1)
-    start = new_start(partition, limits, START + count, cuts)
+    limits, rules = RetentionLimits(10, -1), replace(CUTS, segment_ms=1)
+    start = new_start(partition, limits, START + count, rules)
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
-    assert new_start(partition, limits, START + count, cuts) == start
+    assert new_start(partition, limits, START + count, rules) == start

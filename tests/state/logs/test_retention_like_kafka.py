@@ -1,4 +1,4 @@
-"""Retention beside a real broker: the same batches and settings, the same records stay."""
+"""Retention compared with a real broker: the same batches and settings keep the same records."""
 
 import time
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from tests.support.patience import PATIENCE_S
 
 
 class Case(NamedTuple):
-    """A topic: its settings from the beginning, those set at the end, and its batches.
+    """A topic: its batches, and its settings at the start and at the end.
 
-    Of each batch its age in ms and the bytes of its record's value. Then the records below an
-    offset are deleted, other settings set, and more batches come.
+    A batch has an age in ms and the size of its record's value. Afterwards records below an offset
+    are deleted, the final settings are set, and more batches are appended.
     """
 
     configs: dict[str, str]
@@ -127,7 +127,7 @@ CUT_AT_APPEND = {
     "index-of-offsets-full": 14,
     "index-of-times-full": 16,
 }
-"""The earliest offsets where a cut by the check's settings, or from the log start, left others."""
+"""Earliest offsets if segments were divided by the final settings, or from the log start."""
 
 
 SETTINGS = {
@@ -139,8 +139,8 @@ MORE_CHECKS_S = 2
 
 
 @pytest.mark.compares
-def test_the_same_records_are_retained_as_by_kafka(tmp_path: Path) -> None:
-    """Settings that let records go come last, so that no check sees half of a topic."""
+def test_kafka_retains_the_same_records(tmp_path: Path) -> None:
+    """Settings that delete records are set last, so that no check sees a part of a topic."""
     broker = EmbeddedKafka(tmp_path / "broker", default_home())
     with tape("logs/retention", SETTINGS) as recording, started(broker, SETTINGS) as address:
         real = recording.connection(lambda: wire.Conn(*address))
@@ -158,7 +158,7 @@ def test_the_same_records_are_retained_as_by_kafka(tmp_path: Path) -> None:
 
 
 def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
-    """Play the cases on both sides; return what ours retains."""
+    """Run the cases on both sides; return what the model retains."""
     bench = Bench()
     bench.now = now
     for name, case in CASES.items():
@@ -179,7 +179,7 @@ def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
 
 
 def settled(real: wire.Conn, ours: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return what the real broker retains when it has what ours has, and some checks later."""
+    """Return what the real broker retains once it equals the model, and some checks later."""
     deadline = time.monotonic() + PATIENCE_S
     while real_state(real) != ours and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -193,8 +193,8 @@ def both_create(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> 
     topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "assignments": []}
     given = [{"name": key, "value": value} for key, value in configs.items()]
     body = {"topics": [{**topic, "configs": given}], "timeoutMs": 10_000, "validateOnly": False}
-    for answer in (real.call("CreateTopics", 7, body), bench.request("CREATE_TOPICS", 7, body)):
-        assert answer["topics"][0]["errorCode"] == 0, answer
+    for response in (real.call("CreateTopics", 7, body), bench.request("CREATE_TOPICS", 7, body)):
+        assert response["topics"][0]["errorCode"] == 0, response
 
 
 def both_produce(real: Any, bench: Bench, name: str, timestamp: int, size: int) -> None:
@@ -203,10 +203,10 @@ def both_produce(real: Any, bench: Bench, name: str, timestamp: int, size: int) 
     deadline = time.monotonic() + PATIENCE_S
     while True:
         data = [{"name": name, "partitionData": [{"index": 0, "records": records}]}]
-        answer = real.call("Produce", 9, {**body, "topicData": data})
-        if answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0:
+        response = real.call("Produce", 9, {**body, "topicData": data})
+        if response["responses"][0]["partitionResponses"][0]["errorCode"] == 0:
             break
-        assert time.monotonic() < deadline, answer
+        assert time.monotonic() < deadline, response
         time.sleep(0.05)
     batch = header(1, size=len(records), maxTimestamp=timestamp)
     assert bench.append(name, batch)["errorCode"] == 0
@@ -216,24 +216,24 @@ def both_alter(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> N
     changes = [{"name": k, "configOperation": 0, "value": v} for k, v in configs.items()]
     resource = {"resourceType": 2, "resourceName": name, "configs": changes}
     body = {"resources": [resource], "validateOnly": False}
-    for answer in (
+    for response in (
         real.call("IncrementalAlterConfigs", 1, body),
         bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body),
     ):
-        assert answer["responses"][0]["errorCode"] == 0, answer
+        assert response["responses"][0]["errorCode"] == 0, response
 
 
 def both_delete(real: Any, bench: Bench, name: str, offset: int) -> None:
     partition = {"partitionIndex": 0, "offset": offset}
     body = {"topics": [{"name": name, "partitions": [partition]}], "timeoutMs": 10_000}
-    answers = real.call("DeleteRecords", 2, body), bench.request("DELETE_RECORDS", 2, body)
-    for answer in answers:
-        (deleted,) = answer["topics"][0]["partitions"]
+    responses = real.call("DeleteRecords", 2, body), bench.request("DELETE_RECORDS", 2, body)
+    for response in responses:
+        (deleted,) = response["topics"][0]["partitions"]
         assert (deleted["lowWatermark"], deleted["errorCode"]) == (offset, 0)
 
 
 def real_state(real: Any) -> dict[str, tuple[int, int]]:
-    """The earliest offset of each topic, and the bytes of its log."""
+    """Earliest offset and log size of each topic."""
     described = real.call("DescribeLogDirs", 4, {"topics": None})
     return {name: (real_earliest(real, name), size) for name, size in of_topics(described).items()}
 
@@ -252,5 +252,5 @@ def real_earliest(real: Any, name: str) -> int:
     partition = {"partitionIndex": 0, "timestamp": -2, "currentLeaderEpoch": -1}
     body = {"replicaId": -1, "isolationLevel": 0}
     body["topics"] = [{"name": name, "partitions": [partition]}]
-    answer = real.call("ListOffsets", 7, body)
-    return int(answer["topics"][0]["partitions"][0]["offset"])
+    response = real.call("ListOffsets", 7, body)
+    return int(response["topics"][0]["partitions"][0]["offset"])

@@ -1,4 +1,4 @@
-"""A log is cut into segments as it is appended to; deletions, cuts and the cleaner keep to them."""
+"""Segments of a log: rolling, deletion, truncation, cleaning."""
 
 from itertools import pairwise
 
@@ -18,91 +18,95 @@ from brokertwin.state.logs import (
     truncation,
 )
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
+from brokertwin.state.logs.log_segments import (
+    OFFSETS_MAX,
+    ActiveSegment,
+    LogSegment,
+    RollingRules,
+    SegmentPart,
+)
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 
 MINUTE = 60_000
-CUTS = Cuts(10 * MINUTE, 300)
+CUTS = RollingRules(10 * MINUTE, 300)
 SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
 
 
-def bounds(partition: Partition, cuts: Cuts = CUTS) -> list[int]:
-    """Where segments end."""
-    found = rolling.segments(partition.table, BROKER, partition.log, cuts)
+def bounds(partition: Partition, rules: RollingRules = CUTS) -> list[int]:
+    """End offsets of the segments."""
+    found = rolling.segments(partition.table, BROKER, partition.log, rules)
     return [segment.end_offset for segment in found]
 
 
-def of_sizes(sizes: list[int], cuts: Cuts = CUTS) -> Partition:
+def of_sizes(sizes: list[int], rules: RollingRules = CUTS) -> Partition:
     partition = Partition()
     for size in sizes:
-        partition.append(1, size, cuts=cuts)
+        partition.append(1, size, rules=rules)
     return partition
 
 
 @pytest.mark.parametrize(
     ("part", "rolls"),
     [
-        (Part(5, 6, 200, START + MINUTE), False),
-        (Part(5, 6, 201, START + MINUTE), True),
-        (Part(5, 6, 1, START + 10 * MINUTE), False),
-        (Part(5, 6, 1, START + 10 * MINUTE + 1), True),
-        (Part(5, OFFSETS_MAX + 1, 1, START), False),
-        (Part(5, OFFSETS_MAX + 2, 1, START), True),
+        (SegmentPart(5, 6, 200, START + MINUTE), False),
+        (SegmentPart(5, 6, 201, START + MINUTE), True),
+        (SegmentPart(5, 6, 1, START + 10 * MINUTE), False),
+        (SegmentPart(5, 6, 1, START + 10 * MINUTE + 1), True),
+        (SegmentPart(5, OFFSETS_MAX + 1, 1, START), False),
+        (SegmentPart(5, OFFSETS_MAX + 2, 1, START), True),
     ],
 )
-def test_a_segment_ends_before_a_batch_too_many_too_late_or_too_far(
-    part: Part, rolls: bool
+def test_segment_rolls_before_a_batch_beyond_size_time_or_offset_limits(
+    part: SegmentPart, rolls: bool
 ) -> None:
     active = ActiveSegment(0)
-    assert not active.must_roll(Part(0, 2**40, 2**40, START), 1, CUTS), "it has nothing yet"
-    active.take(Part(0, 5, 100, START), CUTS)
+    assert not active.must_roll(SegmentPart(0, 2**40, 2**40, START), 1, CUTS), "it is empty"
+    active.take(SegmentPart(0, 5, 100, START), CUTS)
     assert active.must_roll(part, 10 * MINUTE, CUTS) == rolls
 
 
-def test_no_time_counts_from_a_first_batch_without_one() -> None:
+def test_segment_without_a_first_timestamp_does_not_roll_by_time() -> None:
     active = ActiveSegment(0)
-    active.take(Part(0, 5, 100, -1), CUTS)
-    assert not active.must_roll(Part(5, 6, 1, START), 10 * MINUTE, CUTS)
+    active.take(SegmentPart(0, 5, 100, -1), CUTS)
+    assert not active.must_roll(SegmentPart(5, 6, 1, START), 10 * MINUTE, CUTS)
 
 
 @pytest.mark.parametrize(("step", "batches"), [(0, 7), (1, 4)])
-def test_a_segment_ends_where_an_index_is_full(step: int, batches: int) -> None:
-    """48 bytes are 6 entries of 8 for offsets; of 12 for rising times 4, one is kept free."""
-    cuts = Cuts(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
+def test_segment_rolls_when_an_index_is_full(step: int, batches: int) -> None:
+    """48 bytes are 6 offset entries of 8, or 4 time entries of 12, one of them kept free."""
+    rules = RollingRules(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
     partition = Partition()
     for number in range(20):
-        partition.append(1, timestamp=START + number * step, cuts=cuts)
+        partition.append(1, timestamp=START + number * step, rules=rules)
     assert bounds(partition)[:2] == [batches, 2 * batches]
 
 
-def test_what_was_cut_stays_cut() -> None:
+def test_rolled_segments_keep_their_bounds() -> None:
     partition = of_sizes([200] * 3)
-    partition.append(1, 200, cuts=replace(CUTS, segment_bytes=1000))
-    assert bounds(partition, Cuts(1, 1)) == [1, 2, 4]
+    partition.append(1, 200, rules=replace(CUTS, segment_bytes=1000))
+    assert bounds(partition, RollingRules(1, 1)) == [1, 2, 4]
 
 
-def test_a_log_of_a_checkpoint_of_before_is_cut_when_it_grows() -> None:
+def test_log_of_an_older_checkpoint_gets_segments_on_append() -> None:
     partition = of_sizes([])
     for _ in range(70 * logs.CHUNK_BATCHES_MAX):
         partition.append(1)
     assert partition.log.active is None and partition.sealed
     expected = bounds(partition)
-    partition.append(1, 200, cuts=CUTS)
+    partition.append(1, 200, rules=CUTS)
     assert bounds(partition)[: len(expected) - 1] == expected[:-1]
     assert rolling.size_in_bytes(partition.log) == partition.log.size_in_bytes
 
 
 @given(SIZES, st.integers(0, 30))
-def test_a_check_deletes_the_segments_that_lie_below_the_start(
-    sizes: list[int], start: int
-) -> None:
-    """Never the active one: until then all of them are there."""
+def test_check_deletes_segments_below_the_log_start(sizes: list[int], start: int) -> None:
+    """Never the active one; before the check all of them exist."""
     partition, start = of_sizes(sizes), min(start, len(sizes))
     before = bounds(partition)
     moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
     assert rolling.size_in_bytes(partition.log) == sum(sizes)
-    deleted_to = retention.deleted_to(partition.table, BROKER, partition.log, CUTS, None, START)
+    deleted_to = retention.deletable_end(partition.table, BROKER, partition.log, CUTS, None, START)
     below = [end for end in before[:-1] if end <= start]
     assert deleted_to == (below[-1] if below else retention.NOTHING)
     rolling.delete(partition.table, BROKER, moved, deleted_to)
@@ -110,19 +114,19 @@ def test_a_check_deletes_the_segments_that_lie_below_the_start(
     assert rolling.size_in_bytes(partition.log) == sum(sizes[deleted_to if below else 0 :])
 
 
-def test_after_retention_has_taken_all_a_segment_begins_at_the_end() -> None:
+def test_new_segment_starts_at_the_end_after_retention_deleted_all() -> None:
     partition = of_sizes([200, 200, 100])
-    limits = retention.Limits(-1, 0)
-    assert retention.deleted_to(partition.table, BROKER, partition.log, CUTS, limits, START) == 3
+    limits = retention.RetentionLimits(-1, 0)
+    assert retention.deletable_end(partition.table, BROKER, partition.log, CUTS, limits, START) == 3
     moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
     rolling.delete(partition.table, BROKER, moved, 3)
     assert rolling.size_in_bytes(partition.log) == 0
-    nothing = retention.deleted_to(partition.table, BROKER, partition.log, CUTS, limits, START)
+    nothing = retention.deletable_end(partition.table, BROKER, partition.log, CUTS, limits, START)
     assert nothing == retention.NOTHING, "an empty segment stays"
 
 
-def test_deleted_records_hide_what_is_behind_their_segment_until_a_check_comes() -> None:
-    """By time one segment alone is looked into: the first that has so late a record."""
+def test_deleted_records_hide_later_segments_until_a_check() -> None:
+    """A search by time reads only the first segment with such a late record."""
     partition = Partition()
     for minute, size in ((5, 200), (1, 200), (2, 100)):
         partition.append(1, size, START + minute * MINUTE, CUTS)
@@ -139,7 +143,7 @@ def test_deleted_records_hide_what_is_behind_their_segment_until_a_check_comes()
 
 
 def plain(segments: list[list[int]], sizes: list[int]) -> list[list[int]]:
-    """Told again over lists: the sizes of each segment's batches, when more have come."""
+    """A simple model over lists: sizes of each segment's batches after appends."""
     for size in sizes:
         if segments[-1] and sum(segments[-1]) + size > CUTS.segment_bytes:
             segments.append([])
@@ -148,13 +152,13 @@ def plain(segments: list[list[int]], sizes: list[int]) -> list[list[int]]:
 
 
 @given(SIZES, st.integers(0, 30), SIZES)
-def test_a_log_that_was_cut_off_goes_on_in_the_segment_of_its_end(
+def test_truncated_log_continues_in_the_segment_of_its_end(
     sizes: list[int], offset: int, more: list[int]
 ) -> None:
     tables, offset = Tables(), min(offset, len(sizes))
     partition = Partition(tables.logs)
     for size in sizes:
-        partition.append(1, size, cuts=CUTS)
+        partition.append(1, size, rules=CUTS)
     log = tables.logs.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
     rolling.truncate(tables.logs, BROKER, log, offset, CUTS)
     truncation.truncate(tables, BROKER, TOPIC_ID, 0, offset)
@@ -164,17 +168,17 @@ def test_a_log_that_was_cut_off_goes_on_in_the_segment_of_its_end(
     segments[-1] = segments[-1][: left - sum(map(len, segments[:-1]))]
     assert [*check.check(tables.logs, tables.producers)] == []
     for size in more:
-        partition.append(1, size, cuts=CUTS)
+        partition.append(1, size, rules=CUTS)
     found = rolling.segments(tables.logs, BROKER, partition.log, CUTS)
     expected = [sum(segment) for segment in plain(segments, more)]
     assert [segment.size_in_bytes for segment in found] == expected
 
 
 @given(SIZES, st.data())
-def test_a_pass_of_the_cleaner_leaves_as_few_segments_as_their_size_lets_it(
+def test_cleaning_merges_segments_up_to_segment_bytes(
     sizes: list[int], data: st.DataObject
 ) -> None:
-    """By what they had before the pass; the active one is not touched."""
+    """By their sizes before the pass, without the active one."""
     partition = of_sizes(sizes)
     ends = bounds(partition)
     if len(ends) == 1:
@@ -197,28 +201,28 @@ def test_a_pass_of_the_cleaner_leaves_as_few_segments_as_their_size_lets_it(
         for of_group in [range(group[0].base_offset, group[-1].end_offset)]
     ]
     found = list(rolling.segments(partition.table, BROKER, partition.log, CUTS))
-    told = [(segment.base_offset, segment.size_in_bytes) for segment in found]
-    assert told[:-1] == [each for each in expected if each[1]]
+    bounds_found = [(segment.base_offset, segment.size_in_bytes) for segment in found]
+    assert bounds_found[:-1] == [each for each in expected if each[1]]
     assert found[-1] == active
 
 
-def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
-    """`segment.jitter.ms`: not all partitions begin a segment at once, and a log's differ, too."""
-    cuts = {}
+def test_jitter_rolls_segments_at_different_earlier_times() -> None:
+    """`segment.jitter.ms` differs between partitions, and between segments of a log."""
+    rules = {}
     for jitter_ms in (0, 1, 1_800_000, 10**12):
         partition = Partition()
-        limits = Cuts(3_600_000, 2**30, jitter_ms)
+        limits = RollingRules(3_600_000, 2**30, jitter_ms)
         for minute in range(600):
-            partition.append(1, timestamp=START + minute * MINUTE, cuts=limits)
-        cuts[jitter_ms] = bounds(partition)
-    assert cuts[0] == cuts[1] == [61, 122, 183, 244, 305, 366, 427, 488, 549, 600]
-    lengths = [end - start for start, end in pairwise([0, *cuts[1_800_000]])]
+            partition.append(1, timestamp=START + minute * MINUTE, rules=limits)
+        rules[jitter_ms] = bounds(partition)
+    assert rules[0] == rules[1] == [61, 122, 183, 244, 305, 366, 427, 488, 549, 600]
+    lengths = [end - start for start, end in pairwise([0, *rules[1_800_000]])]
     assert all(31 <= each <= 61 for each in lengths[:-1])
     assert len(set(lengths)) > 5
-    assert len(cuts[10**12]) > len(cuts[1_800_000]), "a jitter is of segment.ms at most"
+    assert len(rules[10**12]) > len(rules[1_800_000]), "a jitter is at most segment.ms"
 
 
-def test_a_read_ends_with_the_segment_that_it_begins_in() -> None:
+def test_read_ends_with_its_segment() -> None:
     partition = of_sizes([200, 200, 100, 250])
     assert bounds(partition) == [1, 3, 4]
     for offset, found in ((0, [0]), (1, [1, 2]), (2, [2]), (3, [3])):
@@ -226,7 +230,7 @@ def test_a_read_ends_with_the_segment_that_it_begins_in() -> None:
         assert [batch.base_offset for batch in batches] == found
 
 
-def test_a_read_goes_on_behind_a_segment_of_which_nothing_is_left_there() -> None:
+def test_read_continues_after_a_segment_without_further_batches() -> None:
     partition = of_sizes([200, 200, 100, 250])
     cleaned = LogCleaned(TOPIC_ID, 0, 3, [], unchanged=[(0, 0)])
     cleaner.apply_cleaned(partition.table, BROKER, cleaned, CUTS)

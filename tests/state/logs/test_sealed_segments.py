@@ -1,4 +1,4 @@
-"""The topic `segments`: what leaves the state goes there, what no log has any more leaves it."""
+"""The topic `segments`: sealed segments are written to it, deleted ones get tombstones."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ CHUNKS = 2
 
 @pytest.fixture(autouse=True, scope="module")
 def small_index() -> Any:
-    """A log keeps four batches in state."""
+    """Limit the index to four batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK_BATCHES_MAX", CHUNK)
         patch.setattr(logs, "INDEX_CHUNKS_MAX", CHUNKS)
@@ -33,12 +33,12 @@ def produce(bench: Bench, batches: int, partition: int = 0) -> None:
 def delete_below(bench: Bench, offset: int, partition: int = 0) -> None:
     wanted = [{"partitionIndex": partition, "offset": offset}]
     body = {"topics": [{"name": "a", "partitions": wanted}], "timeoutMs": 10000}
-    answer = bench.request("DELETE_RECORDS", 2, body)
-    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    response = bench.request("DELETE_RECORDS", 2, body)
+    assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
 def compacted(bench: Bench) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
-    """What a reader of the compacted topic finds: by topic id, partition and base offset."""
+    """Rows of the compacted topic by topic id, partition and base offset."""
     found = {}
     for row in bench.of(outputs.SEGMENTS):
         key = msgspec.json.decode(row.key or b"")
@@ -50,7 +50,7 @@ def compacted(bench: Bench) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
     return found
 
 
-def test_a_segment_is_written_when_it_leaves_the_state() -> None:
+def test_segment_is_written_when_it_is_sealed() -> None:
     bench = Bench()
     topic_id = bench.topic("a")
     produce(bench, 5)
@@ -60,7 +60,7 @@ def test_a_segment_is_written_when_it_leaves_the_state() -> None:
     assert {batch["locator"] for batch in batches} == {"0:0:1"}
 
 
-def test_a_segment_below_the_log_start_gets_a_tombstone() -> None:
+def test_segment_below_the_log_start_gets_a_tombstone() -> None:
     bench = Bench()
     bench.topic("a")
     produce(bench, 11)
@@ -71,7 +71,7 @@ def test_a_segment_below_the_log_start_gets_a_tombstone() -> None:
     assert compacted(bench) == {}
 
 
-def test_the_segments_of_a_deleted_topic_get_tombstones() -> None:
+def test_segments_of_a_deleted_topic_get_tombstones() -> None:
     bench = Bench()
     topic_id = bench.topic("a", partitions=2)
     produce(bench, 9)
@@ -93,7 +93,7 @@ def test_the_segments_of_a_deleted_topic_get_tombstones() -> None:
         max_size=12,
     )
 )
-def test_the_topic_holds_exactly_the_segments_that_the_log_names(steps: list[Any]) -> None:
+def test_topic_has_exactly_the_segments_of_the_logs(steps: list[Any]) -> None:
     bench = Bench()
     topic_id = bench.topic("a")
     end = 0

@@ -26,10 +26,10 @@ from brokertwin.state.groups.offset_records import OffsetKey
 from brokertwin.state.groups.streams_rows import ENCODERS
 from brokertwin.state.observed.offset_history import (
     OUTSIDER,
+    CoordinatorRow,
     Direction,
-    Move,
     OffsetHistory,
-    Written,
+    OffsetMove,
 )
 from tests.support.offset_rows import (
     HOUR_MS,
@@ -45,7 +45,7 @@ RAW_ID = bytes(range(16))
 TOPIC_ID = uuid_of(RAW_ID)
 
 
-def moves_of(*rows: tuple[bytes, bytes | None]) -> list[Move]:
+def moves_of(*rows: tuple[bytes, bytes | None]) -> list[OffsetMove]:
     return list(OffsetHistory().read(written(rows)))
 
 
@@ -138,7 +138,7 @@ def test_the_broker_removes_offsets() -> None:
 
 def test_a_row_that_cannot_be_read_is_told_and_the_others_are_read() -> None:
     history = OffsetHistory()
-    broken = Written(0, 7, 0, commit(1)[0], b"\x00\x09")
+    broken = CoordinatorRow(0, 7, 0, commit(1)[0], b"\x00\x09")
     assert [move.after for move in history.read([broken, *written([commit(5)])])] != []
     assert list(history.unread) == [(0, 7)]
 

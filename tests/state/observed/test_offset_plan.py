@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.groups.offset_records import OffsetKey
-from brokertwin.state.observed.offset_plan import Found, Verdict, plan, to_write
+from brokertwin.state.observed.offset_plan import ClusterOffsets, OffsetVerdict, plan, to_write
 
 KEY = OffsetKey("g", "orders", 0)
 OFFSETS = st.integers(0, 12)
 
 
-def found(committed: int | None, log: tuple[int, int] | None, has_members: bool) -> Found:
-    return Found(
+def found(committed: int | None, log: tuple[int, int] | None, has_members: bool) -> ClusterOffsets:
+    return ClusterOffsets(
         {} if log is None else {("orders", 0): log},
         {} if committed is None else {KEY: committed},
         frozenset({"g"} if has_members else ()),
@@ -22,18 +22,18 @@ def found(committed: int | None, log: tuple[int, int] | None, has_members: bool)
 @pytest.mark.parametrize(
     ("offset", "committed", "log", "has_members", "verdict"),
     [
-        (5, None, (3, 9), False, Verdict.FINE),
-        (3, None, (3, 9), False, Verdict.FINE),
-        (9, None, (3, 9), False, Verdict.FINE),
-        (9, 5, (3, 9), False, Verdict.FINE),
-        (2, None, (3, 9), False, Verdict.BEFORE_START),
-        (10, None, (3, 9), False, Verdict.PAST_END),
-        (4, 5, (3, 9), False, Verdict.BACK),
-        (5, 5, (3, 9), False, Verdict.THERE),
-        (5, 5, (3, 9), True, Verdict.THERE),
-        (9, 5, (3, 9), True, Verdict.HAS_MEMBERS),
-        (5, None, None, False, Verdict.UNKNOWN),
-        (None, None, (3, 9), False, Verdict.UNTRANSLATED),
+        (5, None, (3, 9), False, OffsetVerdict.FINE),
+        (3, None, (3, 9), False, OffsetVerdict.FINE),
+        (9, None, (3, 9), False, OffsetVerdict.FINE),
+        (9, 5, (3, 9), False, OffsetVerdict.FINE),
+        (2, None, (3, 9), False, OffsetVerdict.BEFORE_START),
+        (10, None, (3, 9), False, OffsetVerdict.PAST_END),
+        (4, 5, (3, 9), False, OffsetVerdict.BACK),
+        (5, 5, (3, 9), False, OffsetVerdict.THERE),
+        (5, 5, (3, 9), True, OffsetVerdict.THERE),
+        (9, 5, (3, 9), True, OffsetVerdict.HAS_MEMBERS),
+        (5, None, None, False, OffsetVerdict.UNKNOWN),
+        (None, None, (3, 9), False, OffsetVerdict.UNTRANSLATED),
     ],
 )
 def test_the_verdict(
@@ -41,7 +41,7 @@ def test_the_verdict(
     committed: int | None,
     log: tuple[int, int] | None,
     has_members: bool,
-    verdict: Verdict,
+    verdict: OffsetVerdict,
 ) -> None:
     (step,) = plan({KEY: (0, offset)}, found(committed, log, has_members))
     assert step.verdict is verdict
@@ -74,10 +74,13 @@ def test_for_a_share_group_nobody_can_commit() -> None:
     at = found(5, (3, 9), has_members=False)._replace(sharing=frozenset({"g"}))
     for offset in (5, 7, 20):
         steps = plan({KEY: (0, offset)}, at)
-        assert ([step.verdict for step in steps], to_write(steps, True)) == ([Verdict.SHARES], [])
+        assert ([step.verdict for step in steps], to_write(steps, True)) == (
+            [OffsetVerdict.SHARES],
+            [],
+        )
 
 
 def test_steps_are_in_the_order_of_their_names() -> None:
     keys = [OffsetKey("h", "a", 0), OffsetKey("g", "b", 2), OffsetKey("g", "b", 10)]
-    steps = plan(dict.fromkeys(keys, (0, 0)), Found({}, {}, frozenset()))
+    steps = plan(dict.fromkeys(keys, (0, 0)), ClusterOffsets({}, {}, frozenset()))
     assert [step.key for step in steps] == [keys[1], keys[2], keys[0]]

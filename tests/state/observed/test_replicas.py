@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
 from tests.support.examples import examples
 
 
-def led(isr: list[int], leader_end: int = 10, **ends: int) -> Replicas:
+def led(isr: list[int], leader_end: int = 10, **ends: int) -> PartitionReplicas:
     """A partition of brokers 1, 2 and 3, led by 1; `b2=8` is the LEO of broker 2."""
-    known = Replicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
+    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
     known.append(leader_end)
     for name, end in ends.items():
         known.fetched(int(name[1:]), end, 0)
@@ -43,7 +43,7 @@ def test_below_min_insync_replicas_it_stands_still() -> None:
 
 
 def test_min_insync_replicas_is_no_more_than_there_are_replicas() -> None:
-    known = Replicas("id", 0, leader=1, leader_epoch=0, replicas=[1], isr=[1])
+    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1], isr=[1])
     known.append(4)
     assert known.raise_high_watermark(2)
 
@@ -78,7 +78,7 @@ def test_an_older_epoch_is_no_news() -> None:
 
 
 def test_all_replicas_are_in_sync_until_somebody_says_otherwise() -> None:
-    known = Replicas("id", 0, leader=1, leader_epoch=0)
+    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0)
     known.fetched(2, 3, 1)
     assert known.in_sync == [1, 2]
     known.replicas = [1, 2, 3]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from brokertwin.state.logs import checkpoint_files
 from brokertwin.state.observed import checkpoints, replication
-from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.replicas import PartitionReplicas
 from brokertwin.state.observed.replication import (
     RACE,
     UNEXPLAINED,
     ReplicationObserver,
-    Sample,
+    WatermarkSample,
 )
 from tests.support.examples import examples
 from tests.support.observed import exchanges, observed, snapshots
@@ -36,7 +36,7 @@ def test_the_rule_gives_the_high_watermarks_that_leaders_told(run: str) -> None:
     assert not observer.unread
 
 
-def last_before(observer: ReplicationObserver, topic: str, time: int) -> dict[int, Sample]:
+def last_before(observer: ReplicationObserver, topic: str, time: int) -> dict[int, WatermarkSample]:
     """The newest sample of each partition of a topic at a time."""
     return {s.partition: s for s in observer.samples if s.topic == topic and s.time <= time}
 
@@ -101,11 +101,11 @@ def test_who_is_out_too_early_is_noticed() -> None:
     assert all("it was caught up" in why for why in whys)
 
 
-def always_enough(known: Replicas, _min_isr: int) -> bool:
+def always_enough(known: PartitionReplicas, _min_isr: int) -> bool:
     return RAISE(known, 1)
 
 
-def from_the_append(known: Replicas, min_isr: int) -> bool:
+def from_the_append(known: PartitionReplicas, min_isr: int) -> bool:
     former, known.isr = known.isr, [known.leader]
     try:
         return RAISE(known, min_isr)
@@ -113,7 +113,7 @@ def from_the_append(known: Replicas, min_isr: int) -> bool:
         known.isr = former
 
 
-def all_replicas(known: Replicas, min_isr: int) -> bool:
+def all_replicas(known: PartitionReplicas, min_isr: int) -> bool:
     former, known.isr = known.isr, known.replicas
     try:
         return RAISE(known, min_isr)
@@ -121,16 +121,16 @@ def all_replicas(known: Replicas, min_isr: int) -> bool:
         known.isr = former
 
 
-RAISE = Replicas.raise_high_watermark
+RAISE = PartitionReplicas.raise_high_watermark
 
 
 @pytest.mark.parametrize(
     "broken", [always_enough, from_the_append, all_replicas], ids=lambda rule: rule.__name__
 )
 def test_a_broken_rule_is_noticed(
-    broken: Callable[[Replicas, int], bool], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[[PartitionReplicas, int], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Replicas, "raise_high_watermark", broken)
+    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", broken)
     observer = observed(exchanges("follower_stop"))
     assert [each for each in observer.differences if each.why == UNEXPLAINED]
 
@@ -138,15 +138,15 @@ def test_a_broken_rule_is_noticed(
 def test_a_follower_that_is_believed_to_have_what_it_was_sent_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def sent(known: Replicas, follower: int, offset: int, time: float) -> bool:
+    def sent(known: PartitionReplicas, follower: int, offset: int, time: float) -> bool:
         return FETCHED(known, follower, offset + 1, time)
 
-    monkeypatch.setattr(Replicas, "fetched", sent)
+    monkeypatch.setattr(PartitionReplicas, "fetched", sent)
     observer = observed(exchanges("steady"))
     assert [each for each in observer.differences if each.why == UNEXPLAINED]
 
 
-FETCHED = Replicas.fetched
+FETCHED = PartitionReplicas.fetched
 
 
 @settings(max_examples=examples(25))

@@ -7,8 +7,8 @@ import msgspec
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.observed.exchanges import Exchange
-from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.exchanges import ObservedExchange
+from brokertwin.state.observed.replicas import PartitionReplicas
 from brokertwin.state.observed.replication import RACE_MS, ReplicationObserver
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
@@ -24,7 +24,7 @@ class Cluster:
         self._time = 0.0
 
     @property
-    def known(self) -> Replicas:
+    def known(self) -> PartitionReplicas:
         return self.observer.partitions[TOPIC, 0]
 
     def exchange(self, api: str, request: Any, response: Any) -> None:
@@ -34,7 +34,9 @@ class Cluster:
         )
         bodies = msgspec.json.encode(request), msgspec.json.encode(response)
         place, made = f"log:{self._time}", self._time + 1
-        self.observer.observe([Exchange(place, LEADER, self._time, made, False, header, *bodies)])
+        self.observer.observe(
+            [ObservedExchange(place, LEADER, self._time, made, False, header, *bodies)]
+        )
 
     def metadata(self, isr: list[int], **topic: Any) -> None:
         shown = {
@@ -52,14 +54,14 @@ class Cluster:
         topics = [{"topicId": TOPIC, "partitions": [partition]}]
         asked = {"replicaState": {"replicaId": follower}, "topics": topics}
         read = {"partitionIndex": 0, "highWatermark": high_watermark, **told}
-        answer = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
-        self.exchange("FETCH", asked, answer)
+        response = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
+        self.exchange("FETCH", asked, response)
 
     def altered(self, isr: list[int], partition_epoch: int, **more: Any) -> None:
         told = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
         told |= {"partitionEpoch": partition_epoch, **more}
-        answer = {"topics": [{"topicId": TOPIC, "partitions": [told]}]}
-        self.exchange("ALTER_PARTITION", {"brokerId": LEADER}, answer)
+        response = {"topics": [{"topicId": TOPIC, "partitions": [told]}]}
+        self.exchange("ALTER_PARTITION", {"brokerId": LEADER}, response)
 
 
 def replicated() -> Cluster:

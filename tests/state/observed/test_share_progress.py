@@ -8,7 +8,7 @@ back twice, two accepted, by six runs of `kafka-console-share-consumer`. In the 
 import pytest
 
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.state.observed.share_progress import ShareKey, ShareProgress, lag
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
@@ -31,8 +31,10 @@ VALUES = [
 NOTES = ShareKey("sharers", "H2oHSoyPTFK1pdy0n9b0iw", 0)
 
 
-def row(place: int, value: str | None, kind: int) -> Written:
-    return Written(6, place, 0, bytes.fromhex(f"{kind:04x}{KEY}"), value and bytes.fromhex(value))
+def row(place: int, value: str | None, kind: int) -> CoordinatorRow:
+    return CoordinatorRow(
+        6, place, 0, bytes.fromhex(f"{kind:04x}{KEY}"), value and bytes.fromhex(value)
+    )
 
 
 def after(count: int) -> ShareProgress:

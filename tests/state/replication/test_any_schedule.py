@@ -1,4 +1,4 @@
-"""Any schedule of appends, stops, isolations, elections, reassignments: what is committed stays.
+"""Under any schedule of appends, stops, isolations and elections, committed records survive.
 
 `SCHEDULES=500 pytest tests/state/replication/test_any_schedule.py` tries that many.
 """
@@ -24,12 +24,12 @@ from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
 Step = tuple[Any, ...]
-"""What is done, and its arguments."""
+"""A step and its arguments."""
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "40"))
 
 DISKS = ("/disk-1", "/disk-2")
-"""Log directories: the partition lies in the first; a broker halts with the second one alone."""
+"""Log directories: the partition is in the first; a broker halts with the second one only."""
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -38,15 +38,15 @@ SETTINGS: list[dict[str, Any]] = [
     {"log_dirs": DISKS, "given": {"metadata.log.dir": DISKS[1]}},
     {"brokertwin_eligible_leader_replicas_version": 0},
 ]
-"""Settings under which nothing that is acknowledged may be lost."""
+"""Settings under which no acknowledged record may be lost."""
 
 KINDS = ("stop", "kill", "start", "isolate", "sever", "rejoin")
 ASSIGNMENTS = [[1, 2, 3], [2, 3], [3, 1], [2], [3, 2, 1], [1]]
 RATES = [0, 20, 500, None]
-"""Limits in bytes a second; with the first, followers wait until nothing counts any more."""
+"""Limits in bytes per second; with the first, followers wait until all samples have expired."""
 
 SEEDS = range(45)
-"""Schedules that together have to inject everything."""
+"""Seeds of schedules that together inject everything."""
 
 STEPS = st.lists(
     st.one_of(
@@ -67,7 +67,7 @@ STEPS = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def small_index() -> Iterator[None]:
-    """A log keeps the headers of six batches: who is away misses what is sealed."""
+    """Limit the index to six batches, so that absent brokers miss sealed ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
         patch.setattr(logs, "INDEX_CHUNKS_MAX", 3)
@@ -75,10 +75,10 @@ def small_index() -> Iterator[None]:
 
 
 class Watched:
-    """A partition through a schedule; raises AssertionError where something committed is lost.
+    """A partition during a schedule; raises AssertionError if a committed record is lost.
 
     Attributes:
-        done: what was injected, counted.
+        done: number of injections by name.
     """
 
     def __init__(self, is_unclean: bool = False, required: str = "1", **settings: Any) -> None:
@@ -94,7 +94,7 @@ class Watched:
         self._count = 0
 
     def run(self, steps: list[Step]) -> None:
-        """Goes through the steps; in the end all brokers are back, and all replicas agree."""
+        """Run the steps, bring all brokers back, and check that the replicas agree."""
         for name, *arguments in steps:
             self.done[str(name)] += 1
             getattr(self, f"_{name}")(*arguments)
@@ -107,19 +107,19 @@ class Watched:
         self._throttle(None)
         self._wait(46_000)
         if self.replicas.partition().leader < 0 and self._strangers():
-            self.done["nobody until an unclean election"] += 1
+            self.done["no leader until an unclean election"] += 1
             return
         for replicas in (None, list(BROKERS)):
             self._reassign(replicas)
         self._wait(46_000)
         self._look()
         ends = set(self.replicas.watermarks().values())
-        assert len(ends) == 1, f"replicas end apart: {self.replicas.watermarks()}"
+        assert len(ends) == 1, f"log ends differ: {self.replicas.watermarks()}"
         assert sorted(self.replicas.isr()) == list(BROKERS)
         assert not reassignments.is_under_way(self.replicas.partition())
 
     def _strangers(self) -> set[int]:
-        """Brokers that are eligible, and no replicas any more; with them nobody is last known."""
+        """Eligible brokers that are no longer replicas; then no leader is last known."""
         partition = self.replicas.partition()
         return set(partition.eligible_leader_replicas) - set(partition.replicas)
 
@@ -130,12 +130,12 @@ class Watched:
             return
         self._count += 1
         event_id = f"any-{self._count}"
-        answer = self.replicas.produce(acks, count, id=event_id, crc=self._count)
+        response = self.replicas.produce(acks, count, id=event_id, crc=self._count)
         if acks != -1:
             return
         self._sent[event_id] = self._count
-        if answer is not None and answer["errorCode"] == 0:
-            self._acknowledged[answer["baseOffset"]] = self._count
+        if response is not None and response["errorCode"] == 0:
+            self._acknowledged[response["baseOffset"]] = self._count
 
     def _stop(self, broker: int) -> None:
         self.replicas.stop(broker)
@@ -147,7 +147,7 @@ class Watched:
         self.replicas.sever(broker)
 
     def _require(self, replicas: str) -> None:
-        """Another min.insync.replicas; where nobody leads it would leave nobody to be elected."""
+        """Change min.insync.replicas, unless the partition has no leader."""
         if self.replicas.partition().leader >= 0:
             body = Replicas.config_change("min.insync.replicas", replicas)
             self._ask("INCREMENTAL_ALTER_CONFIGS", 1, body)
@@ -162,7 +162,7 @@ class Watched:
         self.replicas.rejoin(broker)
 
     def _fail(self, broker: int) -> None:
-        """The log directory of the partition fails, where the broker has several."""
+        """Fail the partition's log directory on a broker with several."""
         has_several = len(self.replicas.bench.settings.broker_settings.log_dirs) > 1
         if not has_several or self.replicas.is_stopped(broker) or self._has_failed(broker):
             return
@@ -184,19 +184,19 @@ class Watched:
             self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
 
     def _elect(self) -> None:
-        """Asks for the preferred leader."""
-        asked = [{"topic": "orders", "partitions": [0]}]
-        body = {"electionType": 0, "topicPartitions": asked, "timeoutMs": 1000}
-        answer = self._ask("ELECT_LEADERS", 2, body)
-        if answer is not None:
-            (result,) = answer["replicaElectionResults"][0]["partitionResult"]
+        """Request a preferred election."""
+        topics = [{"topic": "orders", "partitions": [0]}]
+        body = {"electionType": 0, "topicPartitions": topics, "timeoutMs": 1000}
+        response = self._ask("ELECT_LEADERS", 2, body)
+        if response is not None:
+            (result,) = response["replicaElectionResults"][0]["partitionResult"]
             self.done[f"election {result['errorCode']}"] += 1
 
     def _reassign(self, replicas: list[int] | None) -> None:
-        """Asks for other replicas, or to cancel that.
+        """Reassign the partition, or cancel that.
 
-        Not for one that is eligible and no replica, where not all are in sync: Kafka loses records
-        by it (`test_eligible.py`).
+        Not to an eligible broker that is no replica while some are out of sync: Kafka loses records
+        then (`test_eligible.py`).
         """
         partition = self.replicas.partition()
         is_partly_in_sync = len(partition.isr) < len(partition.replicas)
@@ -204,15 +204,15 @@ class Watched:
             return
         partitions = [{"partitionIndex": 0, "replicas": replicas}]
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
-        answer = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
-        if answer is not None:
-            error = answer["responses"][0]["partitions"][0]["errorCode"]
+        response = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        if response is not None:
+            error = response["responses"][0]["partitions"][0]["errorCode"]
             kind = "cancel" if replicas is None else "reassignment"
             is_waiting = reassignments.is_under_way(self.replicas.partition())
             self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
 
     def _throttle(self, rate: int | None) -> None:
-        """Limits all replicas of the partition, or none any more."""
+        """Throttle all replicas of the partition, or none."""
         operation, value = (0, str(rate)) if rate is not None else (1, None)
         for side in Side:
             name = f"{side}.replication.throttled.rate"
@@ -221,7 +221,7 @@ class Watched:
             self._ask("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
 
     def _ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        """The answer of any broker that reaches the controller; None where none does."""
+        """Response of any broker that reaches the controller; None if there is none."""
         cut_off = (self.replicas.is_stopped, self.replicas.is_severed)
         alive = [broker for broker in BROKERS if not any(is_so(broker) for is_so in cut_off)]
         return self.replicas.bench.request(api, version, body, broker=alive[0]) if alive else None
@@ -230,38 +230,38 @@ class Watched:
         assert check(self.replicas.bench.cell) == []
         keys = self.replicas.bench.cell.tables.replication.keys("")
         self.done.update(f"held by a {key.rpartition('/')[2]}" for key in keys if "/held/" in key)
-        self._take_late_answers()
+        self._take_late_responses()
         before, self._before = self._before, self.replicas.partition()
         is_elected = self._before.leader != before.leader
         self.done["elected, being eligible"] += (
             is_elected and self._before.leader in before.eligible_leader_replicas
         )
-        self.done["nobody in sync"] += not self._before.isr
+        self.done["empty in-sync set"] += not self._before.isr
         leader, epoch = self.replicas.leader()
         if leader < 0:
             return
         log = self.replicas.log(leader)
         before = self._high_watermarks.get((leader, epoch), 0)
-        assert log.high_watermark >= before, "the high watermark went back on a leader"
+        assert log.high_watermark >= before, "the leader's high watermark went back"
         self._high_watermarks[leader, epoch] = log.high_watermark
         tables = self.replicas.bench.cell.tables
         found = {b.base_offset: b.crc for b in batches_from(tables.logs, leader, log, 0)}
         indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
         for offset, crc in self._acknowledged.items():
             if offset >= max(log.log_start_offset, indexed):
-                assert found.get(offset) == crc, f"what was acknowledged at {offset} is lost"
+                assert found.get(offset) == crc, f"the acknowledged record at {offset} is lost"
                 self.done["still there"] += 1
 
-    def _take_late_answers(self) -> None:
+    def _take_late_responses(self) -> None:
         for event_id, crc in list(self._sent.items()):
-            answer = self.replicas.bench.answers.get(event_id)
-            if answer is None:
+            response = self.replicas.bench.answers.get(event_id)
+            if response is None:
                 continue
             del self._sent[event_id]
-            if answer["response"] is None:
+            if response["response"] is None:
                 self.done["connection lost"] += 1
                 continue
-            partition = answer["response"]["responses"][0]["partitionResponses"][0]
+            partition = response["response"]["responses"][0]["partitionResponses"][0]
             self.done[f"error {partition['errorCode']}"] += 1
             if partition["errorCode"] == 0:
                 self._acknowledged[partition["baseOffset"]] = crc
@@ -269,7 +269,7 @@ class Watched:
 
 @settings(max_examples=SCHEDULES, deadline=None)
 @given(STEPS, st.sampled_from(["1", "2"]), st.sampled_from([0, 1]), st.booleans())
-def test_what_was_acknowledged_survives_clean_elections(
+def test_acknowledged_records_survive_clean_elections(
     steps: list[Step], required: str, version: int, has_disks: bool
 ) -> None:
     disks = SETTINGS[3] if has_disks else {}
@@ -278,7 +278,7 @@ def test_what_was_acknowledged_survives_clean_elections(
 
 
 def schedule(seed: int) -> list[Step]:
-    """A schedule that is the same for ever."""
+    """A schedule that is always the same."""
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(40):
@@ -302,7 +302,7 @@ def schedule(seed: int) -> list[Step]:
 
 
 def failing(steps: list[Step], seed: int) -> list[Step]:
-    """The same with log directories that fail here and there."""
+    """The same schedule with failing log directories."""
     random, found = Random(f"failing {seed}"), []
     for step in steps:
         found += [("fail", random.choice(BROKERS))] if random.random() < 0.15 else []
@@ -311,7 +311,7 @@ def failing(steps: list[Step], seed: int) -> list[Step]:
 
 
 def test_schedules_inject_everything() -> None:
-    """Among them what is cut off or taken whole, and Produces that end in every way."""
+    """Among them truncations, logs taken over, and all results of Produce."""
     done: Counter[str] = Counter()
     for seed in SEEDS:
         watched = Watched(required="12"[seed % 2], **SETTINGS[seed % len(SETTINGS)])
@@ -330,12 +330,12 @@ def test_schedules_inject_everything() -> None:
     wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}
     wanted |= {"LogTaken", "LogPlaced", "LineLogged", "held by a leader", "held by a follower"}
     wanted |= {"fail", "a leader's directory", "a severed broker's directory", "error 56"}
-    wanted |= {"require", "nobody in sync", "elected, being eligible", "the last known leader"}
+    wanted |= {"require", "empty in-sync set", "elected, being eligible", "the last known leader"}
     assert wanted - set(+done) == set()
 
 
 def loses(watched: Watched, seed: int) -> bool:
-    """Whether something acknowledged is seen to be lost in a schedule."""
+    """True if a schedule loses an acknowledged record."""
     try:
         watched.run(schedule(seed))
     except AssertionError as error:
@@ -343,13 +343,13 @@ def loses(watched: Watched, seed: int) -> bool:
     return False
 
 
-def test_an_unclean_election_is_seen_to_lose_what_was_acknowledged() -> None:
-    """The watch can see a loss: here is one."""
+def test_unclean_election_loses_acknowledged_records() -> None:
+    """This shows that the checks find a loss."""
     assert any(loses(Watched(is_unclean=True), seed) for seed in SEEDS)
 
 
-def test_truncation_to_the_high_watermark_is_seen_to_lose_it_in_clean_elections() -> None:
-    """The rule of Kafka before 0.11 (KIP-101), in schedules in which nothing else is lost."""
+def test_truncation_to_the_high_watermark_loses_records_in_clean_elections() -> None:
+    """The rule before KIP-101, in schedules that lose nothing otherwise."""
 
     def truncating() -> Watched:
         watched = Watched(brokertwin_truncation="hw")

@@ -1,4 +1,4 @@
-"""What brokers tell the controller of their log directories: AssignReplicasToDirs, heartbeats."""
+"""Reports of brokers about log directories: AssignReplicasToDirs and heartbeats."""
 
 from typing import Any
 
@@ -23,29 +23,29 @@ def replicas() -> Replicas:
     return Replicas(bench=Bench(BROKERS, log_dirs=DISKS), min_insync_replicas="1")
 
 
-def assign(replicas: Replicas, broker: int, epoch: int, *said: Any) -> Any:
-    """Error, and those of partitions, of a request that says directory, topic id, partitions."""
+def assign(replicas: Replicas, broker: int, epoch: int, *reports: Any) -> Any:
+    """Send directories, topic ids and partitions; return the error and those of partitions."""
     dirs: list[Any] = []
-    for directory, topic_id, numbers in said:
+    for directory, topic_id, numbers in reports:
         partitions = [{"partitionIndex": each} for each in numbers]
         dirs.append({"id": directory, "topics": [{"topicId": topic_id, "partitions": partitions}]})
     body = {"brokerId": broker, "brokerEpoch": epoch, "directories": dirs}
-    answer = replicas.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
-    assert [each["id"] for each in answer["directories"]] in ([], [each[0] for each in said])
+    response = replicas.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
+    assert [each["id"] for each in response["directories"]] in ([], [each[0] for each in reports])
     found = [
         [each["errorCode"] for each in topic["partitions"]]
-        for directory in answer["directories"]
+        for directory in response["directories"]
         for topic in directory["topics"]
     ]
-    return answer["errorCode"], found
+    return response["errorCode"], found
 
 
 def directory(replicas: Replicas, broker: int, path: str) -> str:
     return directories.directory_id(replicas.bench.settings, broker, path)
 
 
-def beat(replicas: Replicas, broker: int, *offline: str, version: int = 2, **wishes: Any) -> Any:
-    body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **wishes}
+def beat(replicas: Replicas, broker: int, *offline: str, version: int = 2, **fields: Any) -> Any:
+    body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **fields}
     body |= {"currentMetadataOffset": 1000, "offlineLogDirs": list(offline)}
     return replicas.bench.request("BROKER_HEARTBEAT", version, body)
 
@@ -55,7 +55,7 @@ def registered_dirs(replicas: Replicas, broker: int) -> list[str]:
     return found.log_dirs
 
 
-def test_brokers_say_where_new_replicas_lie(replicas: Replicas) -> None:
+def test_brokers_report_directories_of_new_replicas(replicas: Replicas) -> None:
     found = replicas.partition()
     assert found.directories == {b: directory(replicas, b, "/disk-1") for b in BROKERS}
     assert (found.leader_epoch, found.partition_epoch) == (0, 3)
@@ -63,7 +63,7 @@ def test_brokers_say_where_new_replicas_lie(replicas: Replicas) -> None:
     assert kinds.count("ReplicasAssigned") == 12, "3 brokers, on 4 machines"
 
 
-def test_a_leader_goes_on_in_the_partition_epoch_that_an_assignment_begins(
+def test_leader_uses_the_partition_epoch_after_an_assignment(
     replicas: Replicas,
 ) -> None:
     replicas.produce()
@@ -76,7 +76,7 @@ def test_a_leader_goes_on_in_the_partition_epoch_that_an_assignment_begins(
     assert replicas.isr() == [1, 2, 3]
 
 
-def test_the_errors_of_an_assignment(replicas: Replicas) -> None:
+def test_errors_of_an_assignment(replicas: Replicas) -> None:
     there, topic = directory(replicas, 1, "/disk-2"), replicas.topic_id
     assert assign(replicas, 1, 5, (there, topic, [0])) == (77, [])
     assert assign(replicas, 9, 0, (there, topic, [0])) == (77, [])
@@ -93,55 +93,53 @@ def test_the_errors_of_an_assignment(replicas: Replicas) -> None:
         },
     )
     assert assign(replicas, 3, 0, (there, topic, [0])) == (0, [[6]])
-    assert sorted(replicas.partition().directories) == [1, 2], "who has gone is forgotten"
+    assert sorted(replicas.partition().directories) == [1, 2], "a former replica is dropped"
 
 
-def test_an_assignment_that_is_known_changes_nothing(replicas: Replicas) -> None:
+def test_repeated_assignment_changes_nothing(replicas: Replicas) -> None:
     before = replicas.partition()
-    said = (directory(replicas, 2, "/disk-1"), replicas.topic_id, [0])
-    assert assign(replicas, 2, 0, said) == (0, [[0]])
+    reports = (directory(replicas, 2, "/disk-1"), replicas.topic_id, [0])
+    assert assign(replicas, 2, 0, reports) == (0, [[0]])
     assert replicas.partition() == before
 
 
 @pytest.mark.parametrize("named", [NOWHERE, LOST])
-def test_a_replica_in_a_directory_that_is_not_there_is_offline(
-    replicas: Replicas, named: str
-) -> None:
-    replicas.isolate(1)  # its directory is there, so it would join again
+def test_replica_in_an_unknown_directory_is_offline(replicas: Replicas, named: str) -> None:
+    replicas.isolate(1)  # its directory is online, so it would join again
     beat(replicas, 1, directory(replicas, 1, "/disk-2"))
-    assert replicas.leader() == (1, 0), "it lies on the other one"
+    assert replicas.leader() == (1, 0), "the replica is in the other directory"
     assert assign(replicas, 1, 0, (named, replicas.topic_id, [0])) == (0, [[0]])
     assert replicas.leader() == (2, 1)
     assert replicas.partition().isr == [2, 3]
     assert replicas.partition().directories[1] == named
 
 
-def test_a_heartbeat_names_directories_that_have_failed(replicas: Replicas) -> None:
+def test_heartbeat_reports_failed_directories(replicas: Replicas) -> None:
     replicas.isolate(1)
     gone = directory(replicas, 1, "/disk-1")
     assert beat(replicas, 1, gone, version=0)["errorCode"] == 0
-    assert replicas.leader() == (1, 0), "version 0 says nothing of them"
-    answer = beat(replicas, 1, gone, NOWHERE)
-    assert (answer["errorCode"], answer["isFenced"]) == (0, False)
+    assert replicas.leader() == (1, 0), "version 0 has no directories"
+    response = beat(replicas, 1, gone, NOWHERE)
+    assert (response["errorCode"], response["isFenced"]) == (0, False)
     assert replicas.leader() == (2, 1)
     assert replicas.partition().isr == [2, 3]
     assert registered_dirs(replicas, 1) == [directory(replicas, 1, "/disk-2")]
     before = replicas.partition()
     beat(replicas, 1, gone)
-    assert replicas.partition() == before, "it was known"
+    assert replicas.partition() == before, "reported before"
 
 
-def test_all_directories_at_once_leave_those_that_were(replicas: Replicas) -> None:
+def test_report_of_all_directories_keeps_the_registered_ones(replicas: Replicas) -> None:
     beat(replicas, 1, *(directory(replicas, 1, path) for path in DISKS))
     assert replicas.leader() == (2, 1)
-    assert registered_dirs(replicas, 1) == [], "as none, which is all"
+    assert registered_dirs(replicas, 1) == [], "an empty list means all"
 
 
 def register(replicas: Replicas, *dirs: str) -> None:
     body = {"brokerId": EXTERNAL, "clusterId": cluster_id(replicas), "features": FEATURES}
     body |= {"incarnationId": "incarnationincarnation", "logDirs": list(dirs)}
-    answer = replicas.bench.request("BROKER_REGISTRATION", 4, body)
-    assert answer["errorCode"] == 0
+    response = replicas.bench.request("BROKER_REGISTRATION", 4, body)
+    assert response["errorCode"] == 0
     assert beat(replicas, EXTERNAL)["isFenced"] is False
 
 
@@ -150,11 +148,11 @@ def cluster_id(replicas: Replicas) -> str:
 
 
 def topic_on(replicas: Replicas, *brokers: int) -> str:
-    """The id of a topic of which the first of these brokers leads the only partition."""
+    """Id of a topic with one partition, led by the first of these brokers."""
     assigned = [{"partitionIndex": 0, "brokerIds": list(brokers)}]
     wanted = {"name": "far", "numPartitions": -1, "replicationFactor": -1, "assignments": assigned}
-    answer = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    return str(answer["topics"][0]["topicId"])
+    response = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    return str(response["topics"][0]["topicId"])
 
 
 def far(replicas: Replicas) -> Any:
@@ -163,7 +161,7 @@ def far(replicas: Replicas) -> Any:
     return found.partitions[0]
 
 
-def test_a_broker_with_one_directory_has_its_replicas_there(replicas: Replicas) -> None:
+def test_replicas_of_a_broker_with_one_directory_are_in_it(replicas: Replicas) -> None:
     register(replicas, ONE)
     topic_on(replicas, EXTERNAL, 2)
     assert far(replicas).directories[EXTERNAL] == ONE
@@ -171,7 +169,7 @@ def test_a_broker_with_one_directory_has_its_replicas_there(replicas: Replicas) 
     assert (far(replicas).leader, far(replicas).isr) == (2, [2])
 
 
-def test_a_broker_with_several_has_to_say_where_they_are(replicas: Replicas) -> None:
+def test_broker_with_several_directories_must_report_them(replicas: Replicas) -> None:
     register(replicas, ONE, TWO)
     topic = topic_on(replicas, EXTERNAL, 2)
     assert EXTERNAL not in far(replicas).directories
@@ -180,14 +178,14 @@ def test_a_broker_with_several_has_to_say_where_they_are(replicas: Replicas) -> 
     epoch = replicas.epoch(EXTERNAL)
     assert assign(replicas, EXTERNAL, epoch, (ONE, topic, [0])) == (0, [[0]])
     assert (far(replicas).leader, far(replicas).isr) == (2, [2])
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "far"}]}, broker=2)
-    assert answer["topics"][0]["partitions"][0]["offlineReplicas"] == [EXTERNAL]
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "far"}]}, broker=2)
+    assert response["topics"][0]["partitions"][0]["offlineReplicas"] == [EXTERNAL]
 
 
 @pytest.mark.parametrize(
     ("named", "is_there"),
     [(None, True), (UNASSIGNED, True), (MIGRATING, True), (LOST, False), (ONE, True), (TWO, False)],
 )
-def test_which_directories_are_there(named: str | None, is_there: bool) -> None:
+def test_online_directories(named: str | None, is_there: bool) -> None:
     assert is_dir_online([ONE], named) is is_there
     assert is_dir_online([], named) is (named != LOST)

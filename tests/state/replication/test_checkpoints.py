@@ -1,4 +1,4 @@
-"""What a broker's file has of high watermarks, and what it takes from it when it starts."""
+"""High watermarks in a broker's file, and their use at a start."""
 
 import pytest
 
@@ -22,14 +22,14 @@ def in_file(replicas: Replicas, broker: int) -> int:
 
 
 def restored(replicas: Replicas, broker: int) -> list[int]:
-    """To which high watermarks a broker has gone back when it started."""
+    """High watermarks that a broker restored at its start."""
     entries = replicas.bench.records_of(replicas.bench.last)
     first = next((each["record"] for each in entries if each["machine"] == broker), None)
     is_restored = first is not None and first["type"] == "HighWatermarkMoved"
     return [first["highWatermark"]] if first and is_restored else []
 
 
-def test_the_file_is_written_every_five_seconds_from_the_first_partition_on(
+def test_file_is_written_every_five_seconds_after_the_first_partition(
     replicas: Replicas,
 ) -> None:
     replicas.bench.now += 4999
@@ -47,12 +47,12 @@ def test_the_file_is_written_every_five_seconds_from_the_first_partition_on(
     assert [in_file(replicas, broker) for broker in BROKERS] == [7] * 3
 
 
-def test_no_timer_runs_for_it(replicas: Replicas) -> None:
+def test_no_timer_writes_the_file(replicas: Replicas) -> None:
     replicas.produce()
     assert replicas.bench.cell.tables.pending.keys("timer/") == []
 
 
-def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas) -> None:
+def test_started_broker_takes_the_high_watermark_of_its_file(replicas: Replicas) -> None:
     replicas.produce(count=3)
     replicas.bench.now += INTERVAL_MS
     replicas.produce(count=2)
@@ -63,7 +63,7 @@ def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas)
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
 
 
-def test_a_file_that_was_written_since_loses_nothing(replicas: Replicas) -> None:
+def test_file_written_since_has_the_current_high_watermark(replicas: Replicas) -> None:
     replicas.produce(count=3)
     replicas.bench.now += INTERVAL_MS
     replicas.kill(3)
@@ -73,7 +73,7 @@ def test_a_file_that_was_written_since_loses_nothing(replicas: Replicas) -> None
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (3, 3))
 
 
-def test_a_broker_that_shuts_down_in_order_writes_the_file_once_more(replicas: Replicas) -> None:
+def test_clean_shutdown_writes_the_file(replicas: Replicas) -> None:
     replicas.produce(count=3)
     replicas.stop(3)
     assert in_file(replicas, 3) == 3
@@ -82,10 +82,10 @@ def test_a_broker_that_shuts_down_in_order_writes_the_file_once_more(replicas: R
 
 
 @pytest.mark.parametrize(("written", "begins_with"), [(120, 100), (80, 80)])
-def test_example_22_the_least_of_checkpoint_and_log_end(
+def test_example_22_least_of_checkpoint_and_log_end(
     replicas: Replicas, written: int, begins_with: int
 ) -> None:
-    """A leader of a one-member in-sync set then raises it to its log end."""
+    """A leader alone in its in-sync set then raises it to its log end."""
     replicas.leave_only_the_leader()
     replicas.produce(count=99)
     bench = replicas.bench
@@ -100,13 +100,13 @@ def test_example_22_the_least_of_checkpoint_and_log_end(
     assert replicas.watermarks()[1] == (100, 100)
 
 
-def test_a_checkpoint_of_no_log_is_noticed(replicas: Replicas) -> None:
+def test_check_finds_a_checkpoint_without_a_log(replicas: Replicas) -> None:
     place = checkpoints.Checkpointed(3, 1)
     replicas.bench.cell.tables.replication.put("1/checkpointed/nothing/0", place)
-    assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 is of no log"]
+    assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 belongs to no log"]
 
 
-def test_a_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
+def test_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
     replicas.produce()
     bench = replicas.bench
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})

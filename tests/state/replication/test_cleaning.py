@@ -1,4 +1,4 @@
-"""The cleaner of internal logs: what a coordinator loads afterwards is what it loaded before."""
+"""Cleaning of internal logs: coordinators load the same state before and after."""
 
 from collections.abc import Iterator
 from random import Random
@@ -41,7 +41,7 @@ def batches(brokers: Coordinators, kind: int) -> int:
     return len(list(batches_from(brokers.bench.cell.tables.logs, leader, log, 0)))
 
 
-def test_a_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
+def test_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
     for offset in range(100):
         assert brokers.commit(offset) == 0
         assert batches(brokers, GROUPS) <= 4 * 4 + 4
@@ -50,7 +50,7 @@ def test_a_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
     assert brokers.committed() == 99
 
 
-def test_large_commits_are_cleaned_before_there_are_many(
+def test_large_commits_are_cleaned_early(
     brokers: Coordinators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 64)
@@ -65,7 +65,7 @@ def test_large_commits_are_cleaned_before_there_are_many(
     assert batches(brokers, GROUPS) <= 6
 
 
-def test_a_follower_that_was_away_reads_what_is_left(brokers: Coordinators) -> None:
+def test_returning_follower_reads_the_cleaned_log(brokers: Coordinators) -> None:
     away = next(each for each in BROKERS if each != brokers.coordinator(GROUPS))
     brokers.replicas.stop(away)
     for offset in range(100):
@@ -81,7 +81,7 @@ def test_a_follower_that_was_away_reads_what_is_left(brokers: Coordinators) -> N
     assert brokers.committed() == 99
 
 
-def test_what_is_left_of_a_batch_keeps_its_offsets(brokers: Coordinators) -> None:
+def test_remaining_records_keep_their_offsets(brokers: Coordinators) -> None:
     more = {"name": "payments", "numPartitions": 3, "replicationFactor": 1}
     brokers.bench.request("CREATE_TOPICS", 7, {"topics": [more], "timeoutMs": 1000})
     leader = brokers.coordinator(GROUPS)
@@ -101,8 +101,8 @@ def test_what_is_left_of_a_batch_keeps_its_offsets(brokers: Coordinators) -> Non
     assert (first.base_offset, first.record_count, delta, record.partition) == (0, 1, 1, 1)
 
 
-def test_an_update_of_a_share_state_that_is_left_alone_is_a_snapshot() -> None:
-    """What it goes on from has gone."""
+def test_share_state_update_without_its_base_becomes_a_snapshot() -> None:
+    """The cleaner has dropped the base."""
     update = ShareUpdate(0, 5, 0)
     first, last = (
         ShareStateWritten("s", "T", 0, ShareSnapshot(1, 0, 5), each) for each in (None, update)
@@ -125,7 +125,7 @@ def test_an_update_of_a_share_state_that_is_left_alone_is_a_snapshot() -> None:
     assert left(stored(0, first)) == [first]
 
 
-def test_transactional_ids_are_as_they_were_written_last(brokers: Coordinators) -> None:
+def test_transactional_ids_keep_their_last_state(brokers: Coordinators) -> None:
     for offset in range(20):
         end = brokers.transaction(offset)
         assert brokers.answer(end)["errorCode"] == 0
@@ -136,7 +136,7 @@ def test_transactional_ids_are_as_they_were_written_last(brokers: Coordinators) 
     assert brokers.committed() == 19
 
 
-def test_a_deleted_group_stays_so_for_a_follower_that_was_away(brokers: Coordinators) -> None:
+def test_deleted_group_stays_deleted_for_a_returning_follower(brokers: Coordinators) -> None:
     away = next(each for each in BROKERS if each != brokers.coordinator(GROUPS))
     assert brokers.commit(5) == 0
     brokers.replicas.stop(away)
@@ -160,7 +160,7 @@ def test_a_deleted_group_stays_so_for_a_follower_that_was_away(brokers: Coordina
 
 
 def loaded(brokers: Coordinators, kind: int) -> Iterator[dict[str, bytes]]:
-    """What each replica's log gives who loads it."""
+    """State loaded from each replica's log."""
     topic_id, number, _ = brokers.partition(kind)
     for broker in BROKERS:
         tables = brokers.bench.cell.tables.copy()
@@ -179,8 +179,8 @@ def items(tables: Tables, broker: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_history_loads_as_it_is_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits, transactions that stay open, deletions: cleaned or not, on any replica."""
+def test_any_history_loads_the_known_state(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits, open transactions, deletions; cleaned or not, on any replica."""
     random = Random(seed)
     brokers = Coordinators(offsets_topic_num_partitions=1)
     cleaned = 0

@@ -1,4 +1,4 @@
-"""Offsets and transactions are produces to internal topics: what is acknowledged stays.
+"""Writes of coordinators to internal topics: acknowledged ones survive.
 
 `SCHEDULES=500 pytest tests/state/replication/test_coordinators.py` tries that many.
 """
@@ -26,7 +26,7 @@ from tests.support.machine import CLUSTER
 from tests.support.replicas import BROKERS, TOPIC
 
 Step = tuple[Any, ...]
-"""What is done, and its arguments."""
+"""A step and its arguments."""
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "25"))
 SEEDS = range(12)
@@ -49,51 +49,51 @@ def brokers() -> Coordinators:
     return Coordinators()
 
 
-def test_a_commit_lies_in_every_followers_log_before_it_is_answered(brokers: Coordinators) -> None:
+def test_commit_is_on_every_follower_before_the_response(brokers: Coordinators) -> None:
     assert brokers.commit(5) == 0
     ends = {broker: brokers.log(GROUPS, broker).log_end_offset for broker in BROKERS}
     assert ends == dict.fromkeys(BROKERS, 1)
 
 
-def test_a_commit_waits_for_followers_and_is_seen_only_then(brokers: Coordinators) -> None:
+def test_commit_waits_for_followers_and_is_visible_only_then(brokers: Coordinators) -> None:
     assert brokers.commit(5) == 0
     brokers.replicas.isolate(*others(brokers, GROUPS))
-    waits = brokers.send_commit(6)
-    assert brokers.answer(waits) is None
-    assert brokers.committed() == 5, "what followers do not have yet is not to be seen"
+    pending = brokers.send_commit(6)
+    assert brokers.answer(pending) is None
+    assert brokers.committed() == 5, "an uncommitted write is not visible"
     brokers.replicas.rejoin(*others(brokers, GROUPS))
-    assert error_of_commit(brokers.answer(waits)) == 0
+    assert error_of_commit(brokers.answer(pending)) == 0
     assert brokers.committed() == 6
 
 
-def test_a_commit_that_followers_do_not_take_is_answered_with_15_in_time(
+def test_commit_not_copied_in_time_returns_coordinator_not_available(
     brokers: Coordinators,
 ) -> None:
     brokers.replicas.isolate(*others(brokers, GROUPS))
-    waits = brokers.send_commit(6)
+    pending = brokers.send_commit(6)
     brokers.bench.tick(4999)
-    assert brokers.answer(waits) is None
+    assert brokers.answer(pending) is None
     brokers.bench.tick(1)
-    assert error_of_commit(brokers.answer(waits)) == Error.COORDINATOR_NOT_AVAILABLE
+    assert error_of_commit(brokers.answer(pending)) == Error.COORDINATOR_NOT_AVAILABLE
     brokers.bench.tick(46_000)
-    assert brokers.committed() == 6, "it stays written: the others have left the in-sync set"
+    assert brokers.committed() == 6, "it stays written: the followers have left the in-sync set"
 
 
-def test_too_few_in_sync_replicas_keep_commits_waiting() -> None:
+def test_commits_are_pending_with_too_few_in_sync_replicas() -> None:
     brokers = Coordinators(min_insync_replicas=2)
     brokers.replicas.isolate(*others(brokers, GROUPS))
-    waits = [brokers.send_commit(offset) for offset in (6, 7)]
+    pending = [brokers.send_commit(offset) for offset in (6, 7)]
     brokers.bench.tick(60_000)
-    for each in waits:
+    for each in pending:
         assert error_of_commit(brokers.answer(each)) == Error.COORDINATOR_NOT_AVAILABLE
-    assert brokers.committed() == -1, "the high watermark stays"
+    assert brokers.committed() == -1, "the high watermark has not moved"
     brokers.replicas.rejoin(*others(brokers, GROUPS))
     brokers.bench.tick(60_000)
     assert brokers.committed() == 7
-    assert told_offsets(brokers) == [6, 7], "each once, though the in-sync set has changed"
+    assert offset_rows(brokers) == [6, 7], "each once, although the in-sync set has changed"
 
 
-def test_the_new_coordinator_loads_and_the_old_one_forgets(brokers: Coordinators) -> None:
+def test_new_coordinator_loads_and_old_one_unloads(brokers: Coordinators) -> None:
     old = brokers.coordinator(GROUPS)
     assert brokers.commit(5) == 0
     brokers.replicas.stop(old)
@@ -107,7 +107,7 @@ def test_the_new_coordinator_loads_and_the_old_one_forgets(brokers: Coordinators
     assert prefixes == {str(new)}
 
 
-def test_what_was_not_acknowledged_may_go_with_its_leader(brokers: Coordinators) -> None:
+def test_uncommitted_commit_can_be_lost_with_its_leader(brokers: Coordinators) -> None:
     assert brokers.commit(5) == 0
     old = brokers.coordinator(GROUPS)
     brokers.replicas.isolate(old)
@@ -118,12 +118,12 @@ def test_what_was_not_acknowledged_may_go_with_its_leader(brokers: Coordinators)
     brokers.replicas.start(old)
     brokers.bench.tick(46_000)
     assert brokers.committed() == 5
-    assert told_offsets(brokers) == [5], "nobody was told of an offset that never counted"
+    assert offset_rows(brokers) == [5], "no row of an offset that was never committed"
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_the_first_follower_of_a_coordinators_log_gets_all_that_was_known(leads: bool) -> None:
-    """What a single replica coordinates lies in no log; it is written when somebody copies it."""
+def test_first_follower_of_a_coordinators_log_gets_the_whole_state(leads: bool) -> None:
+    """With one replica there is no log; it is written when there is a follower."""
     brokers = Coordinators(offsets_topic_replication_factor=1)
     old = brokers.coordinator(GROUPS)
     number = brokers.partition(GROUPS)[1]
@@ -139,42 +139,42 @@ def test_the_first_follower_of_a_coordinators_log_gets_all_that_was_known(leads:
     brokers.replicas.stop(old)
     assert brokers.committed() == 5
     assert brokers.commit(6) == 0
-    assert told_offsets(brokers) == [5, 6], "each once"
+    assert offset_rows(brokers) == [5, 6], "each once"
 
 
 @pytest.mark.parametrize("what", ["an offset", "a tombstone"])
-def test_what_lies_in_the_log_counts_though_its_coordinator_crashed_before_it_was_told(
+def test_written_commit_survives_a_crash_before_its_response(
     brokers: Coordinators, what: str
 ) -> None:
-    """A crash between log and cache (seed 003): the next coordinator reads what the log has."""
+    """A crash between log and cache (seed 003): the next coordinator reads the log."""
     assert brokers.commit(5) == 0
     old = brokers.coordinator(GROUPS)
     partition = brokers.partition(GROUPS)[2]
-    behind = [each for each in partition.replicas if each != old][-1]
-    brokers.replicas.isolate(behind)
+    lagging = [each for each in partition.replicas if each != old][-1]
+    brokers.replicas.isolate(lagging)
     if what == "an offset":
-        waits = brokers.send_commit(6)
+        pending = brokers.send_commit(6)
     else:
         topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
-        waits = brokers.ask("OFFSET_DELETE", 0, {"groupId": "g", "topics": topics}, old)
-    assert brokers.answer(waits) is None
+        pending = brokers.ask("OFFSET_DELETE", 0, {"groupId": "g", "topics": topics}, old)
+    assert brokers.answer(pending) is None
     brokers.replicas.kill(old)
     brokers.bench.tick(10_000)
-    assert brokers.coordinator(GROUPS) not in (-1, old, behind)
-    brokers.replicas.rejoin(behind)
-    assert brokers.answer(waits) is None, "nobody was told"
+    assert brokers.coordinator(GROUPS) not in (-1, old, lagging)
+    brokers.replicas.rejoin(lagging)
+    assert brokers.answer(pending) is None, "no response was sent"
     assert brokers.committed() == (6 if what == "an offset" else -1)
 
 
-def test_offsets_are_told_when_they_are_committed(brokers: Coordinators) -> None:
+def test_offset_rows_are_written_once_committed(brokers: Coordinators) -> None:
     brokers.replicas.isolate(*others(brokers, GROUPS))
     brokers.send_commit(6)
-    assert told_offsets(brokers) == []
+    assert offset_rows(brokers) == []
     brokers.bench.tick(46_000)
-    assert told_offsets(brokers) == [6]
+    assert offset_rows(brokers) == [6]
 
 
-def test_a_transaction_survives_the_end_of_both_coordinators(brokers: Coordinators) -> None:
+def test_transaction_survives_both_coordinators(brokers: Coordinators) -> None:
     end = brokers.transaction(9)
     assert brokers.answer(end)["errorCode"] == 0
     brokers.replicas.stop(brokers.coordinator(TRANSACTIONS))
@@ -182,35 +182,37 @@ def test_a_transaction_survives_the_end_of_both_coordinators(brokers: Coordinato
     assert brokers.committed() == 9
 
 
-def test_a_transaction_in_the_middle_of_a_write_is_busy(brokers: Coordinators) -> None:
+def test_transaction_with_a_pending_write_is_busy(brokers: Coordinators) -> None:
     held = brokers.init()
     assert held is not None
     assert held["errorCode"] == 0
     brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
-    assert brokers.init() is None, "it waits for followers"
+    assert brokers.init() is None, "pending until followers have it"
     refused = brokers.init()
     assert refused is not None
     assert refused["errorCode"] == Error.CONCURRENT_TRANSACTIONS
 
 
-def test_an_id_is_known_before_its_first_write_is_committed(brokers: Coordinators) -> None:
+def test_transactional_id_is_described_before_its_first_write_is_committed(
+    brokers: Coordinators,
+) -> None:
     brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
     body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-    waits = brokers.ask("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
+    pending = brokers.ask("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
     described = {"transactionalIds": ["t"]}
-    asked = ("DESCRIBE_TRANSACTIONS", 0, described, brokers.coordinator(TRANSACTIONS))
-    (known,) = brokers.answer(brokers.ask(*asked))["transactionStates"]
-    told = ("errorCode", "transactionState", "producerEpoch", "transactionTimeoutMs")
-    assert [known[name] for name in told] == [0, "Empty", -1, 60_000]
+    request = ("DESCRIBE_TRANSACTIONS", 0, described, brokers.coordinator(TRANSACTIONS))
+    (known,) = brokers.answer(brokers.ask(*request))["transactionStates"]
+    names = ("errorCode", "transactionState", "producerEpoch", "transactionTimeoutMs")
+    assert [known[name] for name in names] == [0, "Empty", -1, 60_000]
     brokers.bench.tick(60_000)
-    assert brokers.answer(waits)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.answer(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     brokers.replicas.rejoin(*BROKERS)
     held = brokers.init()
     assert held is not None
     assert (held["producerId"], held["producerEpoch"]) == (known["producerId"], 0)
 
 
-def test_who_fences_is_told_15_where_that_is_not_committed(brokers: Coordinators) -> None:
+def test_uncommitted_fencing_returns_coordinator_not_available(brokers: Coordinators) -> None:
     held = brokers.init()
     assert held is not None
     who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
@@ -219,15 +221,15 @@ def test_who_fences_is_told_15_where_that_is_not_committed(brokers: Coordinators
     assert brokers.answer(brokers.ask("ADD_OFFSETS_TO_TXN", 3, body, leader))["errorCode"] == 0
     brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
     body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-    waits = brokers.ask("INIT_PRODUCER_ID", 4, body, leader)
+    pending = brokers.ask("INIT_PRODUCER_ID", 4, body, leader)
     brokers.bench.tick(59_999)
-    assert brokers.answer(waits) is None
+    assert brokers.answer(pending) is None
     brokers.bench.tick(1)
-    assert brokers.answer(waits)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.answer(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     assert brokers.state() == "Ongoing"
 
 
-def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coordinators) -> None:
+def test_nothing_is_written_of_a_transaction_with_too_few_in_sync(brokers: Coordinators) -> None:
     """The topic's min.insync.replicas is transaction.state.log.min.isr, 2 by default."""
     assert brokers.init() is not None
     leader = brokers.coordinator(TRANSACTIONS)
@@ -241,14 +243,14 @@ def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coord
 
 
 def loading(**settings: Any) -> Coordinators:
-    """Offset 10 is committed; then another coordinator is elected, which takes 1 s to load."""
+    """Offset 10 is committed; then another coordinator is elected that loads for 1 s."""
     brokers = Coordinators(brokertwin_coordinator_load_ms=1000, **settings)
     assert brokers.commit(10) == 0
     brokers.replicas.stop(brokers.coordinator(GROUPS))
     return brokers
 
 
-def test_a_coordinator_that_loads_says_so() -> None:
+def test_loading_coordinator_returns_load_in_progress() -> None:
     brokers = loading()
     assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
     assert brokers.commit(11) == Error.COORDINATOR_LOAD_IN_PROGRESS
@@ -259,8 +261,8 @@ def test_a_coordinator_that_loads_says_so() -> None:
     assert brokers.commit(11) == 0
 
 
-def test_only_the_groups_of_that_partition_load() -> None:
-    """The transactional id's partition has another leader, which goes on."""
+def test_only_groups_of_that_partition_load() -> None:
+    """The transactional id's partition has another leader."""
     brokers = Coordinators(brokertwin_coordinator_load_ms=1000)
     other = next(each for each in BROKERS if each != brokers.coordinator(TRANSACTIONS))
     assert brokers.init() is not None
@@ -270,7 +272,7 @@ def test_only_the_groups_of_that_partition_load() -> None:
     assert held["errorCode"] == 0
 
 
-def test_who_loses_the_partition_while_it_loads_says_16() -> None:
+def test_coordinator_that_loses_its_partition_while_loading_returns_not_coordinator() -> None:
     brokers = loading()
     former = brokers.coordinator(GROUPS)
     brokers.replicas.stop(former)
@@ -280,8 +282,8 @@ def test_who_loses_the_partition_while_it_loads_says_16() -> None:
     assert brokers.committed() == 10
 
 
-def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() -> None:
-    """[seed 003] Of the spec of groups and offsets."""
+def test_example_16_commit_while_loading_is_not_replaced_by_an_older_one() -> None:
+    """Example of the specification of groups and offsets (seed 003)."""
     brokers = loading(brokertwin_commit_while_loading=True)
     assert brokers.commit(30) == 0
     assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
@@ -289,15 +291,15 @@ def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() 
     assert brokers.committed() == 30
 
 
-@pytest.mark.parametrize(("may_commit", "told", "left"), [(True, 0, -1), (False, 14, 10)])
-def test_example_16_what_is_deleted_while_loading_stays_away(
-    may_commit: bool, told: int, left: int
+@pytest.mark.parametrize(("may_commit", "error", "left"), [(True, 0, -1), (False, 14, 10)])
+def test_example_16_offset_deleted_while_loading_stays_deleted(
+    may_commit: bool, error: int, left: int
 ) -> None:
     brokers = loading(brokertwin_commit_while_loading=may_commit)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
     body = {"groupId": "g", "topics": topics}
-    answer = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
-    assert answer["errorCode"] == told
+    response = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
+    assert response["errorCode"] == error
     brokers.bench.tick(1000)
     assert brokers.committed() == left
 
@@ -306,20 +308,20 @@ def others(brokers: Coordinators, kind: int) -> list[int]:
     return [each for each in BROKERS if each != brokers.coordinator(kind)]
 
 
-def told_offsets(brokers: Coordinators) -> list[int]:
-    """The committed offsets in the rows of `offsets.CLUSTER`."""
+def offset_rows(brokers: Coordinators) -> list[int]:
+    """Committed offsets in the rows of `offsets.CLUSTER`."""
     rows = [row for row in brokers.bench.rows if row.topic == offsets_topic(CLUSTER)]
     return [int.from_bytes((row.value or b"")[2:10], "big") for row in rows]
 
 
 class Watched:
-    """Offsets through a schedule; raises AssertionError where something acknowledged is lost.
+    """Offsets during a schedule; raises AssertionError if an acknowledged one is lost.
 
-    Commits and transactions count up: what is committed is never below what was acknowledged, nor
-    below what was seen.
+    Commits and transactions count up: a committed offset is never below an acknowledged or fetched
+    one.
 
     Attributes:
-        done: what was injected, counted.
+        done: number of injections by name.
     """
 
     def __init__(self) -> None:
@@ -330,7 +332,7 @@ class Watched:
         self._at_least = -1
 
     def run(self, steps: list[Step]) -> None:
-        """Goes through the steps; in the end all brokers are back, and transactions are over."""
+        """Run the steps, bring all brokers back, and end all transactions."""
         for name, *arguments in steps:
             self.done[str(name)] += 1
             getattr(self, f"_{name}")(*arguments)
@@ -343,9 +345,9 @@ class Watched:
             self._look()
         self._fetch()
         assert self.brokers.coordinator(GROUPS) >= 0
-        assert self.brokers.commit(self._count + 1) == 0, "the group goes on"
+        assert self.brokers.commit(self._count + 1) == 0, "the group still works"
         held = self.brokers.init()
-        assert held is not None, "the transactional id goes on"
+        assert held is not None, "the transactional id still works"
         assert held["errorCode"] == 0, held
 
     def _commit(self) -> None:
@@ -362,13 +364,13 @@ class Watched:
             self._sent[event_id] = ("end", self._count)
 
     def _fetch(self) -> None:
-        """What is seen counts; a transaction's markers come after the answer to its end."""
+        """A fetched offset counts; the markers follow the response to EndTxn."""
         if not self.brokers.is_reached(self.brokers.coordinator(GROUPS)):
             self.done["no coordinator"] += 1
             return
         error, offset = self.brokers.fetch()
         assert error == 0
-        assert offset >= self._at_least, f"{self._at_least} was acknowledged, {offset} is there"
+        assert offset >= self._at_least, f"acknowledged {self._at_least}, fetched {offset}"
         self._at_least = offset
 
     def _stop(self, broker: int) -> None:
@@ -406,17 +408,17 @@ class Watched:
             if document is None:
                 continue
             del self._sent[event_id]
-            answer = document["response"]
-            if answer is None:
+            response = document["response"]
+            if response is None:
                 self.done["connection lost"] += 1
                 continue
-            error = answer["errorCode"] if kind == "end" else error_of_commit(answer)
+            error = response["errorCode"] if kind == "end" else error_of_commit(response)
             self.done[f"{kind} {error}"] += 1
             if error == 0:
                 self._acknowledged(kind, offset)
 
     def _acknowledged(self, kind: str, offset: int) -> None:
-        """A commit counts at once, the offsets of a transaction when it is complete."""
+        """A commit counts at once, transactional offsets once the transaction is complete."""
         coordinator = self.brokers.coordinator(TRANSACTIONS)
         is_known = self.brokers.is_reached(coordinator)
         if kind == "commit" or (is_known and self.brokers.state() == "CompleteCommit"):
@@ -425,12 +427,12 @@ class Watched:
 
 @settings(max_examples=SCHEDULES, deadline=None)
 @given(STEPS)
-def test_what_was_acknowledged_survives_its_coordinator(steps: list[Step]) -> None:
+def test_acknowledged_offsets_survive_their_coordinator(steps: list[Step]) -> None:
     Watched().run(steps)
 
 
 def schedule(seed: int) -> list[Step]:
-    """A schedule that is the same for ever."""
+    """A schedule that is always the same."""
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(40):
@@ -448,7 +450,7 @@ def schedule(seed: int) -> list[Step]:
 
 
 def test_schedules_inject_everything() -> None:
-    """Among them commits and ends that wait, are refused, or lose their connection."""
+    """Among them commits and ends that are pending, fail, or lose their connection."""
     done: Counter[str] = Counter()
     for seed in SEEDS:
         watched = Watched()

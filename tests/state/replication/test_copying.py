@@ -1,4 +1,4 @@
-"""Followers copy in steps of their own: what a cluster of three does with one Produce."""
+"""Followers copy in separate steps: the effects of one Produce in a cluster of three."""
 
 import pytest
 
@@ -19,13 +19,13 @@ def bench() -> Bench:
 
 
 def topic(bench: Bench, **configs: str) -> str:
-    """A topic `orders` on all brokers, led by 1; gives back its id."""
+    """Create `orders` on all brokers, led by 1; return its id."""
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     wanted = {"name": "orders", "configs": given, "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-    assert answer["topics"][0]["errorCode"] == 0
-    return str(answer["topics"][0]["topicId"])
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert response["topics"][0]["errorCode"] == 0
+    return str(response["topics"][0]["topicId"])
 
 
 def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:
@@ -36,21 +36,21 @@ def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:
 
 
 def steps(bench: Bench) -> list[tuple[int, str]]:
-    """What the last event has changed, in its order: the broker, and the record's type."""
+    """Broker and record type of each change by the last event, in order."""
     rows = bench.last
     return [(row["machine"], row["record"]["type"]) for row in bench.records_of(rows)]
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_every_replica_has_it_by_the_end_of_the_event(bench: Bench, acks: int) -> None:
+def test_every_replica_has_the_batch_after_the_event(bench: Bench, acks: int) -> None:
     topic_id = topic(bench, min_insync_replicas="2")
     assert produce(bench, acks, count=3)["errorCode"] == 0
     assert produce(bench, acks)["baseOffset"] == 3
     assert logs(bench, topic_id) == [(4, 4)] * 3
 
 
-def test_the_high_watermark_does_not_rise_in_the_step_that_appends(bench: Bench) -> None:
-    """Nor in the step of the first follower: it takes the last one's next fetch."""
+def test_high_watermark_does_not_move_with_the_append(bench: Bench) -> None:
+    """It moves with the next fetch of the last follower."""
     topic(bench)
     produce(bench)
     assert steps(bench) == [
@@ -63,7 +63,7 @@ def test_the_high_watermark_does_not_rise_in_the_step_that_appends(bench: Bench)
     ]
 
 
-def test_a_single_replica_commits_with_the_append() -> None:
+def test_single_replica_commits_with_the_append() -> None:
     bench = Bench(BROKERS)
     bench.topic("orders")
     leader = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
@@ -72,7 +72,7 @@ def test_a_single_replica_commits_with_the_append() -> None:
     assert steps(bench) == [(broker, "BatchAppended")]
 
 
-def test_an_idle_cluster_has_nothing_to_do(bench: Bench) -> None:
+def test_idle_cluster_has_no_timers(bench: Bench) -> None:
     topic(bench)
     produce(bench)
     before = bench.cell.columns()
@@ -80,8 +80,8 @@ def test_an_idle_cluster_has_nothing_to_do(bench: Bench) -> None:
     assert {**bench.cell.columns(), "meta": b""} == {**before, "meta": b""}
 
 
-def test_a_follower_far_behind_gets_its_bytes_in_portions() -> None:
-    """What one answer may carry is bounded; the follower goes on from there."""
+def test_lagging_follower_fetches_in_portions() -> None:
+    """A response is limited; the follower continues after it."""
     bench = Bench(BROKERS, replica_fetch_max_bytes=300)
     topic_id = topic(bench)
     for _ in range(5):
@@ -89,10 +89,10 @@ def test_a_follower_far_behind_gets_its_bytes_in_portions() -> None:
     assert logs(bench, topic_id) == [(450, 450)] * 3
 
 
-def test_a_follower_behind_what_its_leader_has_sealed_catches_up(
+def test_follower_that_needs_sealed_batches_takes_over_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It takes over bounds, index and producers; then it copies on, and may lead."""
+    """It takes over bounds, index and producers; then it copies, and may lead."""
     monkeypatch.setattr(logs_room, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs_room, "INDEX_CHUNKS_MAX", 2)
     replicas = Replicas(min_insync_replicas="1")
@@ -111,17 +111,17 @@ def test_a_follower_behind_what_its_leader_has_sealed_catches_up(
     assert replicas.log(3) == replicas.log(1)
     replicas.stop(1, 2)
     assert replicas.leader()[0] == 3
-    assert bench.append("orders", header(1, 7, 0, 11), broker=3)["baseOffset"] == 12, "it is known"
+    assert bench.append("orders", header(1, 7, 0, 11), broker=3)["baseOffset"] == 12, "known"
     assert bench.append("orders", header(1, 7, 0, 12), broker=3)["baseOffset"] == 13
     replicas.start(1, 2)
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (14, 14))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_any_order_all_come_to_the_same_end(
+def test_any_delivery_order_gives_the_same_state(
     monkeypatch: pytest.MonkeyPatch, bench: Bench, seed: int
 ) -> None:
-    """Whatever is delivered first, as long as each pair of machines keeps its order."""
+    """Messages between the same two machines keep their order."""
     drawn = iter(range(seed, 10**9, 7919))
     topic_id = topic(bench)
     monkeypatch.setattr(run.Run, "_schedule", lambda _: Drawn(lambda count: next(drawn) % count))
@@ -130,10 +130,10 @@ def test_in_any_order_all_come_to_the_same_end(
     assert logs(bench, topic_id) == [(8, 8)] * 3
 
 
-def test_a_deleted_topic_leaves_nothing_behind(bench: Bench) -> None:
+def test_deleted_topic_leaves_no_items(bench: Bench) -> None:
     topic(bench)
     produce(bench)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
     kept = [f"{broker}/checkpointing" for broker in BROKERS]
-    assert bench.cell.tables.replication.keys("") == kept, "they write their files on"
+    assert bench.cell.tables.replication.keys("") == kept, "high watermark files are still written"
     assert bench.cell.tables.logs.keys("") == []

@@ -1,4 +1,4 @@
-"""Log directories that get no new logs (KIP-1066)."""
+"""Cordoned log directories get no new logs (KIP-1066)."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ def cordon(bench: Bench, text: str, broker: int = 1) -> None:
     setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
     resource = {"resourceType": 4, "resourceName": str(broker), "configs": [setting]}
     body = {"resources": [resource]}
-    (answer,) = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=broker)["responses"]
-    assert answer["errorCode"] == 0, answer
+    (response,) = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=broker)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 def described(bench: Bench) -> dict[str, tuple[bool, int]]:
-    """By directory: whether it is cordoned, and how many logs it has."""
-    answer = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
+    """Directories: cordoned or not, and the number of logs."""
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
     return {
         each["logDir"]: (each["isCordoned"], sum(len(t["partitions"]) for t in each["topics"]))
-        for each in answer["results"]
+        for each in response["results"]
     }
 
 
@@ -33,7 +33,7 @@ def create(bench: Bench, name: str, **more: Any) -> int:
     return int(topic["errorCode"])
 
 
-def test_new_logs_lie_elsewhere_and_none_moves_there() -> None:
+def test_new_logs_avoid_cordoned_directories() -> None:
     bench = Bench(log_dirs=DISKS)
     cordon(bench, "/disk-2")
     assert create(bench, "orders") == 0
@@ -41,12 +41,12 @@ def test_new_logs_lie_elsewhere_and_none_moves_there() -> None:
     topics = [{"name": name, "partitions": [0]} for name in ("orders", "later")]
     body = {"dirs": [{"path": "/disk-2", "topics": topics}]}
     results = bench.request("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
-    told = [each["partitions"][0]["errorCode"] for each in results]
-    assert told == [Error.INVALID_REPLICA_ASSIGNMENT] * 2
+    errors = [each["partitions"][0]["errorCode"] for each in results]
+    assert errors == [Error.INVALID_REPLICA_ASSIGNMENT] * 2
 
 
 @pytest.mark.parametrize("text", ["*", "/disk-2,/disk-1"])
-def test_a_broker_without_any_that_takes_logs_gets_partitions_by_name_alone(text: str) -> None:
+def test_broker_with_all_directories_cordoned_gets_only_assigned_partitions(text: str) -> None:
     bench = Bench(log_dirs=DISKS)
     cordon(bench, text)
     assert create(bench, "orders") == Error.INVALID_REPLICATION_FACTOR
@@ -58,11 +58,11 @@ def test_a_broker_without_any_that_takes_logs_gets_partitions_by_name_alone(text
     assert create(bench, "orders") == 0
 
 
-def test_others_get_what_a_cordoned_broker_does_not() -> None:
+def test_other_brokers_get_the_partitions_of_a_cordoned_broker() -> None:
     bench = Bench((1, 2))
     cordon(bench, "*", broker=2)
     assert create(bench, "orders") == 0
-    asked = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
-    (topic,) = asked["topics"]
+    found = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    (topic,) = found["topics"]
     assert {each["leaderId"] for each in topic["partitions"]} == {1}
     assert create(bench, "wide", replicationFactor=2) == Error.INVALID_REPLICATION_FACTOR

@@ -1,4 +1,4 @@
-"""DeleteRecords waits until every replica that is alive has raised its log start."""
+"""DeleteRecords waits until every live replica has raised its log start."""
 
 from typing import Any
 
@@ -18,32 +18,32 @@ def replicas() -> Replicas:
 
 
 def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any) -> Any:
-    """Error and low watermark, or None while it waits."""
+    """Error and low watermark, or None while it is pending."""
     wanted = [{"partitionIndex": 0, "offset": offset}]
     body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": timeout_ms}
     event.setdefault("broker", replicas.partition().leader)
-    answer = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
-    return answer and outcome(answer)
+    response = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
+    return response and outcome(response)
 
 
-def outcome(answer: dict[str, Any]) -> tuple[int, int]:
+def outcome(response: dict[str, Any]) -> tuple[int, int]:
     """Error and low watermark of the partition."""
-    partition = answer["topics"][0]["partitions"][0]
+    partition = response["topics"][0]["partitions"][0]
     return partition["errorCode"], partition["lowWatermark"]
 
 
 def late(replicas: Replicas) -> tuple[int, int] | None:
-    """The answer that came later."""
-    answer = replicas.bench.answers.get("delete")
-    return None if answer is None else outcome(answer["response"])
+    """The late response."""
+    response = replicas.bench.answers.get("delete")
+    return None if response is None else outcome(response["response"])
 
 
 def starts(replicas: Replicas) -> dict[int, int]:
-    """The log start on each broker."""
+    """Log start offset on each broker."""
     return {broker: replicas.log(broker).log_start_offset for broker in BROKERS}
 
 
-def test_followers_that_fetch_follow_at_once(replicas: Replicas) -> None:
+def test_fetching_followers_raise_their_start_at_once(replicas: Replicas) -> None:
     assert delete(replicas, 5) == (0, 5)
     assert starts(replicas) == {1: 5, 2: 5, 3: 5}
     assert delete(replicas, 2) == (0, 5)
@@ -51,7 +51,7 @@ def test_followers_that_fetch_follow_at_once(replicas: Replicas) -> None:
     assert delete(replicas, -1) == (0, 8)
 
 
-def test_example_21_a_follower_that_is_behind_is_waited_for(replicas: Replicas) -> None:
+def test_example_21_request_waits_for_a_lagging_follower(replicas: Replicas) -> None:
     replicas.isolate(2)
     assert delete(replicas, 5) is None
     assert starts(replicas) == {1: 5, 2: 0, 3: 5}
@@ -60,33 +60,33 @@ def test_example_21_a_follower_that_is_behind_is_waited_for(replicas: Replicas) 
     assert starts(replicas) == {1: 5, 2: 5, 3: 5}
 
 
-def test_the_time_out_says_how_far_they_were(replicas: Replicas) -> None:
+def test_timeout_returns_the_low_watermark(replicas: Replicas) -> None:
     replicas.isolate(2)
     assert delete(replicas, 5) is None
     replicas.bench.tick(999)
     assert late(replicas) is None
     replicas.bench.tick(1)
     assert late(replicas) == (Error.REQUEST_TIMED_OUT, 0)
-    assert replicas.log(1).log_start_offset == 5, "it is deleted all the same"
+    assert replicas.log(1).log_start_offset == 5, "the leader has deleted anyway"
 
 
-def test_a_broker_that_is_gone_is_not_waited_for(replicas: Replicas) -> None:
+def test_request_does_not_wait_for_a_stopped_broker(replicas: Replicas) -> None:
     replicas.stop(2)
     assert delete(replicas, 5) == (0, 5)
 
 
-def test_who_does_not_lead_any_more_says_6(replicas: Replicas) -> None:
+def test_former_leader_returns_not_leader_or_follower(replicas: Replicas) -> None:
     replicas.stop(1)
     replicas.start(1)
     replicas.isolate(3)
     assert delete(replicas, 5) is None
-    asked = [{"topic": "orders", "partitions": [0]}]
-    replicas.bench.request("ELECT_LEADERS", 2, {"topicPartitions": asked, "timeoutMs": 1000})
+    topics = [{"topic": "orders", "partitions": [0]}]
+    replicas.bench.request("ELECT_LEADERS", 2, {"topicPartitions": topics, "timeoutMs": 1000})
     assert replicas.leader() == (1, 2)
     assert late(replicas) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-def test_a_topic_that_goes_meanwhile_is_3(replicas: Replicas) -> None:
+def test_deleted_topic_returns_unknown_topic_or_partition(replicas: Replicas) -> None:
     replicas.isolate(2)
     assert delete(replicas, 5) is None
     body = {"topicNames": ["orders"], "timeoutMs": 1000}
@@ -94,7 +94,7 @@ def test_a_topic_that_goes_meanwhile_is_3(replicas: Replicas) -> None:
     assert late(replicas) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_a_refused_partition_keeps_its_answer_while_others_wait(replicas: Replicas) -> None:
+def test_partition_with_an_error_keeps_it_while_others_wait(replicas: Replicas) -> None:
     replicas.isolate(2)
     wanted = [{"partitionIndex": 7, "offset": 1}, {"partitionIndex": 0, "offset": 5}]
     body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": 1000}

@@ -1,6 +1,6 @@
 """Log directories of brokers: compare responses and elected leaders with a real controller.
 
-The brokers 50 to 52 are none: they register and send heartbeats, and never fetch.
+Brokers 50 to 52 are not real: they register and send heartbeats, and never fetch.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.real_controllers import Body, Both, as_text, real_controller
 ONE, TWO, ONLY, NOWHERE = (bytes([50, n] * 8) for n in range(1, 5))
 DIRS = {50: [ONE, TWO], 51: [ONLY], 52: [bytes([52, 1] * 8), bytes([52, 2] * 8)]}
 PLACES = ([50, 1], [51, 1], [1, 50], [52, 1], [50, 51], [51, 50], [50, 52])
-"""The replicas of each partition; the first one leads at first."""
+"""The replicas of each partition; the first one is the initial leader."""
 PATIENT = {"broker.session.timeout.ms": "600000", "replica.lag.time.max.ms": "600000"}
 RESERVED = {
     name: bytes.fromhex("00" * 15 + f"{number:02x}")
@@ -24,7 +24,7 @@ RESERVED = {
 
 
 class Directories:
-    """Both controllers, whose brokers are there, and a topic on them."""
+    """Both controllers with their brokers, and a topic."""
 
     def __init__(self, both: Both) -> None:
         self.both = both
@@ -43,14 +43,14 @@ class Directories:
         self.ids = [each["topics"][0]["topicId"] for each in made]
 
     def partitions(self, side: int) -> Any:
-        """Of each partition the leader, its epoch, who is in sync, who is offline."""
-        asked: Body = {"topics": [{"name": "d"}], "includeTopicAuthorizedOperations": False}
-        asked["allowAutoTopicCreation"] = False
+        """Leader, epoch, in-sync and offline replicas of each partition."""
+        request: Body = {"topics": [{"name": "d"}], "includeTopicAuthorizedOperations": False}
+        request["allowAutoTopicCreation"] = False
         both = self.both
-        told = (
-            both.real("Metadata", 11, asked)
+        responses = (
+            both.real("Metadata", 11, request)
             if side == 0
-            else both.bench.request("METADATA", 11, asked)
+            else both.bench.request("METADATA", 11, request)
         )
         return [
             (
@@ -60,30 +60,32 @@ class Directories:
                 sorted(each["isrNodes"]),
                 sorted(each["offlineReplicas"]),
             )
-            for each in sorted(told["topics"][0]["partitions"], key=lambda p: p["partitionIndex"])
+            for each in sorted(
+                responses["topics"][0]["partitions"], key=lambda p: p["partitionIndex"]
+            )
         ]
 
     def agree(self, after: object) -> None:
-        """Waits until the real broker has heard, and both say the same."""
+        """Wait until the real broker has the metadata, and compare."""
         ours = self.partitions(1)
         try:
-            wait_until(lambda: self.partitions(0) == ours, "the broker has heard", 10)
+            wait_until(lambda: self.partitions(0) == ours, "the metadata have arrived", 10)
         except AssertionError:
             assert (after, self.partitions(0)) == (after, ours)
 
-    def assign(self, broker: int, more: int, said: list[tuple[bytes, bool, list[int]]]) -> Any:
-        """The answers, without ids; `more` is added to the epoch, False is a topic that is none."""
-        answers = []
+    def assign(self, broker: int, more: int, reports: list[tuple[bytes, bool, list[int]]]) -> Any:
+        """Responses without ids; `more` is added to the epoch, False is an unknown topic."""
+        responses = []
         for side, none in ((0, bytes(15).hex() + "09"), (1, as_text(bytes(15) + b"\x09"))):
             dirs: list[Any] = []
-            for directory, is_topic, numbers in said:
+            for directory, is_topic, numbers in reports:
                 partitions = [{"partitionIndex": each} for each in numbers]
                 topic = {"topicId": self.ids[side] if is_topic else none, "partitions": partitions}
                 named = as_text(directory) if side else directory.hex()
                 dirs.append({"id": named, "topics": [topic]})
             body: Body = {"brokerId": broker, "directories": dirs}
             body["brokerEpoch"] = self.epochs.get(broker, (7, 7))[side] + more
-            answers.append(
+            responses.append(
                 self.both.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
                 if side
                 else self.both.controller("AssignReplicasToDirs", 0, body)
@@ -97,16 +99,16 @@ class Directories:
                     for topic in directory["topics"]
                 ],
             )
-            for each in answers
+            for each in responses
         ]
 
     def beat(self, broker: int, version: int, offline: list[bytes], more: int = 0) -> Any:
-        """The answers to a heartbeat that names directories that have failed."""
+        """Responses to a heartbeat with failed directories."""
         body: Body = {"brokerId": broker, "currentMetadataOffset": 10**6, "wantFence": False}
         body["wantShutDown"] = False
         real, ours = self.epochs.get(broker, (7, 7))
         names = [each.hex() for each in offline], [as_text(each) for each in offline]
-        told = (
+        responses = (
             self.both.controller(
                 "BrokerHeartbeat",
                 version,
@@ -118,7 +120,7 @@ class Directories:
                 body | {"brokerEpoch": ours + more, "offlineLogDirs": names[1]},
             ),
         )
-        return [(each["errorCode"], each["isFenced"], each["shouldShutDown"]) for each in told]
+        return [(each["errorCode"], each["isFenced"], each["shouldShutDown"]) for each in responses]
 
 
 STEPS: list[tuple[Any, ...]] = [
@@ -147,20 +149,20 @@ STEPS: list[tuple[Any, ...]] = [
     ("beat", 50, 1, [ONE, TWO]),
     ("beat", 50, 1, []),
 ]
-"""What is said; a heartbeat of version 0 has no directories."""
+"""Reports; a heartbeat of version 0 has no directories."""
 
 
 @pytest.mark.compares
-def test_reports_of_directories_have_the_effect_of_a_real_controller(tmp_path: Path) -> None:
+def test_directory_reports_have_the_effect_of_a_real_controller(tmp_path: Path) -> None:
     codes = set()
     with real_controller(tmp_path / "broker", "controller/directories", PATIENT) as both:
         directories = Directories(both)
         directories.agree("the topic is made")
-        for what, *said in STEPS:
-            real, ours = getattr(directories, what)(*said)
-            assert real == ours, (what, said)
+        for what, *reports in STEPS:
+            real, ours = getattr(directories, what)(*reports)
+            assert real == ours, (what, reports)
             codes.add(real[0])
             if what == "assign":
                 codes.update(code for each in real[1] for _, code in each)
-            directories.agree((what, said))
+            directories.agree((what, reports))
     assert codes == {0, 3, 6, 77, 100}

@@ -1,4 +1,4 @@
-"""Log directories, and the checkpoint files that a broker has in each."""
+"""Log directories and their checkpoint files."""
 
 from collections import Counter
 from typing import Any
@@ -20,7 +20,7 @@ def entries(bench: Bench, name: str, broker: int = 1) -> Any:
     return checkpoint_files.parse(files(bench, broker)[name])
 
 
-def test_one_directory_has_one_set() -> None:
+def test_one_directory_has_one_set_of_files() -> None:
     bench = Bench()
     bench.topic("a", 2)
     assert sorted(files(bench)) == [
@@ -35,7 +35,7 @@ def test_one_directory_has_one_set() -> None:
     assert files(bench)["a-0/leader-epoch-checkpoint"] == "0\n1\n0 0\n"
 
 
-def test_high_watermarks_are_as_last_written_and_recovery_points_are_the_logs_ends() -> None:
+def test_high_watermarks_are_those_of_the_last_write_and_recovery_points_log_ends() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.produce(count=7)
     bench = replicas.bench
@@ -51,7 +51,7 @@ def test_high_watermarks_are_as_last_written_and_recovery_points_are_the_logs_en
     assert files(bench)["cleaner-offset-checkpoint"] == ""
 
 
-def test_leader_epochs_are_those_with_records_and_the_leaders_own() -> None:
+def test_leader_epoch_file_has_epochs_with_records_and_the_leaders_own() -> None:
     replicas = Replicas(min_insync_replicas="1")
 
     def epochs(broker: int) -> checkpoint_files.Epochs:
@@ -64,12 +64,12 @@ def test_leader_epochs_are_those_with_records_and_the_leaders_own() -> None:
     replicas.start(1)
     assert replicas.leader() == (2, 1)
     assert epochs(2) == {0: 0, 1: 3}
-    assert epochs(3) == {0: 0}, "it has no record of the new epoch"
+    assert epochs(3) == {0: 0}, "no record of the new epoch"
     replicas.produce(count=2)
     assert epochs(3) == {0: 0, 1: 3}
 
 
-def test_a_new_log_goes_where_the_fewest_are() -> None:
+def test_new_log_is_placed_in_the_directory_with_the_fewest() -> None:
     bench = Bench(log_dirs=DISKS)
     bench.topic("a", 2)
     bench.topic("b", 3)
@@ -86,7 +86,7 @@ def test_a_new_log_goes_where_the_fewest_are() -> None:
     assert sorted(found.values()) == [2, 2, 3]
 
 
-def test_each_directory_has_a_set_though_it_may_be_empty() -> None:
+def test_each_directory_has_files_even_if_empty() -> None:
     bench = Bench(log_dirs=DISKS)
     bench.topic("a", 2)
     bench.reload()
@@ -94,7 +94,7 @@ def test_each_directory_has_a_set_though_it_may_be_empty() -> None:
     assert texts == ["0\n1\na 0 0\n", "0\n1\na 1 0\n", "0\n0\n"]
 
 
-def test_a_log_that_begins_anew_stays_where_it_is() -> None:
+def test_restarted_log_stays_in_its_directory() -> None:
     replicas = Replicas(bench=Bench(BROKERS, log_dirs=DISKS), min_insync_replicas="1")
     bench = replicas.bench
     replicas.produce()

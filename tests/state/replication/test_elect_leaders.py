@@ -1,4 +1,4 @@
-"""ElectLeaders: preferred and unclean elections on request, with every error of Kafka 4.3.1."""
+"""ElectLeaders: preferred and unclean elections, with every error of Kafka 4.3.1."""
 
 from typing import Any
 
@@ -14,26 +14,26 @@ PREFERRED, UNCLEAN = 0, 1
 def elect(
     bench: Bench, election_type: int, partitions: list[int] | None, version: int = 2, **other: Any
 ) -> dict[str, Any]:
-    """The answer to an election of partitions of `orders`, or of all there are."""
-    asked = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
-    body = {"electionType": election_type, "topicPartitions": asked, "timeoutMs": 10_000, **other}
+    """Response to an election of partitions of `orders`, or of all partitions."""
+    topics = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
+    body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 10_000, **other}
     alive = other.pop("broker", bench.settings.brokers[0])
-    answer: dict[str, Any] = bench.request("ELECT_LEADERS", version, body, broker=alive)
-    return answer
+    response: dict[str, Any] = bench.request("ELECT_LEADERS", version, body, broker=alive)
+    return response
 
 
-def errors(answer: dict[str, Any]) -> list[tuple[int, int]]:
+def errors(response: dict[str, Any]) -> list[tuple[int, int]]:
     """Partition and error of each result."""
     return [
         (each["partitionId"], each["errorCode"])
-        for topic in answer["replicaElectionResults"]
+        for topic in response["replicaElectionResults"]
         for each in topic["partitionResult"]
     ]
 
 
 @pytest.fixture
 def replicas() -> Replicas:
-    """`orders` on brokers 1 to 3; 1 was away, and 2 leads since."""
+    """`orders` on brokers 1 to 3; 2 has led since 1 was stopped."""
     made = Replicas()
     made.produce(count=3)
     made.stop(1)
@@ -42,29 +42,29 @@ def replicas() -> Replicas:
     return made
 
 
-def test_the_preferred_replica_leads_again_in_another_epoch(replicas: Replicas) -> None:
-    answer = elect(replicas.bench, PREFERRED, [0])
+def test_preferred_replica_leads_again_in_a_new_epoch(replicas: Replicas) -> None:
+    response = elect(replicas.bench, PREFERRED, [0])
     result = {"partitionId": 0, "errorCode": 0, "errorMessage": None}
     results = [{"topic": "orders", "partitionResult": [result]}]
     wanted = {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": results}
-    assert answer == wanted
+    assert response == wanted
     assert replicas.leader() == (1, 2)
     assert replicas.isr() == [1, 2, 3]
     assert replicas.produce(count=2)["baseOffset"] == 3
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
 
 
-def test_a_produce_that_waits_at_the_old_leader_is_told_of_the_new_one(replicas: Replicas) -> None:
+def test_pending_produce_at_the_old_leader_returns_the_new_one(replicas: Replicas) -> None:
     replicas.isolate(3)
     assert replicas.produce(broker=2) is None
     elect(replicas.bench, PREFERRED, [0])
     assert replicas.late_errors() == [Error.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_what_leads_as_it_should_needs_no_election(replicas: Replicas) -> None:
+def test_election_of_the_current_leader_is_not_needed(replicas: Replicas) -> None:
     elect(replicas.bench, PREFERRED, [0])
-    answer = elect(replicas.bench, PREFERRED, [0, 0])
-    (topic,) = answer["replicaElectionResults"]
+    response = elect(replicas.bench, PREFERRED, [0, 0])
+    (topic,) = response["replicaElectionResults"]
     text = "Leader election not needed for topic partition."
     refused = {"partitionId": 0, "errorCode": Error.ELECTION_NOT_NEEDED, "errorMessage": text}
     assert topic["partitionResult"] == [refused] * 2
@@ -72,34 +72,34 @@ def test_what_leads_as_it_should_needs_no_election(replicas: Replicas) -> None:
     assert replicas.leader() == (1, 2)
 
 
-def test_what_there_is_not(replicas: Replicas) -> None:
-    asked = [{"topic": "orders", "partitions": [7]}, {"topic": "nope", "partitions": [0]}]
-    answer = elect(replicas.bench, PREFERRED, [], topicPartitions=asked)
+def test_unknown_topics_and_partitions(replicas: Replicas) -> None:
+    topics = [{"topic": "orders", "partitions": [7]}, {"topic": "nope", "partitions": [0]}]
+    response = elect(replicas.bench, PREFERRED, [], topicPartitions=topics)
     found = [
-        each for topic in answer["replicaElectionResults"] for each in topic["partitionResult"]
+        each for topic in response["replicaElectionResults"] for each in topic["partitionResult"]
     ]
     assert [each["errorCode"] for each in found] == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
     texts = ["No such partition as orders-7", "No such topic as nope"]
     assert [each["errorMessage"] for each in found] == texts
 
 
-def test_a_preferred_replica_that_is_away_or_not_in_sync_is_not_available() -> None:
+def test_stopped_or_out_of_sync_preferred_replica_is_not_available() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.stop(1)
-    answer = elect(replicas.bench, PREFERRED, [0], broker=2)
-    assert errors(answer) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
+    response = elect(replicas.bench, PREFERRED, [0], broker=2)
+    assert errors(response) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
     replicas.isolate(1)
     replicas.start(1)
     assert replicas.isr() == [2, 3]
-    answer = elect(replicas.bench, PREFERRED, [0])
-    assert errors(answer) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
+    response = elect(replicas.bench, PREFERRED, [0])
+    assert errors(response) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
     text = "The preferred leader was not available."
-    (topic,) = answer["replicaElectionResults"]
+    (topic,) = response["replicaElectionResults"]
     assert topic["partitionResult"][0]["errorMessage"] == text
     assert replicas.leader() == (2, 1)
 
 
-def test_an_unclean_election_takes_who_is_alive_and_loses_the_rest() -> None:
+def test_unclean_election_chooses_a_live_replica_and_loses_records() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.leave_only_the_leader()
     replicas.produce(count=4)
@@ -120,21 +120,23 @@ def test_an_unclean_election_takes_who_is_alive_and_loses_the_rest() -> None:
     assert replicas.partition().leader_recovery_state == 0
 
 
-def test_nobody_is_eligible_where_nobody_is_alive() -> None:
+def test_no_live_replica_is_not_eligible() -> None:
     replicas = Replicas(bench=Bench((1, 2, 3, 4)))
     replicas.stop(1, 2, 3)
-    answer = elect(replicas.bench, UNCLEAN, [0], broker=4)
-    assert errors(answer) == [(0, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    response = elect(replicas.bench, UNCLEAN, [0], broker=4)
+    assert errors(response) == [(0, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
     text = "Eligible topic partition leaders are not available."
-    (topic,) = answer["replicaElectionResults"]
+    (topic,) = response["replicaElectionResults"]
     assert topic["partitionResult"][0]["errorMessage"] == text
 
 
-def test_null_stands_for_all_and_leaves_out_who_needs_none(replicas: Replicas) -> None:
+def test_null_elects_all_and_omits_partitions_without_need(replicas: Replicas) -> None:
     wanted = {"name": "other", "numPartitions": 3, "replicationFactor": 1}
     replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    answer = elect(replicas.bench, PREFERRED, None)
-    results = {each["topic"]: each["partitionResult"] for each in answer["replicaElectionResults"]}
+    response = elect(replicas.bench, PREFERRED, None)
+    results = {
+        each["topic"]: each["partitionResult"] for each in response["replicaElectionResults"]
+    }
     done = [{"partitionId": 0, "errorCode": 0, "errorMessage": None}]
     assert results == {"orders": done, "other": []}
     assert replicas.leader() == (1, 2)
@@ -148,30 +150,30 @@ def test_null_stands_for_all_and_leaves_out_who_needs_none(replicas: Replicas) -
         ({"timeoutMs": -1}, Error.REQUEST_TIMED_OUT, None),
     ],
 )
-def test_a_request_that_is_refused_is_refused_for_each_partition(
+def test_request_error_is_returned_for_each_partition(
     replicas: Replicas, body: dict[str, Any], error: Error, text: str | None
 ) -> None:
-    answer = elect(replicas.bench, PREFERRED, [0], **body)
+    response = elect(replicas.bench, PREFERRED, [0], **body)
     result = {"partitionId": 0, "errorCode": error, "errorMessage": text}
     results = [{"topic": "orders", "partitionResult": [result]}]
     wanted = {"throttleTimeMs": 0, "errorCode": error, "replicaElectionResults": results}
-    assert answer == wanted
+    assert response == wanted
     assert replicas.leader() == (2, 1)
 
 
-def test_an_empty_request_has_an_empty_answer_whatever_else_it_says(replicas: Replicas) -> None:
-    answer = elect(replicas.bench, 5, [], topicPartitions=[], timeoutMs=0)
-    assert answer == {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": []}
+def test_empty_request_has_an_empty_response(replicas: Replicas) -> None:
+    response = elect(replicas.bench, 5, [], topicPartitions=[], timeoutMs=0)
+    assert response == {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": []}
 
 
-def test_the_first_version_knows_preferred_elections_alone(replicas: Replicas) -> None:
-    answer = elect(replicas.bench, UNCLEAN, [0], version=0)
-    assert "errorCode" not in answer
-    assert errors(answer) == [(0, Error.NONE)]
+def test_version_0_has_only_preferred_elections(replicas: Replicas) -> None:
+    response = elect(replicas.bench, UNCLEAN, [0], version=0)
+    assert "errorCode" not in response
+    assert errors(response) == [(0, Error.NONE)]
     assert replicas.leader() == (1, 2)
 
 
-def test_groups_go_with_the_election_and_come_back() -> None:
+def test_groups_move_with_an_election_and_back() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
@@ -185,20 +187,20 @@ def test_groups_go_with_the_election_and_come_back() -> None:
     replicas.start(first)
     second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
     assert second != first
-    asked = [{"topic": "__consumer_offsets", "partitions": [0]}]
-    assert errors(elect(bench, PREFERRED, [], topicPartitions=asked)) == [(0, Error.NONE)]
+    topics = [{"topic": "__consumer_offsets", "partitions": [0]}]
+    assert errors(elect(bench, PREFERRED, [], topicPartitions=topics)) == [(0, Error.NONE)]
     third = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
     assert third == first
     groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
-    answer = bench.request("OFFSET_FETCH", 8, groups, broker=third)
-    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    response = bench.request("OFFSET_FETCH", 8, groups, broker=third)
+    (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == 7
     refused = bench.request("OFFSET_FETCH", 8, groups, broker=second)
     assert refused["groups"][0]["errorCode"] == Error.NOT_COORDINATOR
     assert bench.cell.tables.groups.keys(f"{second}/") == []
 
 
-def test_an_unclean_election_of_an_internal_topic_loses_what_only_the_old_one_had() -> None:
+def test_unclean_election_of_an_internal_topic_loses_offsets() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
@@ -213,14 +215,14 @@ def test_an_unclean_election_of_an_internal_topic_loses_what_only_the_old_one_ha
     bench.tick(120_000)
     replicas.stop(first)
     replicas.rejoin(*others)
-    asked = [{"topic": "__consumer_offsets", "partitions": [0]}]
-    body = {"electionType": UNCLEAN, "topicPartitions": asked, "timeoutMs": 1000}
-    answer = bench.request("ELECT_LEADERS", 2, body, broker=others[0])
-    assert errors(answer) == [(0, Error.NONE)]
+    topics = [{"topic": "__consumer_offsets", "partitions": [0]}]
+    body = {"electionType": UNCLEAN, "topicPartitions": topics, "timeoutMs": 1000}
+    response = bench.request("ELECT_LEADERS", 2, body, broker=others[0])
+    assert errors(response) == [(0, Error.NONE)]
     groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
     found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=others[0])[
         "nodeId"
     ]
-    answer = bench.request("OFFSET_FETCH", 8, groups, broker=found)
-    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    response = bench.request("OFFSET_FETCH", 8, groups, broker=found)
+    (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == -1

@@ -1,4 +1,4 @@
-"""Brokers stop and start: who is elected, what is cut off, what nobody loses."""
+"""Elections after brokers stop and start, and truncation of former leaders."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from brokertwin.state.cluster.image import Partition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.log import EpochEnd
 from brokertwin.state.replication import elections
-from brokertwin.state.replication.elections import NO_LEADER, Election, Rules, Target
+from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -25,28 +25,30 @@ def elect(
 ) -> Any:
     partition = Partition(leader, 3, 7, replicas, isr)
     election = Election.UNCLEAN if unclean else Election.ONLINE
-    rules = Rules(alive.__contains__, election, None, lambda _partition, broker: broker in lost)
-    record = elections.without(("T", 0), partition, leader, rules)
+    rules = ElectionRules(
+        alive.__contains__, election, None, lambda _partition, broker: broker in lost
+    )
+    record = elections.broker_change(("T", 0), partition, leader, rules)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
 
-def test_example_20_the_assignment_says_who_comes_first() -> None:
+def test_example_20_leader_is_the_first_of_the_assignment() -> None:
     assert elect(2, [2, 3, 1], [1, 2, 3], [1, 3]) == (3, [1, 3], None)
     assert elect(2, [2, 3, 1], [1, 2], [1, 3]) == (1, [1], None)
 
 
-def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclean() -> None:
+def test_example_19_last_replica_stays_in_sync_unless_elections_may_be_unclean() -> None:
     assert elect(1, [1, 2], [1], [2]) == (NO_LEADER, None, None)
     assert elect(1, [1, 2], [1], [2], unclean=True) == (2, [2], 1)
 
 
-def test_a_preferred_election_tries_the_first_replica() -> None:
+def test_preferred_election_tries_the_first_replica() -> None:
     partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
     online, preferred = (
-        Rules({1, 2, 3}.__contains__, election, None, lambda *_: False)
+        ElectionRules({1, 2, 3}.__contains__, election, None, lambda *_: False)
         for election in (Election.ONLINE, Election.PREFERRED)
     )
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     assert elections.elect(partition, target, online) == (3, False)
     assert elections.elect(partition, target, preferred) == (2, False)
     target.isr = [1, 3]
@@ -54,7 +56,7 @@ def test_a_preferred_election_tries_the_first_replica() -> None:
 
 
 @pytest.mark.parametrize("stopped", BROKERS)
-def test_each_broker_may_stop_and_nothing_acknowledged_is_lost(stopped: int) -> None:
+def test_stopping_any_broker_loses_nothing_acknowledged(stopped: int) -> None:
     replicas = Replicas(min_insync_replicas="2")
     assert replicas.produce(count=3)["errorCode"] == 0
     replicas.stop(stopped)
@@ -64,23 +66,23 @@ def test_each_broker_may_stop_and_nothing_acknowledged_is_lost(stopped: int) -> 
     replicas.start(stopped)
     assert replicas.isr() == list(BROKERS)
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
-    assert replicas.leader() == ((2, 1) if stopped == 1 else (1, 0)), "nobody is asked to go"
+    assert replicas.leader() == ((2, 1) if stopped == 1 else (1, 0)), "a live leader stays"
 
 
-def test_a_stopped_broker_is_not_there_for_clients() -> None:
+def test_stopped_broker_is_unavailable_to_clients() -> None:
     replicas = Replicas()
     replicas.stop(1)
     bench = replicas.bench
-    answer = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
-    assert [each["nodeId"] for each in answer["brokers"]] == [2, 3]
-    (partition,) = answer["topics"][0]["partitions"]
+    response = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
+    assert [each["nodeId"] for each in response["brokers"]] == [2, 3]
+    (partition,) = response["topics"][0]["partitions"]
     assert (partition["leaderId"], partition["offlineReplicas"]) == (2, [1])
     bench.send("METADATA", 12, {"topics": []}, broker=1)
     (letter,) = bench.dead_letters(bench.last)
     assert letter["detail"] == "broker 1 is stopped"
 
 
-def test_what_waits_at_a_broker_that_stops_loses_its_connection() -> None:
+def test_pending_request_at_a_stopping_broker_loses_its_connection() -> None:
     replicas = Replicas()
     replicas.isolate(2)
     assert replicas.produce(id="waits") is None
@@ -89,8 +91,8 @@ def test_what_waits_at_a_broker_that_stops_loses_its_connection() -> None:
     assert replicas.bench.cell.tables.pending.keys("wait/") == []
 
 
-def test_a_waiting_produce_is_told_of_another_leader() -> None:
-    """Its leader is alive and cut off; the controller has another one elected."""
+def test_pending_produce_returns_the_new_leader() -> None:
+    """The old leader is alive but isolated when the controller elects another one."""
     replicas = Replicas()
     replicas.isolate(2)
     assert replicas.produce() is None
@@ -99,8 +101,8 @@ def test_a_waiting_produce_is_told_of_another_leader() -> None:
     assert replicas.late_errors() == [Error.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_what_only_the_old_leader_had_is_cut_off_when_it_is_back() -> None:
-    """Acks 1 promises nothing: the record was never committed, and no consumer has seen it."""
+def test_returning_leader_truncates_uncommitted_records() -> None:
+    """Acks=1 promises nothing: no consumer has read the record."""
     replicas = Replicas()
     replicas.produce(count=2)
     replicas.isolate(1)
@@ -117,8 +119,8 @@ def test_what_only_the_old_leader_had_is_cut_off_when_it_is_back() -> None:
     assert replicas.log(1).leader_epoch == 1
 
 
-def test_an_epoch_without_records_is_forgotten_where_the_leader_does_not_know_it() -> None:
-    """Broker 2 led for a moment and wrote nothing; the next leader has not heard of it."""
+def test_epoch_without_records_is_dropped_if_the_leader_does_not_know_it() -> None:
+    """Broker 2 led briefly and wrote nothing; the next leader does not know its epoch."""
     replicas = Replicas(min_insync_replicas="1")
     replicas.produce(count=3)
     replicas.stop(1, 2)
@@ -130,7 +132,7 @@ def test_an_epoch_without_records_is_forgotten_where_the_leader_does_not_know_it
     assert [replicas.log(broker).former_epochs for broker in BROKERS] == [[EpochEnd(0, 3)]] * 3
 
 
-def test_example_19_an_unclean_election_loses_what_the_new_leader_has_not() -> None:
+def test_example_19_unclean_election_loses_records() -> None:
     replicas = Replicas(unclean_leader_election_enable="true", min_insync_replicas="1")
     replicas.leave_only_the_leader()
     assert replicas.produce(count=4)["baseOffset"] == 1
@@ -144,12 +146,12 @@ def test_example_19_an_unclean_election_loses_what_the_new_leader_has_not() -> N
     replicas.rejoin(2, 3)
     assert replicas.watermarks()[2][0] < committed
     replicas.start(1)
-    assert len(set(replicas.watermarks().values())) == 1, "broker 1 has cut off what is lost"
+    assert len(set(replicas.watermarks().values())) == 1, "broker 1 has truncated its log"
     assert replicas.isr() == [1, 2, 3]
     assert replicas.partition().leader_recovery_state == 0
 
 
-def test_without_unclean_elections_nobody_leads_until_the_last_one_is_back() -> None:
+def test_partition_has_no_leader_until_the_last_one_returns() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.leave_only_the_leader()
     replicas.produce(count=4)
@@ -163,7 +165,7 @@ def test_without_unclean_elections_nobody_leads_until_the_last_one_is_back() -> 
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
 
 
-def test_example_18_a_follower_below_the_leaders_start_begins_there() -> None:
+def test_example_18_follower_below_the_leaders_start_restarts_there() -> None:
     replicas = Replicas()
     replicas.produce(count=1)
     replicas.isolate(3)
@@ -181,7 +183,7 @@ def test_example_18_a_follower_below_the_leaders_start_begins_there() -> None:
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (7, 7))
 
 
-def test_what_happens_while_a_broker_is_stopped_is_read_when_it_starts() -> None:
+def test_started_broker_reads_missed_metadata() -> None:
     replicas = Replicas()
     replicas.stop(3)
     bench = replicas.bench
@@ -189,13 +191,13 @@ def test_what_happens_while_a_broker_is_stopped_is_read_when_it_starts() -> None
     bench.request("CREATE_TOPICS", 7, {"topics": [other], "timeoutMs": 30_000})
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
     replicas.start(3)
-    answer = bench.request("METADATA", 12, {}, broker=3)
-    assert [topic["name"] for topic in answer["topics"]] == ["other"]
-    partitions = answer["topics"][0]["partitions"]
+    response = bench.request("METADATA", 12, {}, broker=3)
+    assert [topic["name"] for topic in response["topics"]] == ["other"]
+    partitions = response["topics"][0]["partitions"]
     assert all(3 not in partition["replicaNodes"] for partition in partitions)
 
 
-def test_replicas_none_of_which_is_alive_are_refused() -> None:
+def test_assignment_without_live_replicas_is_rejected() -> None:
     bench = Replicas().bench
     for broker in (2, 3):
         bench.handle(
@@ -204,11 +206,11 @@ def test_replicas_none_of_which_is_alive_are_refused() -> None:
         )
     wanted = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-    assert answer["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert response["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_groups_go_to_the_replica_that_is_elected() -> None:
+def test_groups_move_to_the_elected_replica() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
@@ -224,7 +226,7 @@ def test_groups_go_to_the_replica_that_is_elected() -> None:
     second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=alive)
     assert second["nodeId"] not in (first, -1)
     groups = [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]
-    answer = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])
-    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    response = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])
+    (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == 7
     replicas.start(first)

@@ -1,4 +1,4 @@
-"""Eligible leader replicas (KIP-966): who has left the in-sync set with all that is committed."""
+"""Eligible leader replicas (KIP-966)."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cluster import topics
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.eligible import eligible, last_known_leader
+from brokertwin.state.replication.eligible import eligible_after, last_known_leader
 from brokertwin.state.replication.isr_controller import RECOVERED, RECOVERING
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import BROKERS, FEATURES, Replicas
@@ -15,29 +15,29 @@ NOBODY = -1
 UNCLEAN = 1
 PAIR = (1, 2)
 BROKER = 4
-"""A type of resources."""
+"""A resource type."""
 
 
 def pair(**settings: Any) -> Replicas:
-    """A topic on brokers 1 and 2, of which both have to be in sync; it has two records."""
+    """A topic on brokers 1 and 2 with min.insync.replicas 2, and two records."""
     replicas = Replicas(PAIR, Bench(BROKERS, **settings), min_insync_replicas="2")
     assert replicas.produce(count=2)["errorCode"] == 0
     return replicas
 
 
 def kill(replicas: Replicas, *brokers: int) -> None:
-    """Kills brokers, and lets their sessions end."""
+    """Kill brokers, and let their sessions end."""
     for broker in brokers:
         replicas.kill(broker)
         replicas.end_sessions()
 
 
 def elect(replicas: Replicas, election_type: int) -> int:
-    """The error of an election on request."""
-    asked = [{"topic": "orders", "partitions": [0]}]
-    body = {"electionType": election_type, "topicPartitions": asked, "timeoutMs": 1000}
-    answer = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
-    return int(answer["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
+    """Error of an ElectLeaders."""
+    topics = [{"topic": "orders", "partitions": [0]}]
+    body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 1000}
+    response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
+    return int(response["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def elect(replicas: Replicas, election_type: int) -> int:
         ([17], [3, 2], [], 2, None, [17, 2, 3]),
     ],
 )
-def test_who_is_eligible_after_a_change(
+def test_eligible_replicas_after_a_change(
     before: list[int],
     left: list[int],
     in_sync: list[int],
@@ -62,27 +62,27 @@ def test_who_is_eligible_after_a_change(
     ended: int | None,
     found: list[int],
 ) -> None:
-    """The last one is in the order of Java's buckets, of which there are 16."""
-    assert eligible(before, left, in_sync, min_in_sync, ended) == found
+    """The last case is in the order of Java's buckets, of which there are 16."""
+    assert eligible_after(before, left, in_sync, min_in_sync, ended) == found
 
 
-def test_the_last_known_leader_counts_where_nobody_else_may_lead() -> None:
+def test_last_known_leader_counts_if_no_other_replica_may_lead() -> None:
     assert last_known_leader([], [], [2]) == 2
     assert last_known_leader([1], [], [2]) is None
     assert last_known_leader([], [1], [2]) is None
     assert last_known_leader([], [], []) is None
 
 
-def test_who_stops_is_eligible_where_too_few_are_left() -> None:
+def test_stopped_replica_is_eligible_with_too_few_in_sync() -> None:
     replicas = Replicas(min_insync_replicas="2")
     replicas.stop(3)
-    assert replicas.eligible() == (1, [1, 2], [], []), "two are enough"
+    assert replicas.eligible() == (1, [1, 2], [], []), "two in-sync replicas are enough"
     replicas.stop(2)
-    assert replicas.eligible() == (1, [1], [2], []), "who left before may have missed something"
+    assert replicas.eligible() == (1, [1], [2], []), "a replica that left before may lack records"
 
 
-def test_who_is_in_sync_leads_before_who_is_eligible() -> None:
-    """Broker 1 is eligible, alive, and the first of the assignment; it may not lead yet."""
+def test_in_sync_replica_is_elected_before_an_eligible_one() -> None:
+    """Broker 1 is eligible, alive, and first of the assignment, but may not lead yet."""
     replicas = Replicas(min_insync_replicas="3")
     replicas.isolate(1)
     replicas.stop(1)
@@ -94,21 +94,21 @@ def test_who_is_in_sync_leads_before_who_is_eligible() -> None:
     assert elect(replicas, 0) == Error.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_who_falls_behind_is_eligible_too() -> None:
+def test_lagging_replica_is_eligible() -> None:
     replicas = pair()
     replicas.leave_only_the_leader()
     assert replicas.eligible() == (1, [1], [2], [])
-    assert replicas.watermarks_of(1) == (2, 3), "what the leader has alone is not committed"
+    assert replicas.watermarks_of(1) == (2, 3), "a record of the leader alone is not committed"
 
 
-def test_who_is_back_is_in_sync_and_nobody_is_eligible() -> None:
+def test_returning_replica_is_in_sync_and_none_is_eligible() -> None:
     replicas = pair()
     replicas.stop(2)
     replicas.start(2)
     assert replicas.eligible() == (1, [1, 2], [], [])
 
 
-def test_the_in_sync_set_may_be_empty_and_who_is_eligible_leads() -> None:
+def test_eligible_replica_leads_with_an_empty_in_sync_set() -> None:
     replicas = pair()
     replicas.stop(2)
     assert replicas.produce()["errorCode"] == Error.NOT_ENOUGH_REPLICAS
@@ -117,14 +117,14 @@ def test_the_in_sync_set_may_be_empty_and_who_is_eligible_leads() -> None:
     assert replicas.eligible() == (NOBODY, [], [1, 2], [1])
     replicas.start(2)
     assert replicas.eligible() == (2, [2], [1], [])
-    assert replicas.partition().leader_recovery_state == RECOVERED, "nothing committed is lost"
+    assert replicas.partition().leader_recovery_state == RECOVERED, "no committed record is lost"
     assert replicas.watermarks_of(2) == (2, 2)
     replicas.start(1)
     assert replicas.eligible() == (2, [1, 2], [], [])
     assert replicas.watermarks_of(1) == replicas.watermarks_of(2) == (2, 2)
 
 
-def test_who_leads_alone_stops_and_leads_again() -> None:
+def test_leader_alone_stops_and_leads_again() -> None:
     replicas = Replicas((1,))
     replicas.stop(1)
     assert replicas.eligible() == (NOBODY, [], [1], [1])
@@ -133,15 +133,15 @@ def test_who_leads_alone_stops_and_leads_again() -> None:
     assert replicas.partition().leader_recovery_state == RECOVERED
 
 
-def test_who_is_eligible_and_alive_leads_at_once() -> None:
+def test_live_eligible_replica_is_elected_at_once() -> None:
     replicas = pair()
     replicas.leave_only_the_leader()
     replicas.stop(1)
     assert replicas.eligible() == (2, [2], [1], [])
 
 
-def test_who_was_killed_is_eligible_until_it_is_back() -> None:
-    """Nobody knows before: the controller hears of it when the broker registers."""
+def test_killed_replica_is_eligible_until_it_registers() -> None:
+    """The controller learns of the unclean end from the registration."""
     replicas = pair()
     kill(replicas, 2)
     assert replicas.eligible() == (1, [1], [2], [])
@@ -149,10 +149,10 @@ def test_who_was_killed_is_eligible_until_it_is_back() -> None:
     replicas.start(2)
     assert replicas.eligible() == (1, [1], [], [])
     replicas.stop(1)
-    assert replicas.eligible() == (NOBODY, [], [1], [1]), "2 is there, and may lack what it had"
+    assert replicas.eligible() == (NOBODY, [], [1], [1]), "2 is alive, but may have lost records"
 
 
-def test_a_broker_may_be_killed_again_and_end_in_order_then() -> None:
+def test_killed_broker_may_shut_down_cleanly_later() -> None:
     replicas = pair()
     kill(replicas, 2)
     replicas.start(2)
@@ -162,12 +162,12 @@ def test_a_broker_may_be_killed_again_and_end_in_order_then() -> None:
     assert replicas.eligible() == (2, [2], [1], [])
 
 
-def test_the_last_known_leader_leads_where_nobody_is_eligible() -> None:
+def test_last_known_leader_leads_if_no_replica_is_eligible() -> None:
     replicas = pair()
     kill(replicas, 2, 1)
     assert replicas.eligible() == (NOBODY, [], [1, 2], [1])
     replicas.start(2)
-    assert replicas.eligible() == (NOBODY, [], [1], [1]), "1 may still come back with all"
+    assert replicas.eligible() == (NOBODY, [], [1], [1]), "1 may still return with all records"
     replicas.isolate(1)
     replicas.start(1)
     assert replicas.eligible() == (1, [1], [], [])
@@ -177,16 +177,16 @@ def test_the_last_known_leader_leads_where_nobody_is_eligible() -> None:
     assert replicas.partition().leader_recovery_state == RECOVERED
 
 
-def test_the_last_known_leader_leads_as_soon_as_nobody_else_may() -> None:
+def test_last_known_leader_leads_as_soon_as_no_other_replica_may() -> None:
     replicas = pair()
     kill(replicas, 2, 1)
     replicas.start(1)
-    assert replicas.eligible() == (NOBODY, [], [2], [1]), "2 may still come back with all"
+    assert replicas.eligible() == (NOBODY, [], [2], [1]), "2 may still return with all records"
     replicas.start(2)
     assert replicas.leader() == (1, 2)
 
 
-def test_an_unclean_election_leaves_nobody_eligible() -> None:
+def test_unclean_election_leaves_no_eligible_replica() -> None:
     replicas = pair()
     kill(replicas, 2, 1)
     assert elect(replicas, UNCLEAN) == Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
@@ -198,7 +198,7 @@ def test_an_unclean_election_leaves_nobody_eligible() -> None:
     assert replicas.partition().leader_recovery_state == RECOVERING
 
 
-def test_another_min_insync_replicas_leaves_nobody_eligible() -> None:
+def test_changed_min_insync_replicas_clears_eligible_replicas() -> None:
     replicas = pair()
     replicas.stop(2)
     replicas.produce(acks=1)
@@ -206,17 +206,17 @@ def test_another_min_insync_replicas_leaves_nobody_eligible() -> None:
     replicas.alter_config("retention.ms", "1000")
     assert replicas.eligible() == (1, [1], [2], [])
     replicas.alter_config("min.insync.replicas", "2")
-    assert replicas.eligible() == (1, [1], [2], []), "it is 2 already"
+    assert replicas.eligible() == (1, [1], [2], []), "the value is the same"
     replicas.alter_config("min.insync.replicas", "1")
     assert replicas.eligible() == (1, [1], [], [])
     assert replicas.partition().partition_epoch == epoch + 1
-    assert replicas.watermarks_of(1) == (2, 3), "as in Kafka it rises with what comes next"
+    assert replicas.watermarks_of(1) == (2, 3), "as in Kafka it moves with the next append"
     replicas.produce(acks=1)
     assert replicas.watermarks_of(1) == (4, 4)
 
 
 def of_brokers(replicas: Replicas, broker: str, value: str | None) -> tuple[int, str | None]:
-    """The answer to another min.insync.replicas of a broker, or of all; None removes it."""
+    """Response to a min.insync.replicas of a broker, or of all; None removes it."""
     change = {"name": "min.insync.replicas", "configOperation": int(value is None), "value": value}
     resource = {"resourceType": BROKER, "resourceName": broker, "configs": [change]}
     body = {"resources": [resource]}
@@ -225,8 +225,8 @@ def of_brokers(replicas: Replicas, broker: str, value: str | None) -> tuple[int,
 
 
 @pytest.mark.parametrize("value", ["1", "2"])
-def test_another_min_insync_replicas_of_the_cluster_leaves_nobody_eligible(value: str) -> None:
-    """Also where it is what it was, and where the topic has its own: as in Kafka."""
+def test_changed_cluster_min_insync_replicas_clears_eligible_replicas(value: str) -> None:
+    """Even if the value is the same, or the topic has its own: as in Kafka."""
     replicas = pair(min_insync_replicas=2)
     replicas.stop(2)
     assert replicas.eligible() == (1, [1], [2], [])
@@ -234,7 +234,7 @@ def test_another_min_insync_replicas_of_the_cluster_leaves_nobody_eligible(value
     assert replicas.eligible() == (1, [1], [], [])
 
 
-def test_the_clusters_min_insync_replicas_stays_where_replicas_are_eligible() -> None:
+def test_cluster_min_insync_replicas_cannot_be_removed_with_elr() -> None:
     text = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
     assert of_brokers(pair(), "1", "2") == (Error.INVALID_CONFIG, text)
     text = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
@@ -244,7 +244,7 @@ def test_the_clusters_min_insync_replicas_stays_where_replicas_are_eligible() ->
     assert of_brokers(before, "", None) == (Error.NONE, None)
 
 
-def test_a_move_to_an_eligible_replica_takes_it_into_the_in_sync_set() -> None:
+def test_reassignment_to_an_eligible_replica_makes_it_in_sync() -> None:
     replicas = pair()
     replicas.leave_only_the_leader()
     event = {"id": "move", "cluster": "bench", "kind": "move-leader", "time": replicas.bench.now}
@@ -253,7 +253,7 @@ def test_a_move_to_an_eligible_replica_takes_it_into_the_in_sync_set() -> None:
     assert replicas.eligible() == (2, [2], [], [])
 
 
-def test_the_replicas_that_count_are_those_of_the_first_partition() -> None:
+def test_replication_factor_is_that_of_the_first_partition() -> None:
     """As in Kafka: min.insync.replicas is 3, the first partition has two replicas."""
     replicas = Replicas(PAIR, min_insync_replicas="3")
     added = {"name": "orders", "count": 2, "assignments": [{"brokerIds": [1, 2]}]}
@@ -263,21 +263,21 @@ def test_the_replicas_that_count_are_those_of_the_first_partition() -> None:
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
     replicas.stop(3)
     body = {"topics": [{"name": "orders"}]}
-    answer = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
-    found = answer["topics"][0]["partitions"][1]
+    response = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    found = response["topics"][0]["partitions"][1]
     assert (found["isrNodes"], found["eligibleLeaderReplicas"]) == ([1, 2], [])
 
 
 def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:
-    """The error of a reassignment."""
+    """Error of a reassignment."""
     partitions = [{"partitionIndex": 0, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
-    answer = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
-    return int(answer["responses"][0]["partitions"][0]["errorCode"])
+    response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
+    return int(response["responses"][0]["partitions"][0]["errorCode"])
 
 
-def test_who_is_no_replica_any_more_may_be_eligible_as_in_kafka() -> None:
-    """Answers of 4.3.1; the next change looks at the replicas that there are now."""
+def test_former_replica_may_be_eligible_as_in_kafka() -> None:
+    """Responses of 4.3.1; the next change uses the current replicas."""
     replicas = pair()
     assert reassign(replicas, [1]) == Error.NONE
     assert replicas.eligible() == (1, [1], [2], [])
@@ -289,8 +289,8 @@ def test_who_is_no_replica_any_more_may_be_eligible_as_in_kafka() -> None:
     assert replicas.eligible() == (1, [1, 2], [], [])
 
 
-def test_kafka_4_3_1_elects_an_eligible_replica_that_comes_back_with_an_empty_log() -> None:
-    """What was acknowledged by three is lost; a real cluster answers the same."""
+def test_kafka_4_3_1_elects_an_eligible_replica_that_returns_with_an_empty_log() -> None:
+    """Records acknowledged by three brokers are lost, as in a real cluster."""
     replicas = Replicas(min_insync_replicas="3")
     replicas.bench.is_checked = False
     assert replicas.produce()["errorCode"] == Error.NONE
@@ -305,7 +305,7 @@ def test_kafka_4_3_1_elects_an_eligible_replica_that_comes_back_with_an_empty_lo
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_without_the_feature_the_last_one_stays_in_sync(version: int) -> None:
+def test_without_the_feature_the_last_replica_stays_in_sync(version: int) -> None:
     replicas = pair(brokertwin_eligible_leader_replicas_version=version)
     kill(replicas, 2, 1)
     replicas.start(2)
@@ -324,10 +324,10 @@ def test_without_the_feature_the_last_one_stays_in_sync(version: int) -> None:
     ("version", "previous", "is_eligible"),
     [(3, 0, True), (3, 7, False), (3, -1, False), (2, 0, False)],
 )
-def test_a_registration_says_how_the_broker_has_ended(
+def test_registration_shows_how_the_broker_ended(
     version: int, previous: int, is_eligible: bool
 ) -> None:
-    """It names the epoch in which it ended in order; broker 2 was in epoch 0."""
+    """It has the epoch of the last clean shutdown; broker 2 was in epoch 0."""
     replicas = pair()
     replicas.stop(2)
     body = {
@@ -343,11 +343,11 @@ def test_a_registration_says_how_the_broker_has_ended(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_clients_are_told_of_the_feature(version: int) -> None:
+def test_api_versions_has_the_feature(version: int) -> None:
     bench = Bench(brokertwin_eligible_leader_replicas_version=version)
     body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = bench.request("API_VERSIONS", 4, body)
-    levels = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = bench.request("API_VERSIONS", 4, body)
+    levels = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert levels.get("eligible.leader.replicas.version") == (version or None)
-    supported = {each["name"]: each["maxVersion"] for each in answer["supportedFeatures"]}
+    supported = {each["name"]: each["maxVersion"] for each in response["supportedFeatures"]}
     assert supported["eligible.leader.replicas.version"] == 1

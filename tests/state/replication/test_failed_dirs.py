@@ -1,4 +1,4 @@
-"""Log directories that fail: replicas offline, others lead, and what clients are told."""
+"""Failed log directories: offline replicas, elections, and errors for clients."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ STORAGE_ERROR = 56
 
 
 def replicas_on(*assignments: list[int], brokers: tuple[int, ...] = BROKERS, **given: Any) -> Any:
-    """`orders` on the first disks, then `other`: partition 0 on the second ones, 1 on the first."""
+    """`orders` in the first directories; `other`: partition 0 in the second, 1 in the first."""
     bench = Bench(brokers, log_dirs=(ONE, TWO), **given)
     found = Replicas(bench=bench, min_insync_replicas="1")
     named = assignments or ([1, 2, 3], [1, 2, 3])
@@ -26,16 +26,16 @@ def replicas_on(*assignments: list[int], brokers: tuple[int, ...] = BROKERS, **g
     wanted["assignments"] = [
         {"partitionIndex": number, "brokerIds": each} for number, each in enumerate(named)
     ]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    assert answer["topics"][0]["errorCode"] == 0
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    assert response["topics"][0]["errorCode"] == 0
     return found
 
 
-def told(replicas: Replicas, partition: int = 0, broker: int = 3, version: int = 12) -> Any:
+def described(replicas: Replicas, partition: int = 0, broker: int = 3, version: int = 12) -> Any:
     """Error, leader, epoch, in-sync and offline replicas of a partition of `other`."""
     body = {"topics": [{"name": OTHER}]}
-    answer = replicas.bench.request("METADATA", version, body, broker=broker)
-    found = answer["topics"][0]["partitions"][partition]
+    response = replicas.bench.request("METADATA", version, body, broker=broker)
+    found = response["topics"][0]["partitions"][partition]
     names = ("errorCode", "leaderId", "leaderEpoch", "isrNodes", "offlineReplicas")
     return tuple(found[name] for name in names)
 
@@ -45,8 +45,8 @@ def produce(
 ) -> Any:
     body = produce_body(OTHER, header(1), acks=acks, timeoutMs=5000)
     body["topicData"][0]["partitionData"][0]["index"] = partition
-    answer = replicas.bench.request("PRODUCE", 9, body, broker=broker, **event)
-    return answer and answer["responses"][0]["partitionResponses"][0]["errorCode"]
+    response = replicas.bench.request("PRODUCE", 9, body, broker=broker, **event)
+    return response and response["responses"][0]["partitionResponses"][0]["errorCode"]
 
 
 def fetch(
@@ -55,43 +55,43 @@ def fetch(
     wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
     topics = [{"topic": OTHER, "partitions": [wanted]}]
     body = {"maxWaitMs": max_wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
-    answer = replicas.bench.request("FETCH", 12, body, broker=broker, **event)
-    return answer and answer["responses"][0]["partitions"][0]["errorCode"]
+    response = replicas.bench.request("FETCH", 12, body, broker=broker, **event)
+    return response and response["responses"][0]["partitions"][0]["errorCode"]
 
 
-def test_who_has_lost_a_leader_elects_another_and_who_has_lost_a_follower_does_not() -> None:
+def test_lost_leader_causes_an_election_but_lost_follower_does_not() -> None:
     replicas = replicas_on([1, 2, 3], [1, 2, 3], [3, 1, 2])
     produce(replicas, 1)
     replicas.fail_dir(1, TWO)
-    assert told(replicas) == (0, 2, 1, [2, 3], [1])
-    assert told(replicas, 1) == (0, 1, 0, [1, 2, 3], []), "it lies on the other disk"
-    assert told(replicas, 2) == (0, 3, 0, [3, 2], [1])
-    assert told(replicas, broker=1) == told(replicas)
-    described = replicas.bench.request(
+    assert described(replicas) == (0, 2, 1, [2, 3], [1])
+    assert described(replicas, 1) == (0, 1, 0, [1, 2, 3], []), "it is in the other directory"
+    assert described(replicas, 2) == (0, 3, 0, [3, 2], [1])
+    assert described(replicas, broker=1) == described(replicas)
+    response = replicas.bench.request(
         "DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": OTHER}]}, broker=2
     )
-    found = described["topics"][0]["partitions"][0]
+    found = response["topics"][0]["partitions"][0]
     assert (found["leaderId"], found["offlineReplicas"]) == (2, [1])
     assert produce(replicas, 2) == 0
     assert produce(replicas, 1, partition=1) == 0
 
 
-def test_a_partition_without_another_replica_has_no_leader_until_the_directory_is_there() -> None:
+def test_partition_without_another_replica_has_no_leader_until_the_directory_returns() -> None:
     replicas = replicas_on([1], [1])
     produce(replicas, 1)
     replicas.fail_dir(1, TWO)
-    assert told(replicas) == (5, -1, 1, [], [1])
+    assert described(replicas) == (5, -1, 1, [], [1])
     body = {"electionType": 1, "timeoutMs": 1000}
     body["topicPartitions"] = [{"topic": OTHER, "partitions": [0]}]  # type: ignore[assignment]
-    answer = replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
-    assert answer["replicaElectionResults"][0]["partitionResult"][0]["errorCode"] == 83
+    response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
+    assert response["replicaElectionResults"][0]["partitionResult"][0]["errorCode"] == 83
     replicas.stop(1)
     replicas.start(1)
-    assert told(replicas) == (0, 1, 2, [1], [])
-    assert fetch(replicas, 1) == 0, "what it had is there again"
+    assert described(replicas) == (0, 1, 2, [1], [])
+    assert fetch(replicas, 1) == 0, "its records are back"
 
 
-def test_what_lies_in_a_failed_directory_is_answered_with_56() -> None:
+def test_replicas_in_a_failed_directory_return_storage_error() -> None:
     replicas = replicas_on()
     produce(replicas, 1)
     replicas.fail_dir(1, TWO)
@@ -99,37 +99,37 @@ def test_what_lies_in_a_failed_directory_is_answered_with_56() -> None:
 
     def errors(api: str, version: int, of_topic: dict[str, Any], *path: str) -> list[int]:
         body = {"replicaId": -1, "topics": [of_topic], "timeoutMs": 1000}
-        answer = bench.request(api, version, body, broker=1)
-        return [each["errorCode"] for each in answer[path[0]][0][path[1]]]
+        response = bench.request(api, version, body, broker=1)
+        return [each["errorCode"] for each in response[path[0]][0][path[1]]]
 
-    asked = {"name": OTHER, "topic": OTHER}
+    topic = {"name": OTHER, "topic": OTHER}
     listed = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
-    assert errors("LIST_OFFSETS", 7, {**asked, "partitions": listed}, "topics", "partitions") == [
+    assert errors("LIST_OFFSETS", 7, {**topic, "partitions": listed}, "topics", "partitions") == [
         56,
         0,
     ]
     ends = [{"partition": each, "leaderEpoch": 0} for each in (0, 1)]
-    ended = {**asked, "partitions": ends}
+    ended = {**topic, "partitions": ends}
     assert errors("OFFSET_FOR_LEADER_EPOCH", 4, ended, "topics", "partitions") == [56, 0]
-    deleted = {**asked, "partitions": [{"partitionIndex": each, "offset": 0} for each in (0, 1)]}
+    deleted = {**topic, "partitions": [{"partitionIndex": each, "offset": 0} for each in (0, 1)]}
     assert errors("DELETE_RECORDS", 2, deleted, "topics", "partitions") == [56, 0]
-    active = {**asked, "partitionIndexes": [0, 1]}
+    active = {**topic, "partitionIndexes": [0, 1]}
     assert errors("DESCRIBE_PRODUCERS", 0, active, "topics", "partitions") == [56, 0]
     assert [produce(replicas, 1, partition) for partition in (0, 1)] == [56, 0]
     assert fetch(replicas, 1) == STORAGE_ERROR
     marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "coordinatorEpoch": 0}
     marker["topics"] = [{"name": OTHER, "partitionIndexes": [0, 1]}]
-    answer = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]}, broker=1)
-    found = answer["markers"][0]["topics"][0]["partitions"]
+    response = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]}, broker=1)
+    found = response["markers"][0]["topics"][0]["partitions"]
     assert [each["errorCode"] for each in found] == [3, 0]
 
 
-def test_the_directory_is_described_with_56_and_nothing_moves_while_it_is_away() -> None:
+def test_failed_directory_is_described_and_accepts_no_moves() -> None:
     replicas = replicas_on([1, 2], [1, 2], [1, 2])
     bench = replicas.bench
     replicas.fail_dir(1, TWO)
-    answer = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None}, broker=1)
-    there, gone = answer["results"]
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None}, broker=1)
+    there, gone = response["results"]
     assert (there["errorCode"], there["logDir"], gone["errorCode"], gone["logDir"]) == (
         0,
         ONE,
@@ -150,23 +150,23 @@ def test_the_directory_is_described_with_56_and_nothing_moves_while_it_is_away()
             "topics": [{"name": OTHER, "partitions": [0]}, {"name": "orders", "partitions": [0]}],
         }
     ]
-    answer = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
     found = {
         (topic["topicName"], each["partitionIndex"]): each["errorCode"]
-        for topic in answer["results"]
+        for topic in response["results"]
         for each in topic["partitions"]
     }
     assert found == {(OTHER, 1): 56, ("new", 0): 56, (OTHER, 0): 56, ("orders", 0): 0}
 
 
-def test_nothing_moves_between_two_directories_while_a_third_one_is_away() -> None:
+def test_no_move_between_two_directories_while_a_third_one_has_failed() -> None:
     bench = Bench(log_dirs=(ONE, TWO, "/disk-3"))
     bench.settings.may_intervene = True
     bench.topic("a", 2)
     bench.handle(event("fail-log-dir", 1, "/disk-3"))
     moves = [{"path": TWO, "topics": [{"name": "a", "partitions": [0, 1]}]}]
-    answer = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves})
-    found = [each["errorCode"] for each in answer["results"][0]["partitions"]]
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves})
+    found = [each["errorCode"] for each in response["results"][0]["partitions"]]
     assert found == [56, 0]
 
 
@@ -175,21 +175,21 @@ def event(kind: str, broker: int, directory: str) -> dict[str, Any]:
     return {**named, "broker": broker, "directory": directory}
 
 
-def test_a_fetch_and_a_produce_that_wait_are_told_at_once() -> None:
+def test_pending_fetch_and_produce_return_at_once() -> None:
     replicas = replicas_on([1, 2], [1, 2])
     produce(replicas, 1)
     assert fetch(replicas, 1, max_wait_ms=5000, offset=1, id="waits") is None
     replicas.isolate(2)
     assert produce(replicas, 1, id="acks") is None
     replicas.fail_dir(1, TWO)
-    answers = replicas.bench.answers
-    fetched = answers["waits"]["response"]["responses"][0]["partitions"][0]
+    responses = replicas.bench.answers
+    fetched = responses["waits"]["response"]["responses"][0]["partitions"][0]
     assert fetched["errorCode"] == STORAGE_ERROR
-    acked = answers["acks"]["response"]["responses"][0]["partitionResponses"][0]
+    acked = responses["acks"]["response"]["responses"][0]["partitionResponses"][0]
     assert acked["errorCode"] == STORAGE_ERROR
 
 
-def test_new_logs_go_to_what_is_left() -> None:
+def test_new_logs_are_placed_in_other_directories() -> None:
     replicas = replicas_on()
     bench = replicas.bench
     replicas.fail_dir(1, TWO)
@@ -199,7 +199,7 @@ def test_new_logs_go_to_what_is_left() -> None:
     assert sum("late-" in path for path in files) in (1, 3)
 
 
-def test_a_replica_catches_up_and_joins_when_its_broker_starts_again() -> None:
+def test_replica_catches_up_and_joins_after_a_restart() -> None:
     replicas = replicas_on()
     produce(replicas, 1)
     replicas.fail_dir(1, TWO)
@@ -207,37 +207,37 @@ def test_a_replica_catches_up_and_joins_when_its_broker_starts_again() -> None:
         assert produce(replicas, 2) == 0
     replicas.stop(1)
     replicas.start(1)
-    assert told(replicas) == (0, 2, 1, [1, 2, 3], [])
+    assert described(replicas) == (0, 2, 1, [1, 2, 3], [])
     assert produce(replicas, 1) == 6
     replicas.bench.tick(400_000)
-    assert told(replicas)[:2] == (0, 1), "the preferred leader"
+    assert described(replicas)[:2] == (0, 1), "the preferred leader"
     assert produce(replicas, 1) == 0
 
 
-def test_a_replica_that_is_offline_joins_no_in_sync_set() -> None:
+def test_offline_replica_cannot_join_the_in_sync_set() -> None:
     replicas = replicas_on([2, 1, 3], [2, 1, 3])
     produce(replicas, 2)
     replicas.fail_dir(1, TWO)
-    assert told(replicas)[3] == [2, 3]
+    assert described(replicas)[3] == [2, 3]
     for _ in range(3):
         produce(replicas, 2)
         replicas.bench.tick(40_000)
-        assert told(replicas)[3] == [2, 3]
+        assert described(replicas)[3] == [2, 3]
 
 
 @pytest.mark.parametrize("path", [ONE, TWO])
-def test_a_broker_halts_with_the_directory_of_its_metadata_or_the_last_one(path: str) -> None:
+def test_broker_halts_with_its_metadata_directory_or_the_last_one(path: str) -> None:
     replicas = replicas_on(given={"metadata.log.dir": TWO} if path == TWO else {})
     replicas.fail_dir(1, path)
     assert replicas.is_stopped(1)
-    assert told(replicas)[1] == 1, "the controller does not know yet"
+    assert described(replicas)[1] == 1, "the controller does not know yet"
     replicas.end_sessions()
-    assert told(replicas) == (0, 2, 1, [2, 3], [1])
+    assert described(replicas) == (0, 2, 1, [2, 3], [1])
     replicas.start(1)
-    assert told(replicas)[3] == [1, 2, 3]
+    assert described(replicas)[3] == [1, 2, 3]
 
 
-def test_a_broker_with_one_directory_halts_with_it_and_says_nothing_before() -> None:
+def test_broker_with_one_directory_halts_without_a_report() -> None:
     bench = Bench(BROKERS, given={"log.dirs": "/only"})
     replicas = Replicas(bench=bench, min_insync_replicas="1")
     assert replicas.partition().directories == {}
@@ -246,7 +246,7 @@ def test_a_broker_with_one_directory_halts_with_it_and_says_nothing_before() -> 
 
 
 def with_another_dir(given: dict[str, str]) -> Replicas:
-    """`orders` lies in the one directory that there was; its brokers have two of them now."""
+    """`orders` is in the former only directory; its brokers now have two."""
     bench = Bench(BROKERS, given={"log.dirs": ONE})
     replicas = Replicas(bench=bench, min_insync_replicas="1")
     replicas.produce()
@@ -257,19 +257,19 @@ def with_another_dir(given: dict[str, str]) -> Replicas:
     return replicas
 
 
-def test_what_lay_in_the_only_directory_is_lost_with_it_when_there_are_several() -> None:
+def test_logs_of_the_former_only_directory_are_lost_with_it() -> None:
     replicas = with_another_dir({"metadata.log.dir": "/metadata"})
     replicas.fail_dir(1, ONE)
     found = replicas.partition()
     assert (found.leader, found.isr) == (2, [2, 3])
     body = produce_body(ORDERS, header(1), acks=1, timeoutMs=1000)
-    answer = replicas.bench.request("PRODUCE", 9, body, broker=1)
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
+    response = replicas.bench.request("PRODUCE", 9, body, broker=1)
+    assert response["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
     lying = replicas.bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
     assert [each["topics"] for each in lying["results"]] == [[], []]
 
 
-def test_what_lay_in_the_only_directory_stays_there_when_its_partition_changes() -> None:
+def test_logs_of_the_former_only_directory_stay_there_after_a_reassignment() -> None:
     replicas = with_another_dir({})
     bench = replicas.bench
     late: dict[str, Any] = {"name": "late", "numPartitions": -1, "replicationFactor": -1}
@@ -289,7 +289,7 @@ def test_what_lay_in_the_only_directory_stays_there_when_its_partition_changes()
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "", TWO])
-def test_only_a_directory_that_is_there_fails(path: str) -> None:
+def test_only_a_live_directory_can_fail(path: str) -> None:
     replicas = replicas_on()
     replicas.fail_dir(1, TWO)
     replicas.bench.handle(event("fail-log-dir", 1, path))
@@ -301,32 +301,32 @@ def test_only_a_directory_that_is_there_fails(path: str) -> None:
     assert replicas.bench.dead_letters(replicas.bench.last)[0]["detail"] == "broker 1 is stopped"
 
 
-def test_a_severed_broker_tells_it_when_it_rejoins() -> None:
+def test_severed_broker_reports_the_failure_when_it_rejoins() -> None:
     replicas = replicas_on()
     produce(replicas, 1)
     replicas.sever(1)
     replicas.fail_dir(1, TWO)
-    assert told(replicas)[:2] == (0, 1), "the controller has not heard of it"
+    assert described(replicas)[:2] == (0, 1), "the controller does not know yet"
     assert produce(replicas, 1, acks=1) == STORAGE_ERROR
     assert produce(replicas, 1, partition=1, acks=1) == 0
     replicas.rejoin(1)
-    assert told(replicas) == (0, 2, 1, [2, 3], [1])
+    assert described(replicas) == (0, 2, 1, [2, 3], [1])
 
 
-def test_a_severed_broker_reads_what_it_has_missed_before_what_its_word_brings_about() -> None:
+def test_severed_broker_reads_missed_metadata_before_the_effects_of_its_report() -> None:
     replicas = replicas_on([3, 1, 2], [1, 2, 3])
     produce(replicas, 3)
     replicas.sever(1)
     replicas.fail_dir(1, TWO)
     replicas.stop(3)
-    assert told(replicas, broker=2)[:3] == (0, 1, 1), "the controller has not heard of it"
+    assert described(replicas, broker=2)[:3] == (0, 1, 1), "the controller does not know yet"
     replicas.rejoin(1)
-    assert told(replicas, broker=2) == (0, 2, 2, [2], [3, 1])
-    assert told(replicas, broker=1) == told(replicas, broker=2)
+    assert described(replicas, broker=2) == (0, 2, 2, [2], [3, 1])
+    assert described(replicas, broker=1) == described(replicas, broker=2)
     assert [produce(replicas, each, acks=1) for each in (1, 2)] == [STORAGE_ERROR, 0]
 
 
-def test_a_severed_broker_reads_in_order_what_has_changed_of_a_partition_it_has_lost() -> None:
+def test_severed_broker_reads_changes_of_a_lost_partition_in_order() -> None:
     replicas = replicas_on([1, 2], [1, 2])
     produce(replicas, 1)
     replicas.sever(1)
@@ -336,29 +336,33 @@ def test_a_severed_broker_reads_in_order_what_has_changed_of_a_partition_it_has_
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body, broker=2)
     replicas.rejoin(1)
     replicas.bench.tick(10_000)
-    assert told(replicas, broker=2)[:2] == (0, 2)
-    assert told(replicas, broker=1) == told(replicas, broker=2) == told(replicas, broker=3)
+    assert described(replicas, broker=2)[:2] == (0, 2)
+    assert (
+        described(replicas, broker=1)
+        == described(replicas, broker=2)
+        == described(replicas, broker=3)
+    )
 
 
-def test_a_log_that_has_moved_to_a_directory_goes_with_it() -> None:
+def test_log_moved_to_a_directory_fails_with_it() -> None:
     replicas = replicas_on()
     moves = [{"path": TWO, "topics": [{"name": OTHER, "partitions": [1]}]}]
     replicas.bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
     replicas.fail_dir(1, TWO)
-    assert [told(replicas, each)[1] for each in (0, 1)] == [2, 2]
+    assert [described(replicas, each)[1] for each in (0, 1)] == [2, 2]
 
 
-def test_a_moved_leader_lies_on_its_new_brokers_own_disks() -> None:
+def test_moved_leader_is_in_its_new_brokers_directory() -> None:
     replicas = replicas_on([1], [1])
     replicas.fail_dir(2, TWO)
     move = {"topic": OTHER, "partition": 0, "leader": 2}
     moved = {"id": "m", "cluster": CLUSTER, "kind": "move-leader", "move": move}
     replicas.bench.handle({**moved, "broker": 1, "time": replicas.bench.now})
-    assert told(replicas) == (0, 2, 1, [2], [])
+    assert described(replicas) == (0, 2, 1, [2], [])
     assert produce(replicas, 2) == 0
 
 
-def test_a_severed_coordinator_whose_log_is_lost_takes_no_commit_without_followers_either() -> None:
+def test_severed_coordinator_with_a_lost_log_rejects_commits_without_followers() -> None:
     sizes = {"offsets_topic_num_partitions": 2, "offsets_topic_replication_factor": 1}
     bench = Bench(BROKERS, log_dirs=(ONE, TWO), **sizes)
     replicas = Replicas(bench=bench, min_insync_replicas="1")
@@ -375,8 +379,8 @@ def test_a_severed_coordinator_whose_log_is_lost_takes_no_commit_without_followe
     wanted = {**body, "topics": [{"name": ORDERS, "partitions": [partition]}]}
 
     def commit() -> int:
-        answer = bench.request("OFFSET_COMMIT", 8, wanted, broker=1)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = bench.request("OFFSET_COMMIT", 8, wanted, broker=1)
+        return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     replicas.sever(1)
     assert commit() == 0
@@ -384,7 +388,7 @@ def test_a_severed_coordinator_whose_log_is_lost_takes_no_commit_without_followe
     assert commit() == 16
 
 
-def test_coordinators_of_what_is_lost_move_too() -> None:
+def test_coordinators_of_lost_partitions_move() -> None:
     replicas = replicas_on()
     bench = replicas.bench
     body = {"keyType": 0, "coordinatorKeys": ["g"]}
@@ -393,8 +397,8 @@ def test_coordinators_of_what_is_lost_move_too() -> None:
     first = bench.request("FIND_COORDINATOR", 4, body)["coordinators"][0]["nodeId"]
     alive = next(each for each in BROKERS if each != first)
     name = "__consumer_offsets"
-    answer = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=first)
-    assert any(topic["name"] == name for each in answer["results"] for topic in each["topics"])
+    response = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=first)
+    assert any(topic["name"] == name for each in response["results"] for topic in each["topics"])
     replicas.fail_dir(first, TWO)
     found = bench.request("METADATA", 12, {"topics": [{"name": name}]}, broker=alive)
     partitions = found["topics"][0]["partitions"]

@@ -1,4 +1,4 @@
-"""Fetcher threads, and the lines that brokers of the seed's time write about replication."""
+"""Fetcher threads, and the replication lines of Kafka 0.10."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.machine import Bench, header
 BROKERS = (1, 2)
 
 
-def test_example_3_the_thread_of_the_seeds_partition() -> None:
+def test_example_3_thread_of_the_seeds_partition() -> None:
     assert fetchers.fetcher_id("test", 1, 4) == 3
     assert fetchers.thread_name(3, 1) == "ReplicaFetcherThread-3-1"
 
@@ -47,30 +47,30 @@ def test_each_thread_asks_for_its_own_partitions() -> None:
     topic = broker.topic_by_name("test")
     assert topic is not None
     places = [(topic.topic_id, number) for number in range(8)]
-    asked = [
+    fetched = [
         [each.partition for each in f.partitions] for f in copying.fetches(broker, places).copies
     ]  # type: ignore[union-attr]
-    assert asked == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert fetched == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
 def lines(bench: Bench, broker: int) -> list[str]:
-    """What a broker has logged because of the last event."""
+    """Lines logged by a broker during the last event."""
     entries = bench.records_of(bench.last)
     found = [entry["record"] for entry in entries if entry["machine"] == broker]
     return [each["line"] for each in found if each["type"] == "LineLogged"]
 
 
-def test_the_seeds_lines_from_17314_to_17316() -> None:
+def test_lines_of_the_seed_from_17314_to_17316() -> None:
     bench = cluster(num_replica_fetchers=4, brokertwin_trace_replication=True)
     bench.append("test", header(17314), partition=1)
-    said: list[str] = []
+    logged: list[str] = []
     for _ in range(2):
         bench.append("test", header(size=45), partition=1)
-        said += lines(bench, 2)
+        logged += lines(bench, 2)
     thread = "[ReplicaFetcherThread-3-1], Follower 2"
     at = f"{thread} has replica log end offset"
     end, first = "for partition test-1", "Received 45 messages and leader hw"
-    copied = [line for line in said if thread in line]
+    copied = [line for line in logged if thread in line]
     assert [line for line in copied if " 0 messages" not in line and " 0 bytes" not in line] == [
         f"{at} 17314 {end}. {first} 17314",
         f"{at} 17315 after appending 45 bytes of messages {end}",
@@ -83,7 +83,7 @@ def test_the_seeds_lines_from_17314_to_17316() -> None:
     ]
 
 
-def test_a_change_of_a_partition_says_whom_it_has_unblocked() -> None:
+def test_unblocked_requests_are_logged_for_a_partition() -> None:
     bench = cluster(brokertwin_trace_replication=True)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     topics = [{"topic": "test", "partitions": [wanted]}]
@@ -97,7 +97,7 @@ def test_a_change_of_a_partition_says_whom_it_has_unblocked() -> None:
     assert "one" in bench.answers
 
 
-def test_a_session_that_is_woken_is_one_of_the_partition() -> None:
+def test_unblocked_fetch_session_is_logged_for_its_partition() -> None:
     bench = cluster(brokertwin_trace_replication=True)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     topics = [{"topic": "test", "partitions": [wanted]}]
@@ -112,7 +112,7 @@ def test_a_session_that_is_woken_is_one_of_the_partition() -> None:
     assert f"{key} 1 fetch requests." in lines(bench, 1)
 
 
-def test_nothing_is_logged_where_nobody_asks_for_it() -> None:
+def test_nothing_is_logged_by_default() -> None:
     bench = cluster()
     bench.append("test", header())
     assert lines(bench, 1) == lines(bench, 2) == []

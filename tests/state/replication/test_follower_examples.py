@@ -1,4 +1,4 @@
-"""Worked examples of the specification about followers: appending, and where to cut a log off."""
+"""Worked examples for followers: append, truncate, restart."""
 
 import pytest
 
@@ -34,7 +34,9 @@ def log_of(*epochs: int, first: int = 0, high_watermark: int = 0) -> Log:
     return log
 
 
-def answer(fetch_offset: int, count: int = 0, high_watermark: int = 0, start: int = 0) -> object:
+def response_of(
+    fetch_offset: int, count: int = 0, high_watermark: int = 0, start: int = 0
+) -> object:
     batches = [
         Batch(base_offset=fetch_offset, last_offset_delta=count - 1, partition_leader_epoch=0)
     ][:count]
@@ -50,8 +52,8 @@ def answer(fetch_offset: int, count: int = 0, high_watermark: int = 0, start: in
     )
 
 
-def taken(log: Log, followed: object) -> list[tuple[str, int]]:
-    """What a follower does with an answer, in short."""
+def handled(log: Log, followed: object) -> list[tuple[str, int]]:
+    """Short form of a follower's records for a response."""
     assert isinstance(followed, FollowedPartition)
     found = []
     for record in follower.take(log, followed):
@@ -64,26 +66,29 @@ def taken(log: Log, followed: object) -> list[tuple[str, int]]:
     return found
 
 
-def test_example_1_the_high_watermark_of_an_answer_is_older_than_its_batches() -> None:
+def test_example_1_high_watermark_of_a_response_is_older_than_its_batches() -> None:
     log = log_of(0, first=17313, high_watermark=17314)
     assert log.log_end_offset == 17314
-    assert taken(log, answer(17314, 1, 17314)) == [("append", 17314)]
+    assert handled(log, response_of(17314, 1, 17314)) == [("append", 17314)]
     log = log_of(0, 0, first=17313, high_watermark=17314)
-    assert taken(log, answer(17315, 1, 17315)) == [("append", 17315), ("high watermark", 17315)]
+    assert handled(log, response_of(17315, 1, 17315)) == [
+        ("append", 17315),
+        ("high watermark", 17315),
+    ]
 
 
-def test_a_follower_takes_the_high_watermark_as_far_as_its_own_log_goes() -> None:
-    assert taken(log_of(0, 0), answer(2, 1, 9)) == [("append", 2), ("high watermark", 3)]
-    assert taken(log_of(0, 0, high_watermark=2), answer(2, 0, 1)) == [("high watermark", 1)]
+def test_follower_takes_the_high_watermark_up_to_its_log_end() -> None:
+    assert handled(log_of(0, 0), response_of(2, 1, 9)) == [("append", 2), ("high watermark", 3)]
+    assert handled(log_of(0, 0, high_watermark=2), response_of(2, 0, 1)) == [("high watermark", 1)]
 
 
-def test_a_follower_raises_its_log_start_to_the_leaders() -> None:
+def test_follower_raises_its_log_start_to_the_leaders() -> None:
     log = log_of(0, 0, 0, high_watermark=1)
     expected = [("log start", 2), ("high watermark", 3)]
-    assert taken(log, answer(3, 0, 3, start=2)) == expected
+    assert handled(log, response_of(3, 0, 3, start=2)) == expected
 
 
-def test_example_15_where_an_epoch_ends() -> None:
+def test_example_15_end_of_an_epoch() -> None:
     log = log_of(*[0] * 3, *[2] * 4, *[4] * 3, first=10)
     assert (log.former_epochs, log.log_end_offset) == ([EpochEnd(0, 13), EpochEnd(2, 17)], 20)
     for epoch, expected in ((1, (0, 13)), (2, (2, 17)), (3, (2, 17)), (4, (4, 20)), (5, (-1, -1))):
@@ -91,15 +96,15 @@ def test_example_15_where_an_epoch_ends() -> None:
     assert logs.end_of_epoch(log_of(5, first=11), 4) == EpochEnd(4, 11)
 
 
-def test_example_16_a_follower_goes_back_epoch_by_epoch() -> None:
+def test_example_16_follower_truncates_epoch_by_epoch() -> None:
     leaders = log_of(1, 3, 5)
     for own, expected_end, expected_cut in (
         (log_of(0, 2, 4), EpochEnd(3, 2), Truncation(2, False)),
         (log_of(0, 2), EpochEnd(1, 1), Truncation(1, False)),
         (log_of(0), EpochEnd(0, 0), Truncation(0, True)),
     ):
-        asked = follower.asked(own, leader_epoch=5)
-        found = logs.diverging(leaders, asked.fetch_offset, asked.last_fetched_epoch)
+        request = follower.fetch_request(own, leader_epoch=5)
+        found = logs.diverging(leaders, request.fetch_offset, request.last_fetched_epoch)
         assert found == expected_end
         assert follower.truncation(own, expected_end) == expected_cut
 
@@ -116,7 +121,7 @@ def test_example_16_a_follower_goes_back_epoch_by_epoch() -> None:
         (EpochEnd(9, 5), Truncation(5, True)),
     ],
 )
-def test_where_a_log_is_cut_off(leaders: EpochEnd, expected: Truncation) -> None:
+def test_truncation_offset(leaders: EpochEnd, expected: Truncation) -> None:
     """Epochs 1 (offsets 0 and 1), 2 (2 and 3) and 4 (4 and 5)."""
     assert follower.truncation(log_of(1, 1, 2, 2, 4, 4), leaders) == expected
 
@@ -125,7 +130,7 @@ def test_where_a_log_is_cut_off(leaders: EpochEnd, expected: Truncation) -> None
     ("own_end", "leaders", "cut_at"),
     [(7, (0, 5), 5), (3, (0, 0), 0), (7, (4, 5), 5)],
 )
-def test_example_17_case_1_the_leaders_log_ends_below(
+def test_example_17_case_1_leaders_log_ends_below(
     own_end: int, leaders: tuple[int, int], cut_at: int
 ) -> None:
     log = log_of(*[0] * own_end, high_watermark=own_end - 2)
@@ -133,21 +138,17 @@ def test_example_17_case_1_the_leaders_log_ends_below(
     assert follower.out_of_range(log, *leaders) == expected
 
 
-def test_example_18_case_2_the_leaders_log_begins_above() -> None:
+def test_example_18_case_2_leaders_log_starts_above() -> None:
     log = log_of(0, high_watermark=1)
     assert follower.out_of_range(log, 2, 4) == [LogStartedAnew(TOPIC_ID, 0, 2)]
 
 
 @pytest.mark.parametrize("leaders", [(0, 3), (3, 3), (2, 9)])
-def test_inside_of_the_leaders_range_it_goes_on_from_its_end(leaders: tuple[int, int]) -> None:
-    """The seed: Kafka 0.10.1 has no special handling for it."""
+def test_follower_within_the_leaders_range_continues(leaders: tuple[int, int]) -> None:
+    """From the seed: Kafka 0.10.1 does nothing special here."""
     assert follower.out_of_range(log_of(0, 0, 0), *leaders) == []
 
 
-def test_the_seeds_truncation_goes_to_the_high_watermark() -> None:
-    assert follower.to_high_watermark(log_of(0, 0, 0, high_watermark=1)) == Truncation(1, True)
-
-
-def test_who_has_nothing_says_no_epoch() -> None:
-    assert follower.asked(log_of(), 7).last_fetched_epoch == -1
-    assert follower.asked(log_of(3), 7).last_fetched_epoch == 3
+def test_empty_follower_sends_no_epoch() -> None:
+    assert follower.fetch_request(log_of(), 7).last_fetched_epoch == -1
+    assert follower.fetch_request(log_of(3), 7).last_fetched_epoch == 3

@@ -1,4 +1,4 @@
-"""In-sync sets: followers that do not come, what producers are told, who leaves and joins again."""
+"""In-sync sets: lagging followers, responses to producers, removal and return."""
 
 from typing import Any
 
@@ -21,27 +21,25 @@ def replicas() -> Replicas:
     return Replicas(min_insync_replicas="2")
 
 
-def test_the_most_wrong_answer_of_old(replicas: Replicas) -> None:
-    """With min.insync.replicas 2 and followers that never fetch nothing is acknowledged."""
+def test_nothing_is_acknowledged_if_followers_never_fetch(replicas: Replicas) -> None:
+    """With min.insync.replicas 2."""
     replicas.isolate(2, 3)
-    answers = [replicas.produce() for _ in range(3)]
-    assert answers == [None] * 3
+    responses = [replicas.produce() for _ in range(3)]
+    assert responses == [None] * 3
     assert replicas.watermarks()[1] == (0, 3)
     replicas.bench.tick(1000)
     assert replicas.late_errors() == [Error.REQUEST_TIMED_OUT] * 3
     replicas.bench.tick(LAG_MS)
-    assert replicas.isr() == [1, 2, 3], "half of the lag time is between two looks"
+    assert replicas.isr() == [1, 2, 3], "checks are half the lag time apart"
     replicas.bench.tick(LAG_MS // 2)
     assert replicas.isr() == [1]
     assert replicas.produce()["errorCode"] == Error.NOT_ENOUGH_REPLICAS
-    assert replicas.watermarks()[1] == (0, 3), "nothing was appended, and the watermark stays"
+    assert replicas.watermarks()[1] == (0, 3), "nothing was appended, the high watermark stays"
 
 
 @pytest.mark.parametrize("patience", [0, 60_000])
-def test_of_a_partition_named_twice_the_answer_waits_for_what_was_appended(
-    replicas: Replicas, patience: int
-) -> None:
-    """What is no record set has its answer in the end, whatever becomes of the other."""
+def test_partition_named_twice_waits_for_its_append(replicas: Replicas, patience: int) -> None:
+    """The one without a record set keeps its error."""
     replicas.isolate(2, 3)
     named = [{"index": 0, "batches": [header(size=80)]}, {"index": 0, "batches": []}]
     topics = [{"name": TOPIC, "partitionData": named}]
@@ -51,13 +49,13 @@ def test_of_a_partition_named_twice_the_answer_waits_for_what_was_appended(
     if patience:
         replicas.rejoin(2, 3)
     replicas.bench.tick(1000)
-    answer = replicas.bench.answers["twice"]["response"]
-    (told,) = answer["responses"][0]["partitionResponses"]
-    assert told["errorCode"] == Error.INVALID_RECORD
+    response = replicas.bench.answers["twice"]["response"]
+    (result,) = response["responses"][0]["partitionResponses"]
+    assert result["errorCode"] == Error.INVALID_RECORD
     assert replicas.watermarks()[1] == ((1, 1) if patience else (0, 1))
 
 
-def test_example_5_the_time_out_says_7_while_the_high_watermark_stays(replicas: Replicas) -> None:
+def test_example_5_timeout_returns_request_timed_out(replicas: Replicas) -> None:
     replicas.isolate(2, 3)
     assert replicas.produce(timeout_ms=60_000) is None
     replicas.bench.tick(2 * LAG_MS - 1)
@@ -67,7 +65,7 @@ def test_example_5_the_time_out_says_7_while_the_high_watermark_stays(replicas: 
     assert replicas.late_errors() == [Error.REQUEST_TIMED_OUT]
 
 
-def test_example_6_with_acks_1_it_is_written_and_not_committed(replicas: Replicas) -> None:
+def test_example_6_acks_1_is_written_but_not_committed(replicas: Replicas) -> None:
     replicas.leave_only_the_leader()
     refused = replicas.produce()
     assert (refused["errorCode"], refused["logStartOffset"]) == (Error.NOT_ENOUGH_REPLICAS, 0)
@@ -76,24 +74,24 @@ def test_example_6_with_acks_1_it_is_written_and_not_committed(replicas: Replica
     assert replicas.watermarks()[1] == (before[0], before[1] + 1)
 
 
-def test_example_7_one_replica_is_enough_where_there_is_one() -> None:
+def test_example_7_one_in_sync_replica_is_enough_with_one_replica() -> None:
     bench = Bench()
     bench.topic("orders", min_insync_replicas="2")
     assert Replicas.produce_on(bench)["errorCode"] == 0
 
 
-def test_a_produce_that_waits_is_answered_when_the_follower_is_back(replicas: Replicas) -> None:
+def test_pending_produce_completes_when_the_follower_returns(replicas: Replicas) -> None:
     replicas.isolate(2, 3)
     assert replicas.produce(count=5) is None
     replicas.rejoin(2)
-    assert replicas.late_errors() == [], "broker 3 is still in sync, and has not got it"
+    assert replicas.late_errors() == [], "broker 3 is in sync, but does not have it"
     replicas.rejoin(3)
     assert replicas.late_errors() == [Error.NONE]
     assert set(replicas.watermarks().values()) == {(5, 5)}
 
 
-def test_20_where_fewer_are_in_sync_than_the_topic_wants_by_now() -> None:
-    """It is written and copied as far as the in-sync set went; the setting was raised since."""
+def test_too_few_in_sync_replicas_after_the_append() -> None:
+    """The in-sync set has copied it; min.insync.replicas was raised meanwhile."""
     replicas = Replicas(min_insync_replicas="1")
     replicas.leave_only_the_leader()
     bench = replicas.bench
@@ -105,8 +103,8 @@ def test_20_where_fewer_are_in_sync_than_the_topic_wants_by_now() -> None:
     assert acks.outcome(broker, place, 2) is None
 
 
-def test_what_is_decided_for_a_partition_stays_while_another_waits(replicas: Replicas) -> None:
-    """`orders` is copied in time, `late` is not; by then too few are in sync for `orders`."""
+def test_completed_partition_keeps_its_result_while_another_waits(replicas: Replicas) -> None:
+    """`orders` is copied in time, `late` is not; by then `orders` has too few in sync."""
     bench = replicas.bench
     topic = {"name": "late", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 3]}]
@@ -128,12 +126,12 @@ def test_what_is_decided_for_a_partition_stays_while_another_waits(replicas: Rep
     replicas.produce(acks=1)
     bench.tick(2 * LAG_MS)
     assert replicas.isr() == [1]
-    answers = bench.answers["both"]["response"]["responses"]
-    codes = [topic["partitionResponses"][0]["errorCode"] for topic in answers]
+    responses = bench.answers["both"]["response"]["responses"]
+    codes = [topic["partitionResponses"][0]["errorCode"] for topic in responses]
     assert codes == [Error.NONE, Error.NONE], "the other in-sync replica of `late` has left"
 
 
-def test_who_is_back_joins_again_when_it_has_all(replicas: Replicas) -> None:
+def test_returning_replica_joins_once_it_has_all_records(replicas: Replicas) -> None:
     replicas.leave_only_the_leader()
     replicas.produce(acks=1, count=7)
     replicas.rejoin(2)
@@ -145,8 +143,8 @@ def test_who_is_back_joins_again_when_it_has_all(replicas: Replicas) -> None:
     assert len(set(replicas.watermarks().values())) == 1
 
 
-def test_two_that_are_back_at_once_both_join() -> None:
-    """The second comes while the first one's change is pending; it is looked at again then."""
+def test_two_returning_replicas_both_join() -> None:
+    """The second one returns while a change is pending; it is checked afterwards."""
     replicas = Replicas(min_insync_replicas="1")
     replicas.leave_only_the_leader()
     replicas.stop(2, 3)
@@ -159,14 +157,14 @@ def test_two_that_are_back_at_once_both_join() -> None:
     assert replicas.isr() == [1, 2, 3]
 
 
-def test_who_has_all_may_be_silent_for_ever(replicas: Replicas) -> None:
+def test_caught_up_replica_may_be_idle_forever(replicas: Replicas) -> None:
     replicas.produce()
     replicas.isolate(2, 3)
     assert replicas.bench.tick(100 * LAG_MS) == []
     assert replicas.isr() == [1, 2, 3]
     replicas.produce(acks=1)
     replicas.bench.tick(LAG_MS // 2)
-    assert replicas.isr() == [1], "the next append finds them too old"
+    assert replicas.isr() == [1], "the next append finds their last fetch too old"
 
 
 def test_consumers_read_up_to_the_high_watermark(replicas: Replicas) -> None:
@@ -179,7 +177,9 @@ def test_consumers_read_up_to_the_high_watermark(replicas: Replicas) -> None:
     assert replicas.latest() == 7
 
 
-def test_a_partition_epoch_for_each_change_and_no_leader_epoch(replicas: Replicas) -> None:
+def test_each_change_raises_the_partition_epoch_but_not_the_leader_epoch(
+    replicas: Replicas,
+) -> None:
     replicas.leave_only_the_leader()
     replicas.rejoin(2)
     replicas.rejoin(3)
@@ -191,14 +191,14 @@ def test_a_partition_epoch_for_each_change_and_no_leader_epoch(replicas: Replica
 
 
 def alter(replicas: Replicas, **fields: Any) -> Any:
-    """The answer to an AlterPartition of the leader that changes nothing but for `fields`."""
+    """Response to the leader's AlterPartition without changes except `fields`."""
     body = replicas.wish(fields.pop("isr", BROKERS))
     body["brokerId"] = fields.pop("broker_id", 1)
     body["topics"][0]["topicId"] = fields.pop("topicId", replicas.topic_id)
     body["topics"][0]["partitions"][0].update(fields)
     body["brokerEpoch"] = replicas.epoch(body["brokerId"])
-    answer = replicas.bench.request("ALTER_PARTITION", 3, body)
-    return answer["topics"][0]["partitions"][0]
+    response = replicas.bench.request("ALTER_PARTITION", 3, body)
+    return response["topics"][0]["partitions"][0]
 
 
 @pytest.mark.parametrize(
@@ -219,22 +219,26 @@ def alter(replicas: Replicas, **fields: Any) -> Any:
         ({"leaderRecoveryState": 1, "isr": [1]}, Error.INVALID_REQUEST),
     ],
 )
-def test_what_the_controller_looks_at_and_in_which_order(
+def test_checks_of_the_controller_and_their_order(
     replicas: Replicas, fields: dict[str, Any], error: Error
 ) -> None:
-    answer = alter(replicas, **fields)
-    assert answer["errorCode"] == error
+    response = alter(replicas, **fields)
+    assert response["errorCode"] == error
     if error is Error.NONE:
-        assert (answer["leaderId"], answer["isr"], answer["partitionEpoch"]) == (1, [1, 2, 3], 0)
+        assert (response["leaderId"], response["isr"], response["partitionEpoch"]) == (
+            1,
+            [1, 2, 3],
+            0,
+        )
 
 
-def test_what_the_leader_wants_is_what_it_gets(replicas: Replicas) -> None:
-    answer = alter(replicas, isr=[1, 3])
-    assert (answer["errorCode"], answer["isr"], answer["partitionEpoch"]) == (0, [1, 3], 1)
+def test_valid_in_sync_set_is_accepted(replicas: Replicas) -> None:
+    response = alter(replicas, isr=[1, 3])
+    assert (response["errorCode"], response["isr"], response["partitionEpoch"]) == (0, [1, 3], 1)
     assert replicas.isr() == [1, 3]
 
 
-def test_a_followers_request_says_how_far_it_has_the_log(replicas: Replicas) -> None:
+def test_fetch_request_shows_the_followers_log_end(replicas: Replicas) -> None:
     replicas.produce(count=5)
     replicas.isolate(2)
     replicas.produce(acks=1, count=5)
@@ -247,49 +251,49 @@ def test_a_followers_request_says_how_far_it_has_the_log(replicas: Replicas) -> 
     replicas.fetch_as(2, session_id=session_id, epoch=1)
     known = replicas.leadership().replicas[2]
     assert (known.log_end_offset, known.last_fetch_time) == (4, replicas.bench.now)
-    assert known.last_caught_up == caught_up, "it did not have all at the fetch before, either"
+    assert known.last_caught_up == caught_up, "it was behind at the fetch before, too"
 
 
-def test_who_is_not_there_may_not_be_in_sync(replicas: Replicas) -> None:
+def test_stopped_broker_cannot_be_in_sync(replicas: Replicas) -> None:
     replicas.stop(3)
     assert alter(replicas, isr=[1, 2, 3])["errorCode"] == Error.INELIGIBLE_REPLICA
     replicas.start(3)
     replicas.isolate(3)
     in_epoch = [{"brokerId": 1}, {"brokerId": 2}, {"brokerId": 3, "brokerEpoch": 0}]
     refused = alter(replicas, newIsrWithEpochs=in_epoch)
-    assert refused["errorCode"] == Error.INELIGIBLE_REPLICA, "it has been started again since"
+    assert refused["errorCode"] == Error.INELIGIBLE_REPLICA, "it has been restarted"
     in_epoch[2]["brokerEpoch"] = replicas.epoch(3)
     assert alter(replicas, newIsrWithEpochs=in_epoch)["errorCode"] == Error.NONE
 
 
-def test_who_asks_in_another_epoch_is_refused_as_a_whole(replicas: Replicas) -> None:
+def test_request_in_another_broker_epoch_is_rejected(replicas: Replicas) -> None:
     for broker_epoch in (-1, 7):
         body = {**replicas.wish(BROKERS), "brokerEpoch": broker_epoch}
-        answer = replicas.bench.request("ALTER_PARTITION", 3, body)
+        response = replicas.bench.request("ALTER_PARTITION", 3, body)
         error = int(Error.STALE_BROKER_EPOCH)
-        assert answer == {"throttleTimeMs": 0, "errorCode": error, "topics": []}
+        assert response == {"throttleTimeMs": 0, "errorCode": error, "topics": []}
 
 
-def test_version_2_names_in_sync_replicas_without_epochs(replicas: Replicas) -> None:
+def test_version_2_has_in_sync_replicas_without_epochs(replicas: Replicas) -> None:
     replicas.isolate(2, 3)
     body = replicas.wish([])
     (partition,) = body["topics"][0]["partitions"]
     del partition["newIsrWithEpochs"]
     partition["newIsr"] = [1, 3]
-    answer = replicas.bench.request("ALTER_PARTITION", 2, body)
-    assert answer["topics"][0]["partitions"][0]["isr"] == [1, 3]
+    response = replicas.bench.request("ALTER_PARTITION", 2, body)
+    assert response["topics"][0]["partitions"][0]["isr"] == [1, 3]
     assert replicas.isr() == [1, 3]
 
 
-def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> None:
+def test_rejected_change_is_sent_again(replicas: Replicas) -> None:
     replicas.isolate(2)
     replicas.produce(acks=1)
     bench, place = replicas.bench, (replicas.topic_id, 0)
     broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
     pending.set_timer(bench.cell.tables.pending, f"{copying.IN_SYNC_TIMER}/1/", None)
-    leadership = copying.changeable(broker, place)
+    leadership = copying.mutable_view(broker, place)
     leadership.pending = [1, 3]
-    wish = copying.wish(broker, place, leadership)
+    wish = copying.request_isr_change(broker, place, leadership)
     refused = AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)
     in_sync.on_reply(broker, wish, refused)
     assert replicas.isr() == [1, 2, 3]
@@ -297,8 +301,8 @@ def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> No
     assert replicas.isr() == [1, 3]
 
 
-def test_how_far_a_follower_is_counts_in_older_segments_too() -> None:
-    """Its answer ends with the segment that it reads in; where it is, is noted all the same."""
+def test_followers_offset_counts_in_older_segments() -> None:
+    """A read ends with its segment; the follower's offset is noted anyway."""
     replicas = Replicas((1, 2), internal_segment_bytes="71")
     for _ in range(3):
         replicas.produce()

@@ -1,4 +1,4 @@
-"""Rows in internal topics with a single replica, for those who look at them."""
+"""Rows in internal topics with one replica (`brokertwin.internal.logs`)."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def batches(brokers: Coordinators, kind: int) -> list[StoredBatch]:
     return list(batches_from(brokers.bench.cell.tables.logs, leader, log, 0))
 
 
-def test_a_commit_is_a_row_that_is_committed_at_once(brokers: Coordinators) -> None:
+def test_commit_is_a_row_that_is_committed_at_once(brokers: Coordinators) -> None:
     assert len(brokers.partition(GROUPS)[2].replicas) == 1
     assert [brokers.commit(offset) for offset in (5, 6)] == [0, 0]
     found = [internal_logs.in_batch(batch.written) for batch in batches(brokers, GROUPS)]
@@ -50,7 +50,7 @@ def test_a_commit_is_a_row_that_is_committed_at_once(brokers: Coordinators) -> N
     ]
 
 
-def test_the_offsets_of_a_transaction_are_rows_and_its_end_a_marker(brokers: Coordinators) -> None:
+def test_transactional_offsets_are_rows_and_their_end_a_marker(brokers: Coordinators) -> None:
     assert brokers.answer(brokers.transaction(7))["errorCode"] == 0
     assert brokers.committed() == 7
     offsets, marker = batches(brokers, GROUPS)
@@ -77,7 +77,7 @@ def test_states_of_a_transactional_id_are_rows(brokers: Coordinators) -> None:
     assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
 
 
-def test_what_is_decided_is_the_same_without_rows(brokers: Coordinators) -> None:
+def test_decisions_are_the_same_without_rows(brokers: Coordinators) -> None:
     without = alone(has_rows=False)
     for each in (brokers, without):
         each.transaction(7)
@@ -86,7 +86,7 @@ def test_what_is_decided_is_the_same_without_rows(brokers: Coordinators) -> None
     assert [batches(without, kind) for kind in (GROUPS, TRANSACTIONS)] == [[], []]
 
 
-def test_the_first_follower_has_all_that_is_known(brokers: Coordinators) -> None:
+def test_first_follower_gets_the_whole_state(brokers: Coordinators) -> None:
     brokers.commit(5)
     former, (_, number, partition) = brokers.coordinator(GROUPS), brokers.partition(GROUPS)
     other = next(each for each in (1, 2, 3) if each not in partition.replicas)

@@ -1,4 +1,4 @@
-"""A new coordinator loads every kind of record: it tells of all groups what the one before told."""
+"""A new coordinator loads every kind of record and describes the same groups."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ LEAVING = {"memberId": "m", "memberEpoch": -1, "rebalanceTimeoutMs": -1}
 
 
 class Kinds(Coordinators):
-    """A group of each kind with a member, offsets, also of a transaction, and what is deleted."""
+    """A group of each kind with a member, offsets, a transaction, and deletions."""
 
     def __init__(self) -> None:
         super().__init__(offsets_topic_num_partitions=1, given=CONFIGS)
@@ -47,24 +47,24 @@ class Kinds(Coordinators):
         self.streams()
 
     def on(self, api: str, version: int, body: Body) -> Body:
-        """The answer of whoever coordinates."""
-        answer: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
-        assert not answer.get("errorCode"), (api, answer)
-        return answer
+        """Response of the coordinator."""
+        response: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
+        assert not response.get("errorCode"), (api, response)
+        return response
 
     def offset(self, group: str, offset: int, **who: Any) -> None:
-        """A commit."""
+        """Commit an offset."""
         partitions = [{"partitionIndex": 0, "committedOffset": offset}]
         body = {"groupId": group, "topics": [{"name": TOPIC, "partitions": partitions}], **who}
-        told = self.on("OFFSET_COMMIT", 9, body)
-        assert told["topics"][0]["partitions"][0]["errorCode"] == 0, told
+        response = self.on("OFFSET_COMMIT", 9, body)
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
 
     def classic(self) -> None:
-        """A member that has what its leader has assigned."""
+        """A member with an assignment."""
         body = {"groupId": "classic", "protocolType": "consumer", "groupInstanceId": "i"}
-        said = {"sessionTimeoutMs": SILENCE_MS, "rebalanceTimeoutMs": SILENCE_MS, "memberId": ""}
+        fields = {"sessionTimeoutMs": SILENCE_MS, "rebalanceTimeoutMs": SILENCE_MS, "memberId": ""}
         protocols = [{"name": "range", "metadata": "QQ=="}]
-        sent = {**body, **said, "protocols": protocols}
+        sent = {**body, **fields, "protocols": protocols}
         waits = self.ask("JOIN_GROUP", 9, sent, self.coordinator(GROUPS))
         self.bench.tick(6_000)
         member = {**body, "memberId": self.answer(waits)["memberId"], "generationId": 1}
@@ -74,7 +74,7 @@ class Kinds(Coordinators):
         self.offset("classic", 8, **who, groupInstanceId="i")
 
     def beats(self, api: str, version: int, joins: Body, later: Body) -> None:
-        """Somebody joins, and beats until nothing changes any more."""
+        """Join and send heartbeats until nothing changes."""
         epoch = self.on(api, version, {**joins, "memberEpoch": 0})["memberEpoch"]
         for _ in range(4):
             self.bench.tick(1_500)
@@ -83,29 +83,29 @@ class Kinds(Coordinators):
             epoch = self.on(*self.last)["memberEpoch"]
 
     def modern(self, group: str) -> None:
-        """By name and by a regular expression."""
-        said = {"groupId": group, "memberId": "m", "subscribedTopicRegex": "or.*", "rackId": "r"}
-        said |= {"subscribedTopicNames": [TOPIC], "rebalanceTimeoutMs": TIMEOUT_MS}
+        """A subscription by name and by a regular expression."""
+        fields = {"groupId": group, "memberId": "m", "subscribedTopicRegex": "or.*", "rackId": "r"}
+        fields |= {"subscribedTopicNames": [TOPIC], "rebalanceTimeoutMs": TIMEOUT_MS}
         later = {"rebalanceTimeoutMs": -1}
-        self.beats("CONSUMER_GROUP_HEARTBEAT", 1, {**said, "topicPartitions": []}, later)
+        self.beats("CONSUMER_GROUP_HEARTBEAT", 1, {**fields, "topicPartitions": []}, later)
 
     def shared(self) -> None:
-        """With the state of its partitions."""
-        said = {"groupId": "shared", "memberId": "m", "subscribedTopicNames": [TOPIC]}
-        self.beats("SHARE_GROUP_HEARTBEAT", 1, said, {"subscribedTopicNames": None})
+        """A share group with partition states."""
+        fields = {"groupId": "shared", "memberId": "m", "subscribedTopicNames": [TOPIC]}
+        self.beats("SHARE_GROUP_HEARTBEAT", 1, fields, {"subscribedTopicNames": None})
 
     def streams(self) -> None:
-        """With tasks that keep state, which it tells of."""
+        """Tasks with reported state."""
         runs: Body = STATEFUL["subtopologies"][0] | {"sourceTopics": [TOPIC]}
-        said = {"groupId": "streams", "memberId": "m", "processId": "p", "clientTags": []}
-        said |= {"topology": {"epoch": 0, "subtopologies": [runs]}, **NO_TASKS}
-        said |= {"rebalanceTimeoutMs": TIMEOUT_MS, "endpointInformationEpoch": 0}
+        fields = {"groupId": "streams", "memberId": "m", "processId": "p", "clientTags": []}
+        fields |= {"topology": {"epoch": 0, "subtopologies": [runs]}, **NO_TASKS}
+        fields |= {"rebalanceTimeoutMs": TIMEOUT_MS, "endpointInformationEpoch": 0}
         has = {**NO_TASKS, "activeTasks": task_ids(["0_0"])}
         later = {"rebalanceTimeoutMs": -1, "endpointInformationEpoch": 0, **has}
-        self.beats("STREAMS_GROUP_HEARTBEAT", 0, said, later)
+        self.beats("STREAMS_GROUP_HEARTBEAT", 0, fields, later)
 
-    def told(self) -> dict[str, Any]:
-        """What clients are told of groups and offsets."""
+    def described(self) -> dict[str, Any]:
+        """Groups and offsets as clients see them."""
         found: dict[str, Any] = {
             group: self.on(api, version, {field: [group]})["groups"]
             for group, (api, version, field) in DESCRIBED.items()
@@ -116,7 +116,7 @@ class Kinds(Coordinators):
         return {**found, "listed": sorted(every, key=str)}
 
     def written(self) -> set[type]:
-        """The types of records in the log."""
+        """Record types in the log."""
         leader = self.coordinator(GROUPS)
         log = self.log(GROUPS, leader)
         return {
@@ -130,12 +130,12 @@ class Kinds(Coordinators):
 def test_every_kind_of_record_is_loaded(how: str) -> None:
     kinds = Kinds()
     assert kinds.written() >= set(internal_logs.OF_GROUPS)
-    told, old = kinds.told(), kinds.coordinator(GROUPS)
-    assert {each["groupId"] for each in told["listed"]} == {"simple", "g", *DESCRIBED}
-    (modern,) = told["modern"]
+    described, old = kinds.described(), kinds.coordinator(GROUPS)
+    assert {each["groupId"] for each in described["listed"]} == {"simple", "g", *DESCRIBED}
+    (modern,) = described["modern"]
     assert modern["members"][0]["assignment"]["topicPartitions"] != []
     getattr(kinds.replicas, how)(old)
     kinds.bench.tick(10_000)
     assert kinds.coordinator(GROUPS) in {*BROKERS} - {old}
-    kinds.on(*kinds.last)  # what a topology makes of the topics is known from heartbeats alone
-    assert kinds.told() == told
+    kinds.on(*kinds.last)  # only heartbeats show the topics of a topology
+    assert kinds.described() == described

@@ -1,4 +1,4 @@
-"""Brokers that the settings of a cluster do not name: they register, and are served elsewhere."""
+"""Brokers that are not in the settings of a cluster: they register by requests."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def replicas() -> Replicas:
 
 
 def registered(broker: int) -> Replicas:
-    """The same, with any other one."""
+    """The same with another broker id."""
     made = Replicas(min_insync_replicas="1")
     listeners = [
         {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0},
@@ -35,17 +35,17 @@ def registered(broker: int) -> Replicas:
         "rack": "r9",
         "logDirs": ["dirdirdirdirdirdirdird"],
     }
-    answer = made.bench.request("BROKER_REGISTRATION", 4, body)
-    assert (answer["errorCode"], answer["brokerEpoch"]) == (0, 1)
+    response = made.bench.request("BROKER_REGISTRATION", 4, body)
+    assert (response["errorCode"], response["brokerEpoch"]) == (0, 1)
     return made
 
 
-def beat(replicas: Replicas, broker: int = OTHER, **wishes: Any) -> bool:
-    """Whether broker 9, or another one, is fenced after its heartbeat."""
-    body = {"brokerId": broker, "brokerEpoch": 1, "currentMetadataOffset": 1000, **wishes}
-    answer = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
-    assert answer["errorCode"] == 0
-    return bool(answer["isFenced"])
+def beat(replicas: Replicas, broker: int = OTHER, **fields: Any) -> bool:
+    """True if a broker is fenced after its heartbeat."""
+    body = {"brokerId": broker, "brokerEpoch": 1, "currentMetadataOffset": 1000, **fields}
+    response = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
+    assert response["errorCode"] == 0
+    return bool(response["isFenced"])
 
 
 def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str | None]:
@@ -58,20 +58,20 @@ def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str 
 
 
 def found(replicas: Replicas, name: str) -> tuple[int, int, list[int], list[int], list[int]]:
-    """Leader, its epoch, replicas, in-sync and offline ones, as Metadata has them."""
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
-    (each,) = answer["topics"][0]["partitions"]
+    """Leader, epoch, replicas, in-sync and offline ones in Metadata."""
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
+    (each,) = response["topics"][0]["partitions"]
     names = ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas")
     leader, epoch, replica_nodes, isr, offline = (each[name] for name in names)
     return leader, epoch, replica_nodes, isr, offline
 
 
-def test_it_is_told_of_when_it_is_unfenced(replicas: Replicas) -> None:
+def test_unfenced_broker_is_visible(replicas: Replicas) -> None:
     bench = replicas.bench
 
-    def told() -> tuple[list[Any], list[Any]]:
-        asked = {"includeFencedBrokers": True}
-        cluster = bench.request("DESCRIBE_CLUSTER", 2, asked)["brokers"]
+    def described() -> tuple[list[Any], list[Any]]:
+        body = {"includeFencedBrokers": True}
+        cluster = bench.request("DESCRIBE_CLUSTER", 2, body)["brokers"]
         metadata = bench.request("METADATA", 12, {"topics": []})["brokers"]
         return (
             [each for each in cluster if each["brokerId"] == OTHER],
@@ -79,36 +79,38 @@ def test_it_is_told_of_when_it_is_unfenced(replicas: Replicas) -> None:
         )
 
     where = {"host": "h9", "port": 9099, "rack": "r9"}
-    assert told() == ([{"brokerId": 9, **where, "isFenced": True}], [])
+    assert described() == ([{"brokerId": 9, **where, "isFenced": True}], [])
     assert beat(replicas, currentMetadataOffset=0) is True
     assert beat(replicas) is False
     expected = [{"brokerId": 9, **where, "isFenced": False}], [{"nodeId": 9, **where}]
-    assert told() == expected
+    assert described() == expected
     bench.request("UNREGISTER_BROKER", 0, {"brokerId": OTHER})
-    assert told() == ([], [])
+    assert described() == ([], [])
 
 
 @pytest.mark.parametrize("broker", [1, OTHER])
-def test_a_client_is_told_of_the_listener_by_which_it_came(replicas: Replicas, broker: int) -> None:
-    """Broker 1 is where the edge says, by whichever listener; 9 is not on OTHER at all."""
+def test_client_gets_the_listener_that_it_uses(replicas: Replicas, broker: int) -> None:
+    """The edge decides for broker 1 on any listener; 9 has no listener OTHER."""
     beat(replicas)
     assert create(replicas, "led", [broker, 2]) == (0, None)
 
-    def told(listener: str) -> Any:
+    def described(listener: str) -> Any:
         named = {"topics": [{"name": "led"}]}
-        answer = replicas.bench.request("METADATA", 12, named, listener=listener)
-        hosts = [each["host"] for each in answer["brokers"] if each["nodeId"] == broker]
-        (partition,) = answer["topics"][0]["partitions"]
+        response = replicas.bench.request("METADATA", 12, named, listener=listener)
+        hosts = [each["host"] for each in response["brokers"] if each["nodeId"] == broker]
+        (partition,) = response["topics"][0]["partitions"]
         return hosts, *(partition[n] for n in ("errorCode", "leaderId", "offlineReplicas"))
 
     is_other = broker == OTHER
-    assert told("") == told("CLIENT") == (["h9" if is_other else "localhost"], 0, broker, [])
-    assert told("INNER") == (["i9" if is_other else "localhost"], 0, broker, [])
+    assert (
+        described("") == described("CLIENT") == (["h9" if is_other else "localhost"], 0, broker, [])
+    )
+    assert described("INNER") == (["i9" if is_other else "localhost"], 0, broker, [])
     unknown = ([], 72, -1, [OTHER]) if is_other else (["localhost"], 0, broker, [])
-    assert told("PLAINTEXT") == unknown
+    assert described("PLAINTEXT") == unknown
 
 
-def test_a_coordinator_without_the_listener_is_not_available(replicas: Replicas) -> None:
+def test_coordinator_without_the_listener_is_not_available(replicas: Replicas) -> None:
     beat(replicas)
     assignments = [{"partitionIndex": n, "brokerIds": [OTHER]} for n in range(50)]
     topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
@@ -117,14 +119,14 @@ def test_a_coordinator_without_the_listener_is_not_available(replicas: Replicas)
     assert created["errorCode"] == 0
 
     def found(listener: str) -> tuple[int, str]:
-        asked = {"key": "g", "keyType": 0}
-        answer = replicas.bench.request("FIND_COORDINATOR", 3, asked, listener=listener)
-        return answer["errorCode"], answer["host"]
+        body = {"key": "g", "keyType": 0}
+        response = replicas.bench.request("FIND_COORDINATOR", 3, body, listener=listener)
+        return response["errorCode"], response["host"]
 
     assert [found(each) for each in ("INNER", "PLAINTEXT")] == [(0, "i9"), (15, "")]
 
 
-def test_partitions_are_placed_on_it_as_a_real_controller_does(replicas: Replicas) -> None:
+def test_placement_of_partitions_is_that_of_a_real_controller(replicas: Replicas) -> None:
     fenced = "All brokers specified in the manual partition assignment for partition 0 are fenced"
     assert create(replicas, "fenced", [9]) == (39, f"{fenced} or in controlled shutdown.")
     text = "The manual partition assignment includes broker 8, but no such broker is registered."
@@ -138,7 +140,7 @@ def test_partitions_are_placed_on_it_as_a_real_controller_does(replicas: Replica
     assert found(replicas, "first") == (9, 0, [9, 1], [9, 1], [])
 
 
-def test_what_it_leads_goes_to_others_when_it_is_silent(replicas: Replicas) -> None:
+def test_its_leaderships_move_when_its_session_ends(replicas: Replicas) -> None:
     beat(replicas)
     create(replicas, "first", [9, 1])
     create(replicas, "alone", [9])
@@ -146,11 +148,11 @@ def test_what_it_leads_goes_to_others_when_it_is_silent(replicas: Replicas) -> N
     assert found(replicas, "first") == (1, 1, [9, 1], [1], [9])
     assert found(replicas, "alone")[:2] == (-1, 1)
     body = produce_body("first", header(), timeoutMs=1000)
-    answer = replicas.bench.request("PRODUCE", 10, body)
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
+    response = replicas.bench.request("PRODUCE", 10, body)
+    assert response["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
 
 
-def test_nothing_runs_for_who_follows_it(replicas: Replicas) -> None:
+def test_no_timer_runs_for_its_followers(replicas: Replicas) -> None:
     beat(replicas)
     create(replicas, "first", [1, 9, 2])
     replicas.stop(1)
@@ -167,17 +169,17 @@ def test_it_follows_by_requests(broker: int) -> None:
     create(replicas, "second", [1, broker])
     body = produce_body("second", header(3), timeoutMs=5000)
     waits = replicas.bench.send("PRODUCE", 10, body)
-    assert waits not in replicas.bench.answers, "nobody fetches for it"
+    assert waits not in replicas.bench.answers, "the cell does not fetch for it"
     for offset in (0, 3):
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
         fetch = {"replicaId": broker, "maxWaitMs": 0, "minBytes": 1}
         fetch["topics"] = [{"topic": "second", "partitions": [{**wanted, "logStartOffset": 0}]}]
         replicas.bench.request("FETCH", 12, fetch)
-    answer = replicas.bench.answers[waits]["response"]["responses"][0]
-    assert answer["partitionResponses"][0]["errorCode"] == Error.NONE
+    response = replicas.bench.answers[waits]["response"]["responses"][0]
+    assert response["partitionResponses"][0]["errorCode"] == Error.NONE
 
 
-def test_it_leaves_the_in_sync_set_when_it_does_not_fetch(replicas: Replicas) -> None:
+def test_it_leaves_the_in_sync_set_if_it_does_not_fetch(replicas: Replicas) -> None:
     create(replicas, "second", [1, 9])
     replicas.bench.settings.broker_settings.broker_session_timeout_ms = 200_000
     beat(replicas)
@@ -189,7 +191,7 @@ def test_it_leaves_the_in_sync_set_when_it_does_not_fetch(replicas: Replicas) ->
     assert found(replicas, "third")[3] == [1]
 
 
-def test_an_epoch_is_above_those_of_all(replicas: Replicas) -> None:
+def test_new_epoch_is_above_all_others(replicas: Replicas) -> None:
     replicas.stop(2)
     replicas.start(2)
     assert replicas.epoch(2) == 2

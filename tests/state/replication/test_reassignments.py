@@ -1,4 +1,4 @@
-"""Reassignments: new replicas copy and join, old ones leave, and what is cancelled goes back."""
+"""Reassignments: copy, completion, removal, cancellation."""
 
 from typing import Any
 
@@ -19,47 +19,47 @@ def replicas_on(*assignment: int, **configs: str) -> Replicas:
 
 
 def alive(replicas: Replicas) -> int:
-    """A broker that takes requests."""
+    """A live broker."""
     return next(b for b in BROKERS if not replicas.is_stopped(b))
 
 
 def reassign(
     replicas: Replicas, wanted: list[int] | None, partition: int = 0, name: str = "orders", **o: Any
 ) -> dict[str, Any]:
-    """The result of the partition."""
+    """Result of the partition."""
     partitions = [{"partitionIndex": partition, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": name, "partitions": partitions}], **o}
     api = "ALTER_PARTITION_REASSIGNMENTS"
-    answer = replicas.bench.request(api, 1, body, broker=alive(replicas))
-    assert answer["errorCode"] == 0, answer
-    (topic,) = answer["responses"]
+    response = replicas.bench.request(api, 1, body, broker=alive(replicas))
+    assert response["errorCode"] == 0, response
+    (topic,) = response["responses"]
     assert topic["name"] == name
     found: dict[str, Any] = topic["partitions"][0]
     return found
 
 
 def ongoing(replicas: Replicas, **body: Any) -> list[Any]:
-    """What is being reassigned."""
+    """Ongoing reassignments."""
     api = "LIST_PARTITION_REASSIGNMENTS"
-    answer = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
-    assert (answer["errorCode"], answer["errorMessage"]) == (0, None)
-    return [(t["name"], each) for t in answer["topics"] for each in t["partitions"]]
+    response = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
+    assert (response["errorCode"], response["errorMessage"]) == (0, None)
+    return [(t["name"], each) for t in response["topics"] for each in t["partitions"]]
 
 
 def one(replicas: list[int], adding: list[int], removing: list[int]) -> list[Any]:
-    """What `ongoing` says of partition 0."""
+    """Result of `ongoing` for partition 0."""
     partition = {"partitionIndex": 0, "replicas": replicas}
     return [("orders", {**partition, "addingReplicas": adding, "removingReplicas": removing})]
 
 
 def held_by(replicas: Replicas) -> list[int]:
-    """The brokers that have anything of the partition, in any table."""
+    """Brokers with any item of the partition."""
     tables = replicas.bench.cell.tables
     keys = [key for table in (tables.logs, tables.producers) for key in table.keys("")]
     return sorted({int(key.split("/")[0]) for key in keys if replicas.topic_id in key})
 
 
-def test_a_partition_moves_to_other_brokers_with_all_it_holds() -> None:
+def test_partition_moves_with_all_its_items() -> None:
     replicas = replicas_on(1, 2)
     replicas.produce(count=5)
     replicas.produce(count=2)
@@ -74,7 +74,7 @@ def test_a_partition_moves_to_other_brokers_with_all_it_holds() -> None:
     assert replicas.watermarks_of(4) == (8, 8)
 
 
-def test_the_old_replicas_serve_until_the_new_ones_are_in_sync() -> None:
+def test_old_replicas_serve_until_the_new_ones_are_in_sync() -> None:
     replicas = replicas_on(1, 2)
     replicas.produce(count=3)
     replicas.isolate(4)
@@ -93,7 +93,7 @@ def test_the_old_replicas_serve_until_the_new_ones_are_in_sync() -> None:
     assert replicas.watermarks_of(4) == (5, 5)
 
 
-def test_a_single_replica_gets_followers_and_loses_them_again() -> None:
+def test_single_replica_gets_followers_and_loses_them() -> None:
     replicas = replicas_on(2)
     replicas.produce(count=4)
     reassign(replicas, [2, 3, 1])
@@ -107,7 +107,7 @@ def test_a_single_replica_gets_followers_and_loses_them_again() -> None:
     assert replicas.watermarks_of(3) == (6, 6)
 
 
-def test_what_was_not_committed_is_when_those_that_lack_it_go() -> None:
+def test_removing_a_lagging_replica_commits_records() -> None:
     replicas = replicas_on(1, 2, 3, min_insync_replicas="2")
     replicas.isolate(2, 3)
     assert replicas.produce(count=2, timeout_ms=60_000) is None
@@ -116,8 +116,8 @@ def test_what_was_not_committed_is_when_those_that_lack_it_go() -> None:
     assert replicas.watermarks_of(1) == (2, 2)
 
 
-def test_who_stays_has_to_be_in_sync_where_there_will_be_fewer() -> None:
-    """As 4.3.1 does it: `PartitionReassignmentReplicas.maybeCompleteReassignment`."""
+def test_remaining_replicas_must_be_in_sync_when_the_number_shrinks() -> None:
+    """As in 4.3.1: `PartitionReassignmentReplicas.maybeCompleteReassignment`."""
     replicas = replicas_on(1, 2, 3)
     replicas.stop(3)
     reassign(replicas, [1, 3])
@@ -128,16 +128,16 @@ def test_who_stays_has_to_be_in_sync_where_there_will_be_fewer() -> None:
     assert (replicas.partition().replicas, replicas.isr()) == ([1, 3], [1, 3])
 
 
-def test_another_order_changes_the_preferred_replica_and_nothing_else() -> None:
+def test_reordering_only_changes_the_preferred_replica() -> None:
     replicas = replicas_on(1, 2)
     reassign(replicas, [2, 1])
     assert (replicas.partition().replicas, replicas.leader()) == ([2, 1], (1, 0))
     assert replicas.partition().partition_epoch == 1
     reassign(replicas, [2, 1])
-    assert replicas.partition().partition_epoch == 1, "nothing is changed by what is so already"
+    assert replicas.partition().partition_epoch == 1, "a repeated request changes nothing"
 
 
-def test_a_cancelled_reassignment_leaves_what_was() -> None:
+def test_cancelled_reassignment_restores_the_assignment() -> None:
     replicas = replicas_on(1, 2)
     replicas.produce(count=3)
     replicas.isolate(4)
@@ -147,14 +147,14 @@ def test_a_cancelled_reassignment_leaves_what_was() -> None:
     assert reassign(replicas, None)["errorCode"] == Error.NONE
     assert ongoing(replicas) == []
     assert (replicas.partition().replicas, replicas.isr()) == ([1, 2], [1, 2])
-    assert replicas.leader() == (1, 1), "a replica less begins a leader epoch"
+    assert replicas.leader() == (1, 1), "losing a replica starts a leader epoch"
     assert held_by(replicas) == [1, 2]
     refused = reassign(replicas, None)
     wanted = {"partitionIndex": 0, "errorCode": Error.NO_REASSIGNMENT_IN_PROGRESS}
     assert refused == {**wanted, "errorMessage": None}
 
 
-def test_another_reassignment_takes_the_place_of_the_one_under_way() -> None:
+def test_new_reassignment_replaces_an_ongoing_one() -> None:
     replicas = replicas_on(1, 2)
     replicas.produce(count=3)
     replicas.isolate(4)
@@ -166,8 +166,8 @@ def test_another_reassignment_takes_the_place_of_the_one_under_way() -> None:
     assert ongoing(replicas) == []
 
 
-def test_one_that_adds_nothing_keeps_what_is_added_and_never_ends() -> None:
-    """As a real cluster of 4.3.1 has answered; only a cancel helps."""
+def test_reassignment_that_adds_nothing_new_never_completes() -> None:
+    """As in a real cluster of 4.3.1; it can only be cancelled."""
     replicas = replicas_on(2, min_insync_replicas="1")
     replicas.stop(3)
     reassign(replicas, [1, 3])
@@ -184,8 +184,8 @@ def test_one_that_adds_nothing_keeps_what_is_added_and_never_ends() -> None:
     assert held_by(replicas) == [2]
 
 
-def test_only_those_that_come_have_to_be_in_sync() -> None:
-    """A replica that stays may be away (answers of 4.3.1)."""
+def test_only_added_replicas_must_be_in_sync() -> None:
+    """A remaining replica may be stopped (responses of 4.3.1)."""
     replicas = replicas_on(2, 3, min_insync_replicas="1")
     replicas.produce(count=3)
     replicas.stop(3)
@@ -196,7 +196,7 @@ def test_only_those_that_come_have_to_be_in_sync() -> None:
     assert replicas.watermarks_of(3) == (3, 3)
 
 
-def test_an_assignment_of_nobody_alive_waits() -> None:
+def test_assignment_without_live_replicas_waits() -> None:
     replicas = replicas_on(1, 3, min_insync_replicas="1")
     replicas.stop(3)
     assert reassign(replicas, [3])["errorCode"] == Error.NONE
@@ -207,7 +207,7 @@ def test_an_assignment_of_nobody_alive_waits() -> None:
     assert (replicas.partition().replicas, replicas.leader()) == ([3], (3, 1))
 
 
-def test_a_cancel_that_would_lose_records_needs_leave_for_unclean_elections() -> None:
+def test_cancel_that_would_lose_records_requires_unclean_elections() -> None:
     for allowed, error in (("false", Error.INVALID_REPLICA_ASSIGNMENT), ("true", Error.NONE)):
         replicas = replicas_on(1, min_insync_replicas="1", unclean_leader_election_enable=allowed)
         replicas.produce(count=3)
@@ -234,7 +234,7 @@ def test_a_cancel_that_would_lose_records_needs_leave_for_unclean_elections() ->
         ([-1, 2], "broker -1, but no such broker is registered."),
     ],
 )
-def test_an_assignment_that_is_none_is_refused(wanted: list[int], text: str) -> None:
+def test_invalid_assignment_is_rejected(wanted: list[int], text: str) -> None:
     replicas = replicas_on(1, 2)
     refused = reassign(replicas, wanted)
     assert refused["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
@@ -242,7 +242,7 @@ def test_an_assignment_that_is_none_is_refused(wanted: list[int], text: str) -> 
     assert replicas.partition().partition_epoch == 0
 
 
-def test_what_there_is_not_is_3() -> None:
+def test_unknown_topic_or_partition() -> None:
     replicas = replicas_on(1, 2)
     refused = [reassign(replicas, [1], partition=9), reassign(replicas, [1], name="nope")]
     assert [each["errorCode"] for each in refused] == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
@@ -250,14 +250,14 @@ def test_what_there_is_not_is_3() -> None:
     assert [each["errorMessage"] for each in refused] == texts
 
 
-def test_the_replication_factor_may_be_kept() -> None:
+def test_replication_factor_may_be_fixed() -> None:
     replicas = replicas_on(1, 2)
     kept = {"allowReplicationFactorChange": False}
     refused = reassign(replicas, [1, 2, 3], **kept)
     assert refused["errorCode"] == Error.INVALID_REPLICATION_FACTOR
     assert refused["errorMessage"] == "The replication factor is changed from 2 to 3"
     refused = reassign(replicas, [9, 1, 2], **kept)
-    assert refused["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT, "that comes first"
+    assert refused["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT, "checked first"
     assert reassign(replicas, None, **kept)["errorCode"] == Error.NO_REASSIGNMENT_IN_PROGRESS
     replicas.isolate(4)
     reassign(replicas, [1, 4], **kept)
@@ -265,7 +265,7 @@ def test_the_replication_factor_may_be_kept() -> None:
     assert reassign(replicas, [1, 3], **kept)["errorCode"] == Error.NONE
 
 
-def test_requests_that_are_refused_or_empty() -> None:
+def test_rejected_and_empty_requests() -> None:
     bench = replicas_on(1, 2).bench
     api = "ALTER_PARTITION_REASSIGNMENTS"
     partitions = [{"partitionIndex": 0, "replicas": [2, 1]}]
@@ -279,7 +279,7 @@ def test_requests_that_are_refused_or_empty() -> None:
     assert listed == {**empty, "errorMessage": None, "topics": []}
 
 
-def test_a_reassignment_ends_when_all_that_come_and_one_that_stays_are_in_sync() -> None:
+def test_reassignment_completes_when_added_and_one_remaining_replica_are_in_sync() -> None:
     done = reassignments.completed
     assert done([1, 2], [], [], [1, 2]) is None
     assert done([1, 2, 3], [3], [], [1, 2]) is None

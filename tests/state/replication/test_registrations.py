@@ -1,4 +1,4 @@
-"""Brokers at the controller: they register, are fenced and unfenced, go in order, are forgotten."""
+"""Brokers at the controller: registration, fencing, controlled shutdown, removal."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cluster import topics
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.registrations import State, next_state
+from brokertwin.state.replication.registrations import BrokerControlState, next_state
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import FEATURES, Replicas
 
@@ -24,9 +24,9 @@ def replicas() -> Replicas:
     return made
 
 
-def beat(replicas: Replicas, broker: int, **wishes: Any) -> Any:
-    """The answer to a heartbeat of a broker that has read all metadata."""
-    body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **wishes}
+def beat(replicas: Replicas, broker: int, **fields: Any) -> Any:
+    """Response to a heartbeat of a broker that has read all metadata."""
+    body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **fields}
     body.setdefault("currentMetadataOffset", 1000)
     alive = next(each for each in (1, 2, 3) if not replicas.is_stopped(each))
     return replicas.bench.request("BROKER_HEARTBEAT", 2, body, broker=alive)
@@ -42,23 +42,23 @@ def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) ->
         "logDirs": [DIRECTORY],
         **other,
     }
-    answer = replicas.bench.request("BROKER_REGISTRATION", 4, body)
-    return answer["errorCode"], answer["brokerEpoch"]
+    response = replicas.bench.request("BROKER_REGISTRATION", 4, body)
+    return response["errorCode"], response["brokerEpoch"]
 
 
 def state(fenced: bool, shuts_down: bool = False, caught_up: bool = True) -> dict[str, Any]:
-    """An answer to a heartbeat."""
-    answer = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
-    return {**answer, "isFenced": fenced, "shouldShutDown": shuts_down}
+    """Response to a heartbeat."""
+    response = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
+    return {**response, "isFenced": fenced, "shouldShutDown": shuts_down}
 
 
 def known(replicas: Replicas, fenced: bool = True) -> list[tuple[int, bool]]:
-    """The brokers that DescribeCluster names, and which of them are fenced."""
-    answer = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
-    return [(each["brokerId"], each["isFenced"]) for each in answer["brokers"]]
+    """Brokers in DescribeCluster, and whether they are fenced."""
+    response = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
+    return [(each["brokerId"], each["isFenced"]) for each in response["brokers"]]
 
 
-def test_a_controlled_shutdown_moves_the_leaders_first(replicas: Replicas) -> None:
+def test_controlled_shutdown_moves_leaders_first(replicas: Replicas) -> None:
     assert beat(replicas, 1) == state(False)
     assert beat(replicas, 1, wantShutDown=True) == state(False)
     assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
@@ -70,18 +70,18 @@ def test_a_controlled_shutdown_moves_the_leaders_first(replicas: Replicas) -> No
     assert beat(replicas, 1, wantShutDown=True) == state(True, True)
 
 
-def test_a_broker_in_shutdown_may_not_join_and_gets_no_new_partitions(replicas: Replicas) -> None:
+def test_broker_in_shutdown_cannot_join_and_gets_no_new_partitions(replicas: Replicas) -> None:
     beat(replicas, 1, wantShutDown=True)
     replicas.produce(count=2)
-    assert replicas.isr() == [2, 3], "it follows, and has all"
+    assert replicas.isr() == [2, 3], "it follows, and has all records"
     assert replicas.watermarks_of(1) == (5, 5)
     wanted = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
     replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
-    assert all(1 not in each["replicaNodes"] for each in answer["topics"][0]["partitions"])
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
+    assert all(1 not in each["replicaNodes"] for each in response["topics"][0]["partitions"])
 
 
-def test_who_leads_alone_leaves_nobody_behind_when_it_goes() -> None:
+def test_shutdown_of_the_only_leader_leaves_no_leader() -> None:
     replicas = Replicas((2,), min_insync_replicas="1")
     assert beat(replicas, 2, wantShutDown=True) == state(False)
     assert (replicas.leader(), replicas.partition().isr) == ((-1, 1), [])
@@ -90,15 +90,15 @@ def test_who_leads_alone_leaves_nobody_behind_when_it_goes() -> None:
     assert replicas.leader() == (2, 2)
 
 
-def test_a_fenced_broker_comes_back_into_the_in_sync_set(replicas: Replicas) -> None:
+def test_unfenced_broker_joins_the_in_sync_set(replicas: Replicas) -> None:
     assert beat(replicas, 3, wantFence=True) == state(True)
     assert replicas.isr() == [1, 2]
     assert beat(replicas, 3, wantFence=True) == state(True)
     assert beat(replicas, 3) == state(False)
-    assert replicas.isr() == [1, 2, 3], "its fetch has waited at the leader all the time"
+    assert replicas.isr() == [1, 2, 3], "its fetch was pending at the leader"
 
 
-def test_a_fenced_broker_comes_back_where_nothing_was_ever_written() -> None:
+def test_unfenced_broker_joins_in_an_empty_partition() -> None:
     replicas = Replicas(min_insync_replicas="1")
     beat(replicas, 3, wantFence=True)
     assert replicas.isr() == [1, 2]
@@ -106,20 +106,22 @@ def test_a_fenced_broker_comes_back_where_nothing_was_ever_written() -> None:
     assert replicas.isr() == [1, 2, 3]
 
 
-def test_a_heartbeat_of_another_epoch_is_stale(replicas: Replicas) -> None:
+def test_heartbeat_of_another_epoch_is_stale(replicas: Replicas) -> None:
     for body in ({"brokerEpoch": 7}, {"brokerEpoch": -1}, {"brokerId": 9, "brokerEpoch": 0}):
-        answer = beat(replicas, 1, **body)
-        assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
-        assert answer["isFenced"] is True
+        response = beat(replicas, 1, **body)
+        assert response["errorCode"] == Error.STALE_BROKER_EPOCH
+        assert response["isFenced"] is True
     replicas.stop(3)
-    assert beat(replicas, 3)["errorCode"] == Error.STALE_BROKER_EPOCH, "who beats there?"
+    assert beat(replicas, 3)["errorCode"] == Error.STALE_BROKER_EPOCH, "not registered"
 
 
-def test_a_registered_incarnation_waits_until_it_has_read_of_itself(replicas: Replicas) -> None:
+def test_registered_incarnation_is_fenced_until_it_has_read_its_registration(
+    replicas: Replicas,
+) -> None:
     assert register(replicas, 3, INCARNATION) == (Error.DUPLICATE_BROKER_REGISTRATION, -1)
     beat(replicas, 3, wantFence=True)
     assert register(replicas, 3, INCARNATION) == (0, 1)
-    assert register(replicas, 3, INCARNATION) == (0, 1), "the same one keeps its epoch"
+    assert register(replicas, 3, INCARNATION) == (0, 1), "the same incarnation keeps its epoch"
     assert beat(replicas, 3, currentMetadataOffset=0) == state(True, caught_up=False)
     assert beat(replicas, 3) == state(False)
     assert register(replicas, 3, ANOTHER) == (Error.DUPLICATE_BROKER_REGISTRATION, -1)
@@ -145,21 +147,19 @@ def test_a_registered_incarnation_waits_until_it_has_read_of_itself(replicas: Re
         ({"features": []}, Error.INVALID_REGISTRATION),
     ],
 )
-def test_a_registration_that_is_refused(
-    replicas: Replicas, other: dict[str, Any], error: Error
-) -> None:
+def test_rejected_registration(replicas: Replicas, other: dict[str, Any], error: Error) -> None:
     beat(replicas, 2, wantFence=True)
     assert register(replicas, 2, ANOTHER, logDirs=["taken1taken1taken1take"]) == (0, 1)
     beat(replicas, 3, wantFence=True)
     assert register(replicas, 3, INCARNATION, **other) == (error, -1)
 
 
-def test_a_registration_with_all_that_may_be(replicas: Replicas) -> None:
+def test_registration_with_all_fields(replicas: Replicas) -> None:
     other = {"listeners": [LISTENER, LISTENER], "features": [*FEATURES, UNKNOWN]}
     assert register(replicas, 9, INCARNATION, **other) == (0, 1)
 
 
-def test_features_are_held_against_the_levels_of_now(replicas: Replicas) -> None:
+def test_features_are_compared_with_finalized_levels(replicas: Replicas) -> None:
     without_share = [each for each in FEATURES if each["name"] != "share.version"]
     update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
     assert register(replicas, 9, INCARNATION, features=without_share) == (35, -1)
@@ -167,21 +167,21 @@ def test_features_are_held_against_the_levels_of_now(replicas: Replicas) -> None
     assert register(replicas, 9, INCARNATION, features=without_share) == (0, 1)
 
 
-def test_a_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:
+def test_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:
     replicas.stop(2)
     replicas.start(2)
     assert replicas.epoch(2) == 1
     assert replicas.isr() == [1, 2, 3]
     ask = {"brokerId": 2, "brokerEpoch": 0}
-    answer = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
-    assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+    response = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    assert response["errorCode"] == Error.STALE_BROKER_EPOCH
     ask = {"transactionalId": None, "transactionTimeoutMs": 1}
     replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
-    answer = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
-    assert answer["errorCode"] == 0, "it asks for ids in its new epoch"
+    response = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
+    assert response["errorCode"] == 0, "it requests ids in its new epoch"
 
 
-def test_an_unregistered_broker_is_forgotten_until_it_registers(replicas: Replicas) -> None:
+def test_unregistered_broker_is_unknown_until_it_registers(replicas: Replicas) -> None:
     bench = replicas.bench
     text = "Broker ID 9 is not currently registered"
     refused = {"throttleTimeMs": 0, "errorCode": 102, "errorMessage": text}
@@ -197,11 +197,11 @@ def test_an_unregistered_broker_is_forgotten_until_it_registers(replicas: Replic
     assert replicas.isr() == [1, 2, 3]
 
 
-def test_nobody_is_left() -> None:
+def test_all_brokers_unregistered() -> None:
     bench = Bench()
     assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 0
-    answer = bench.request("DESCRIBE_CLUSTER", 2, {})
-    assert (answer["controllerId"], answer["brokers"]) == (-1, [])
+    response = bench.request("DESCRIBE_CLUSTER", 2, {})
+    assert (response["controllerId"], response["brokers"]) == (-1, [])
     assert bench.request("METADATA", 12, {})["controllerId"] == -1
 
 
@@ -213,12 +213,12 @@ def grow(replicas: Replicas, count: int) -> tuple[int, str | None]:
     return result["errorCode"], result["errorMessage"]
 
 
-def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Replicas) -> None:
-    """So did a real controller of 4.3.1; those that are about to go get none."""
+def test_fenced_brokers_get_partitions_if_there_are_too_few_others(replicas: Replicas) -> None:
+    """As with a real controller of 4.3.1; brokers in shutdown get none."""
     replicas.stop(3)
     assert grow(replicas, 2) == (0, None)
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
-    added = answer["topics"][0]["partitions"][1]
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    added = response["topics"][0]["partitions"][1]
     assert (added["replicaNodes"][2], sorted(added["isrNodes"])) == (3, [1, 2])
     assert added["offlineReplicas"] == [3]
     beat(replicas, 1, wantShutDown=True)
@@ -232,7 +232,7 @@ def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Re
     assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
 
 
-S = State
+S = BrokerControlState
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,12 @@ S = State
         (S.CONTROLLED_SHUTDOWN, True, False, True, False, S.SHUTDOWN_NOW),
     ],
 )
-def test_what_becomes_of_a_broker(
-    now: State, fence: bool, shutdown: bool, caught_up: bool, leads: bool, then: State
+def test_next_state_of_a_broker(
+    now: BrokerControlState,
+    fence: bool,
+    shutdown: bool,
+    caught_up: bool,
+    leads: bool,
+    then: BrokerControlState,
 ) -> None:
     assert next_state(now, fence, shutdown, caught_up, leads) is then

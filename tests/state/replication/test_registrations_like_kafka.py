@@ -1,7 +1,7 @@
-"""BrokerRegistration: compare refusals and listeners of brokers with a real controller.
+"""BrokerRegistration: compare errors and listeners with a real controller.
 
-A wrong listener makes a controller of 4.3.1 step down and come back, so there are few of them here;
-one without a name would end it.
+An invalid listener makes a controller of 4.3.1 resign and return, so there are few of them here;
+one without a name would stop it.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def able(name: str, first: int, last: int) -> Body:
 
 
 def without(name: str, *others: Body) -> Body:
-    """All features but one, and others."""
+    """All features except one, and others."""
     return {"features": [*(each for each in FEATURES if each["name"] != name), *others]}
 
 
@@ -54,11 +54,11 @@ REGISTRATIONS: list[tuple[int, Body]] = [
     (4, {"listeners": [at(protocol=4)], **without(SHARE)}),
     (4, {"listeners": [at(port=0)]}),
 ]
-"""The version of a request, and in which of its fields it is another than a right one."""
+"""Version of a request, and its deviations from a valid one."""
 
 
 @pytest.mark.compares
-def test_registrations_have_the_responses_of_a_real_controller(tmp_path: Path) -> None:
+def test_registrations_return_the_responses_of_a_real_controller(tmp_path: Path) -> None:
     with real_controller(tmp_path / "broker", "controller/registrations") as both:
         epochs: dict[int, tuple[int, int]] = {}
         codes = set()

@@ -1,4 +1,4 @@
-"""Worked examples of the specification that take a whole cell, with the seed's numbers."""
+"""Worked examples that use a whole cell, with the seed's numbers."""
 
 import pytest
 
@@ -14,9 +14,9 @@ START = 17314
 
 
 class Steps:
-    """Broker 1 leads, broker 2 follows and has 17314 records; each step between them is taken here.
+    """Broker 1 leads, broker 2 follows with 17314 records; the test runs each step.
 
-    Follower and leader are told as log end offset and high watermark.
+    Leader and follower are shown as log end offset and high watermark.
     """
 
     def __init__(self) -> None:
@@ -38,24 +38,24 @@ class Steps:
         return log.log_end_offset, log.high_watermark
 
     def append(self) -> None:
-        """The leader appends one message of 45 bytes."""
+        """The leader appends a message of 45 bytes."""
         batch = Batch(self.leader[0], 0, size_in_bytes=45, partition_leader_epoch=0)
         self._write(1, Decision(records=[BatchAppended(*self._place, batch)]))
 
     def fetch(self) -> ReplicaAnswer | None:
-        """The follower asks; the leader's answer, None where the fetch waits."""
-        (asked,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
-        assert isinstance(asked, ReplicaFetch)
-        return self._answer(copying.fetched(self._brokers[1], asked))
+        """Fetch; the leader's response, or None if the fetch is pending."""
+        (request,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
+        assert isinstance(request, ReplicaFetch)
+        return self._answer(copying.handle_fetch(self._brokers[1], request))
 
     def wake(self) -> ReplicaAnswer | None:
-        """The leader answers a fetch that waits, if it has something to tell."""
-        return self._answer(copying.grown(self._brokers[1], [self._place]))
+        """Complete a pending fetch, if there is something to send."""
+        return self._answer(copying.log_grown(self._brokers[1], [self._place]))
 
-    def take(self, answer: ReplicaAnswer | None) -> None:
-        """The follower takes the answer."""
-        assert answer is not None
-        self._write(2, copying.answered(self._brokers[2], answer))
+    def take(self, response: ReplicaAnswer | None) -> None:
+        """The follower handles the response."""
+        assert response is not None
+        self._write(2, copying.handle_fetch_response(self._brokers[2], response))
 
     def _answer(self, decision: Decision) -> ReplicaAnswer | None:
         for sent in self._write(1, decision):
@@ -69,10 +69,10 @@ class Steps:
         return list(decision.copies)
 
 
-def told(answer: ReplicaAnswer | None) -> tuple[list[int], int]:
-    """The offsets in an answer, and its high watermark."""
-    assert answer is not None
-    (partition,) = answer.partitions
+def content(response: ReplicaAnswer | None) -> tuple[list[int], int]:
+    """Offsets in a response, and its high watermark."""
+    assert response is not None
+    (partition,) = response.partitions
     return [batch.base_offset for batch in partition.batches], partition.high_watermark
 
 
@@ -82,40 +82,40 @@ def steps() -> Steps:
 
 
 def test_example_1_from_17314_to_17316(steps: Steps) -> None:
-    """The seed's log of broker 2, number by number."""
+    """The seed's log of broker 2."""
     assert (steps.leader, steps.follower) == ((17314, 17314), (17314, 17314))
     steps.append()
     first = steps.wake()
-    assert told(first) == ([17314], 17314)
+    assert content(first) == ([17314], 17314)
     steps.take(first)
     assert (steps.leader, steps.follower) == ((17315, 17314), (17315, 17314))
     steps.fetch()
     assert steps.leader == (17315, 17315), "the fetch shows that the follower has it"
     steps.append()
     second = steps.wake()
-    assert told(second) == ([17315], 17315)
+    assert content(second) == ([17315], 17315)
     steps.take(second)
     assert (steps.leader, steps.follower) == ((17316, 17315), (17316, 17315))
 
 
-def test_example_2_an_answer_at_once_has_the_high_watermark_from_before(steps: Steps) -> None:
+def test_example_2_immediate_response_has_the_former_high_watermark(steps: Steps) -> None:
     steps.append()
     steps.take(steps.wake())
     steps.append()
     second = steps.fetch()
-    assert told(second) == ([17315], 17314)
+    assert content(second) == ([17315], 17314)
     assert steps.leader == (17316, 17315), "the fetch itself has raised it"
     steps.take(second)
     assert steps.follower == (17316, 17314)
     third = steps.fetch()
-    assert told(third) == ([], 17315)
+    assert content(third) == ([], 17315)
     assert steps.leader == (17316, 17316)
     steps.take(third)
     steps.take(steps.fetch())
     assert steps.follower == (17316, 17316)
 
 
-def test_example_23_acks_2_and_epochs_that_are_not_the_leaders() -> None:
+def test_example_23_acks_2_and_other_leader_epochs() -> None:
     replicas = Replicas()
     assert replicas.produce(acks=2)["errorCode"] == Error.INVALID_REQUIRED_ACKS
     for _ in range(5):
@@ -123,7 +123,7 @@ def test_example_23_acks_2_and_epochs_that_are_not_the_leaders() -> None:
         replicas.stop(leader)
         replicas.start(leader)
     assert replicas.leader()[1] == 5
-    answers = [replicas.fetch_as(-1, 0, leader_epoch=epoch) for epoch in (4, 5, 6)]
-    errors = [each["responses"][0]["partitions"][0]["errorCode"] for each in answers]
+    responses = [replicas.fetch_as(-1, 0, leader_epoch=epoch) for epoch in (4, 5, 6)]
+    errors = [each["responses"][0]["partitions"][0]["errorCode"] for each in responses]
     assert errors == [Error.FENCED_LEADER_EPOCH, Error.NONE, Error.UNKNOWN_LEADER_EPOCH]
     assert replicas.isr() == list(BROKERS)

@@ -1,4 +1,4 @@
-"""Sessions of brokers at the controller: killed, severed, or registered by a request and silent."""
+"""Sessions of brokers: killed, severed, or registered by a request without heartbeats."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def states(replicas: Replicas) -> list[str]:
     return [str(row["state"]) for row in rows]
 
 
-def test_a_killed_leader_leads_until_its_session_ends(replicas: Replicas) -> None:
+def test_killed_leader_leads_until_its_session_ends(replicas: Replicas) -> None:
     replicas.kill(1)
     replicas.bench.tick(SESSION_MS)
     assert (replicas.leader(), replicas.isr()) == ((1, 0), [1, 2, 3])
@@ -44,34 +44,34 @@ def test_a_killed_leader_leads_until_its_session_ends(replicas: Replicas) -> Non
     assert replicas.produce()["errorCode"] == Error.NONE
 
 
-def looks_at(replicas: Replicas, leader: int) -> int | None:
-    """When a leader looks for who has to leave, in ms since 1970; None where it does not."""
+def check_time(replicas: Replicas, leader: int) -> int | None:
+    """When a leader checks its in-sync set, in ms since 1970; None without a timer."""
     return pending.timer_of(replicas.bench.cell.tables.pending, f"{IN_SYNC_TIMER}/{leader}/")
 
 
-def test_a_severed_leader_that_has_asked_does_not_look_for_ever(replicas: Replicas) -> None:
+def test_severed_leader_with_a_pending_change_has_no_timer(replicas: Replicas) -> None:
     replicas.sever(1)
     replicas.produce(acks=1, broker=1)
-    assert looks_at(replicas, 1) is not None
+    assert check_time(replicas, 1) is not None
     replicas.bench.tick(46_000)
-    assert looks_at(replicas, 1) is None
+    assert check_time(replicas, 1) is None
     replicas.rejoin(1)
     assert set(replicas.isr()) == {1, 2, 3}
 
 
-def test_a_leader_looks_on_for_who_has_fallen_behind_later(replicas: Replicas) -> None:
+def test_leader_continues_to_check_for_lagging_replicas(replicas: Replicas) -> None:
     replicas.isolate(2)
     replicas.produce(acks=1)
     replicas.bench.tick(20_000)
     replicas.isolate(3)
     replicas.produce(acks=1)
     replicas.bench.tick(26_000)
-    assert (replicas.isr(), looks_at(replicas, 1) is None) == ([1, 3], False)
+    assert (replicas.isr(), check_time(replicas, 1) is None) == ([1, 3], False)
     replicas.bench.tick(20_000)
-    assert (replicas.isr(), looks_at(replicas, 1)) == ([1], None)
+    assert (replicas.isr(), check_time(replicas, 1)) == ([1], None)
 
 
-def test_the_session_may_be_longer(replicas: Replicas) -> None:
+def test_session_timeout_is_configurable(replicas: Replicas) -> None:
     replicas.bench.settings.broker_settings.broker_session_timeout_ms = 20_000
     replicas.kill(1)
     replicas.bench.tick(20_000)
@@ -80,7 +80,7 @@ def test_the_session_may_be_longer(replicas: Replicas) -> None:
     assert replicas.leader() == (2, 1)
 
 
-def test_a_broker_that_starts_too_early_registers_when_the_session_is_over(
+def test_early_start_registers_after_the_session(
     replicas: Replicas,
 ) -> None:
     replicas.kill(2)
@@ -99,7 +99,7 @@ def test_a_broker_that_starts_too_early_registers_when_the_session_is_over(
 
 
 @pytest.mark.parametrize("verb", ["stop", "kill"])
-def test_a_broker_that_would_start_is_stopped_again(replicas: Replicas, verb: str) -> None:
+def test_starting_broker_can_be_stopped(replicas: Replicas, verb: str) -> None:
     replicas.kill(2)
     replicas.start(2)
     getattr(replicas, verb)(2)
@@ -107,7 +107,7 @@ def test_a_broker_that_would_start_is_stopped_again(replicas: Replicas, verb: st
     assert states(replicas)[1] == "stopped"
 
 
-def test_a_broker_that_stops_in_order_has_no_session(replicas: Replicas) -> None:
+def test_clean_shutdown_has_no_session(replicas: Replicas) -> None:
     replicas.stop(1)
     assert replicas.leader() == (2, 1)
     assert replicas.bench.cell.tables.pending.keys("timer/session/") == []
@@ -115,7 +115,7 @@ def test_a_broker_that_stops_in_order_has_no_session(replicas: Replicas) -> None
     assert replicas.epoch(1) == 1
 
 
-def test_a_severed_leader_goes_on_and_what_it_takes_is_cut_off(replicas: Replicas) -> None:
+def test_severed_leader_continues_and_its_appends_are_truncated(replicas: Replicas) -> None:
     replicas.sever(1)
     replicas.end_sessions()
     assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
@@ -130,7 +130,7 @@ def test_a_severed_leader_goes_on_and_what_it_takes_is_cut_off(replicas: Replica
     assert refused["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_who_rejoins_in_time_was_never_away(replicas: Replicas) -> None:
+def test_rejoin_within_the_session_changes_nothing(replicas: Replicas) -> None:
     replicas.sever(1)
     replicas.bench.tick(SESSION_MS)
     replicas.rejoin(1)
@@ -138,7 +138,7 @@ def test_who_rejoins_in_time_was_never_away(replicas: Replicas) -> None:
     assert (replicas.leader(), replicas.isr()) == ((1, 0), [1, 2, 3])
 
 
-def test_a_severed_broker_reads_later_what_it_has_missed(replicas: Replicas) -> None:
+def test_severed_broker_reads_missed_metadata_later(replicas: Replicas) -> None:
     replicas.sever(1)
     wanted = {"name": "new", "numPartitions": 1, "replicationFactor": 1}
     wanted["assignments"] = []
@@ -147,15 +147,15 @@ def test_a_severed_broker_reads_later_what_it_has_missed(replicas: Replicas) -> 
     asked = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
 
     def error(broker: int) -> int:
-        answer = replicas.bench.request("METADATA", 12, asked, broker=broker)
-        return int(answer["topics"][0]["errorCode"])
+        response = replicas.bench.request("METADATA", 12, asked, broker=broker)
+        return int(response["topics"][0]["errorCode"])
 
     assert [error(broker) for broker in BROKERS] == [3, 0, 0]
     replicas.rejoin(1)
     assert error(1) == 0
 
 
-def test_what_a_severed_leader_asks_the_controller_arrives_when_it_rejoins(
+def test_requests_of_a_severed_leader_reach_the_controller_when_it_rejoins(
     replicas: Replicas,
 ) -> None:
     replicas.bench.settings.broker_settings.broker_session_timeout_ms = 100_000
@@ -163,13 +163,13 @@ def test_what_a_severed_leader_asks_the_controller_arrives_when_it_rejoins(
     replicas.isolate(3)
     assert replicas.produce(timeout_ms=80_000) is None
     replicas.bench.tick(60_000)
-    assert replicas.partition().isr == [1, 2, 3], "its wish to have them out waits"
+    assert replicas.partition().isr == [1, 2, 3], "its AlterPartition is waiting"
     replicas.rejoin(1)
     assert replicas.isr() == [1, 2]
     assert replicas.late_errors() == [Error.NONE]
 
 
-def test_a_severed_broker_cannot_ask_for_its_clients(replicas: Replicas) -> None:
+def test_severed_broker_cannot_forward_requests(replicas: Replicas) -> None:
     replicas.sever(2)
     body = {"topics": [{"name": "new", "numPartitions": 1}], "timeoutMs": 1000}
     with pytest.raises(RefusedError, match="broker 2 does not reach the controller"):
@@ -177,10 +177,10 @@ def test_a_severed_broker_cannot_ask_for_its_clients(replicas: Replicas) -> None
     assert replicas.bench.request("CREATE_TOPICS", 7, body, broker=1)
 
 
-def test_a_severed_broker_that_stops_starts_after_it_rejoins(replicas: Replicas) -> None:
+def test_stopped_severed_broker_starts_after_it_rejoins(replicas: Replicas) -> None:
     replicas.sever(1)
     replicas.stop(1)
-    assert replicas.leader() == (1, 0), "it could not tell"
+    assert replicas.leader() == (1, 0), "it could not notify the controller"
     replicas.end_sessions()
     assert replicas.leader() == (2, 1)
     replicas.start(1)
@@ -190,10 +190,10 @@ def test_a_severed_broker_that_stops_starts_after_it_rejoins(replicas: Replicas)
     assert (replicas.epoch(1), sorted(replicas.isr())) == (1, [1, 2, 3])
 
 
-def test_a_severed_broker_that_is_elected_does_not_know(replicas: Replicas) -> None:
+def test_severed_broker_does_not_know_that_it_was_elected(replicas: Replicas) -> None:
     replicas.sever(2)
     replicas.stop(1)
-    assert replicas.leader() == (2, 1), "the controller counts on it"
+    assert replicas.leader() == (2, 1), "the controller assumes that it leads"
     assert replicas.produce(1, broker=2)["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     replicas.stop(3)
     replicas.start(3)
@@ -202,7 +202,7 @@ def test_a_severed_broker_that_is_elected_does_not_know(replicas: Replicas) -> N
     assert replicas.produce()["errorCode"] == Error.NONE
 
 
-def test_markers_for_a_killed_leader_go_to_the_next_one() -> None:
+def test_markers_for_a_killed_leader_are_written_by_the_next_one() -> None:
     alone = {"transaction.state.log.replication.factor": "1"}
     brokers = Coordinators(given=alone)
     coordinator = brokers.coordinator(TRANSACTIONS)
@@ -254,7 +254,7 @@ def registered(replicas: Replicas) -> Replicas:
     return replicas
 
 
-def test_who_registered_by_a_request_is_fenced_when_no_heartbeat_comes(
+def test_broker_registered_by_a_request_is_fenced_without_heartbeats(
     registered: Replicas,
 ) -> None:
     for _ in range(6):
@@ -264,13 +264,13 @@ def test_who_registered_by_a_request_is_fenced_when_no_heartbeat_comes(
     assert registered.isr() == [1, 2, 3]
     registered.bench.tick(1)
     assert registered.isr() == [1, 2]
-    answer = beat(registered, 3)
-    assert (answer["errorCode"], answer["isFenced"]) == (0, False), "in its epoch, as before"
+    response = beat(registered, 3)
+    assert (response["errorCode"], response["isFenced"]) == (0, False), "in the same epoch"
     assert registered.isr() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["fence", "unregister", "stop and start", "register"])
-def test_what_ends_its_session(registered: Replicas, how: str) -> None:
+def test_session_ends(registered: Replicas, how: str) -> None:
     bench = registered.bench
     if how == "fence":
         fence = {"brokerId": 3, "brokerEpoch": registered.epoch(3), "wantFence": True}
@@ -292,6 +292,6 @@ def test_what_ends_its_session(registered: Replicas, how: str) -> None:
     assert registered.isr() == before
 
 
-def test_an_idle_cluster_has_no_session_timers(replicas: Replicas) -> None:
+def test_idle_cluster_has_no_session_timers(replicas: Replicas) -> None:
     beat(replicas, 3)
     assert replicas.bench.cell.tables.pending.keys("timer/session/") == []

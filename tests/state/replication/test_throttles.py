@@ -1,4 +1,4 @@
-"""Throttles: what is copied takes the time that the rate says, and who is in sync never waits."""
+"""Replication quotas: copying takes as long as the rate requires; in-sync replicas never wait."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.quota_rates import Rate, Sample, Windows
+from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaSample, QuotaWindows
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.replication import throttles
 from brokertwin.state.replication.throttles import Side
@@ -25,7 +25,7 @@ SET, DELETE = 0, 1
 
 
 class Throttled(Replicas):
-    """A log of known bytes, on brokers 1 and 2; a follower's fetch brings one batch."""
+    """A log of known size on brokers 1 and 2; each fetch returns one batch."""
 
     def __init__(
         self, batches: int = BATCHES, fetch_bytes: int = BATCH_BYTES, **lists: str
@@ -35,13 +35,13 @@ class Throttled(Replicas):
         self.fill(batches)
 
     def fill(self, batches: int) -> None:
-        """Appends that many batches; those in sync have them at once."""
+        """Append batches; in-sync replicas get them at once."""
         for _ in range(batches):
-            answer = self.produce(count=BATCH_BYTES - 70)
-            assert answer is not None and answer["errorCode"] == 0
+            response = self.produce(count=BATCH_BYTES - 70)
+            assert response is not None and response["errorCode"] == 0
 
     def rate(self, side: str, value: int | None, *brokers: int) -> None:
-        """Sets the rate of brokers, or takes it away; of all by no name."""
+        """Set or remove the rate of brokers, or the default."""
         name = f"{side}.replication.throttled.rate"
         change = {"name": name, "configOperation": SET, "value": str(value)}
         if value is None:
@@ -49,23 +49,23 @@ class Throttled(Replicas):
         for broker in brokers or ("",):
             resource = {"resourceType": 4, "resourceName": str(broker), "configs": [change]}
             body = {"resources": [resource]}
-            asked = broker or 1
-            answer = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=asked)
-            assert answer["responses"][0]["errorCode"] == 0, answer
+            fields = broker or 1
+            response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=fields)
+            assert response["responses"][0]["errorCode"] == 0, response
 
     def assign(self, *brokers: int) -> None:
-        """Reassigns the partition."""
+        """Reassign the partition."""
         wanted = {"partitionIndex": 0, "replicas": list(brokers)}
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": [wanted]}]}
-        answer = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
-        assert answer["responses"][0]["partitions"][0]["errorCode"] == 0, answer
+        response = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
     def batches_on(self, broker: int) -> int:
-        """How many of the batches a broker has."""
+        """Number of batches on a broker."""
         return self.log(broker).log_end_offset // (BATCH_BYTES - 70)
 
     def seconds_until(self, broker: int, batches: int = BATCHES) -> float:
-        """The time until a broker has so many batches."""
+        """Time until a broker has this many batches."""
         start = self.bench.now
         while self.batches_on(broker) < batches:
             self.bench.tick(100)
@@ -74,7 +74,7 @@ class Throttled(Replicas):
 
 
 def moving(side: Side, rate: int = RATE, to: int = 3) -> Throttled:
-    """A partition that begins to be copied, a minute after its brokers got a limit."""
+    """A partition that starts to be copied, a minute after the limit was set."""
     replicas = Throttled(**{f"{side}.replication.throttled.replicas": "*"})
     replicas.rate(side, rate)
     replicas.bench.tick(60 * SECOND_MS)
@@ -83,9 +83,9 @@ def moving(side: Side, rate: int = RATE, to: int = 3) -> Throttled:
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_a_reassignment_takes_the_time_that_the_rate_says(side: Side) -> None:
+def test_reassignment_takes_as_long_as_the_rate_requires(side: Side) -> None:
     replicas = moving(side)
-    assert replicas.batches_on(3) == 1, "the first one finds no rate"
+    assert replicas.batches_on(3) == 1, "no rate was measured before the first batch"
     assert replicas.seconds_until(3, 2) == BATCH_BYTES / RATE
     replicas.bench.reload()
     assert replicas.seconds_until(3) == (BATCHES - 2) * BATCH_BYTES / RATE
@@ -94,7 +94,7 @@ def test_a_reassignment_takes_the_time_that_the_rate_says(side: Side) -> None:
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_the_part_of_a_batch_that_did_not_fit_counts(side: Side) -> None:
+def test_partial_batches_count(side: Side) -> None:
     lists = {f"{side}.replication.throttled.replicas": "*"}
     replicas = Throttled(fetch_bytes=BATCH_BYTES * 3 // 2, **lists)
     replicas.rate(side, RATE)
@@ -115,7 +115,7 @@ def test_the_part_of_a_batch_that_did_not_fit_counts(side: Side) -> None:
         ({LISTS[1]: "0:3"}, [Side.LEADER]),
     ],
 )
-def test_who_is_not_named_or_has_no_rate_does_not_wait(
+def test_unlisted_or_unlimited_replica_does_not_wait(
     lists: dict[str, str], rated: list[Side]
 ) -> None:
     replicas = Throttled(**lists)
@@ -128,7 +128,7 @@ def test_who_is_not_named_or_has_no_rate_does_not_wait(
 @pytest.mark.parametrize(
     ("side", "listed"), [(Side.LEADER, "1:7, 0:1"), (Side.FOLLOWER, "0:3,0:4")]
 )
-def test_a_named_replica_waits_and_others_do_not(side: Side, listed: str) -> None:
+def test_listed_replica_waits_and_others_do_not(side: Side, listed: str) -> None:
     replicas = Throttled(**{f"{side}.replication.throttled.replicas": listed})
     named = 1 if side is Side.LEADER else 3
     replicas.rate(side, RATE, named)
@@ -138,7 +138,7 @@ def test_a_named_replica_waits_and_others_do_not(side: Side, listed: str) -> Non
     assert replicas.seconds_until(3, 3) == 2 * BATCH_BYTES / RATE
 
 
-def test_in_sync_replicas_never_wait_but_what_they_copy_counts() -> None:
+def test_in_sync_replicas_never_wait_but_their_bytes_count() -> None:
     replicas = Throttled(0, **dict.fromkeys(LISTS, "*"))
     for side in Side:
         replicas.rate(side, RATE)
@@ -146,13 +146,13 @@ def test_in_sync_replicas_never_wait_but_what_they_copy_counts() -> None:
     assert replicas.watermarks_of(2) == replicas.watermarks_of(1)
     assert replicas.batches_on(2) == 5
     replicas.assign(1, 2, 3)
-    assert replicas.batches_on(3) == 0, "the leader has given its in-sync replica all that"
+    assert replicas.batches_on(3) == 0, "the in-sync replica has used the quota"
     assert replicas.seconds_until(3, 1) == 5 * BATCH_BYTES / RATE
     replicas.fill(1)
     assert replicas.batches_on(2) == 6
 
 
-def test_a_leader_that_was_throttled_before_a_follower_joins_does_not_afterwards() -> None:
+def test_time_before_a_follower_joins_does_not_count() -> None:
     replicas = Throttled(3, **dict.fromkeys(LISTS, "*"))
     for side in Side:
         replicas.rate(side, RATE)
@@ -163,52 +163,52 @@ def test_a_leader_that_was_throttled_before_a_follower_joins_does_not_afterwards
     assert replicas.batches_on(3) == 13
 
 
-def fetched_as(replicas: Throttled, replica: int, **asked: int) -> int | None:
-    """The bytes that a client gets of the log's beginning; None: it waits."""
+def fetched_as(replicas: Throttled, replica: int, **fields: int) -> int | None:
+    """Bytes that a client reads from the log start; None if it waits."""
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10 * BATCH_BYTES}
     topics = [{"topic": "orders", "partitions": [wanted]}]
     body = {"replicaId": replica, "maxBytes": 10 * BATCH_BYTES, "sessionEpoch": -1}
-    answer = replicas.bench.request(
-        "FETCH", 12, {**body, "minBytes": 1, "maxWaitMs": 0, "topics": topics, **asked}
+    response = replicas.bench.request(
+        "FETCH", 12, {**body, "minBytes": 1, "maxWaitMs": 0, "topics": topics, **fields}
     )
-    if answer is None:
+    if response is None:
         return None
-    (partition,) = answer["responses"][0]["partitions"]
+    (partition,) = response["responses"][0]["partitions"]
     assert partition["errorCode"] == 0
     return int(partition["recordsSizeInBytes"])
 
 
 @pytest.mark.parametrize("follower", [3, 0])
-def test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while(
+def test_client_that_fetches_as_an_out_of_sync_replica_is_throttled(
     follower: int,
 ) -> None:
     replicas = moving(Side.LEADER, rate=1, to=follower)
-    assert replicas.batches_on(follower) == 1, "which is too fast already"
+    assert replicas.batches_on(follower) == 1, "above the rate already"
     assert fetched_as(replicas, follower) == 0
     assert fetched_as(replicas, follower, maxWaitMs=500) is None
     assert fetched_as(replicas, 2) == 10 * BATCH_BYTES, "it is in sync"
-    assert fetched_as(replicas, -1) == 10 * BATCH_BYTES, "nor are consumers held back"
+    assert fetched_as(replicas, -1) == 10 * BATCH_BYTES, "consumers are not throttled"
     replicas.rate(Side.LEADER, None)
     replicas.isolate(follower)
     assert fetched_as(replicas, follower) == 10 * BATCH_BYTES
 
 
-def test_what_clients_fetch_as_replicas_counts() -> None:
+def test_bytes_fetched_by_clients_as_replicas_count() -> None:
     replicas = Throttled(5, **dict.fromkeys(LISTS, "*"))
     replicas.rate(Side.LEADER, 10 * RATE)
     assert fetched_as(replicas, 2) == 5 * BATCH_BYTES
     replicas.rate(Side.LEADER, RATE)
     replicas.assign(1, 2, 3)
-    assert replicas.batches_on(3) == 0, "the client has taken what there is for some seconds"
+    assert replicas.batches_on(3) == 0, "the client has used the quota of some seconds"
     assert replicas.seconds_until(3, 1) > 1
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_another_rate_holds_at_once(side: Side) -> None:
+def test_changed_rate_applies_at_once(side: Side) -> None:
     replicas = moving(side)
     assert replicas.seconds_until(3, 6) == 5 * BATCH_BYTES / RATE
     replicas.rate(side, 2 * RATE)
-    assert replicas.batches_on(3) == 11, "what was held back for the last seconds comes now"
+    assert replicas.batches_on(3) == 11, "held partitions continue"
     replicas.rate(side, RATE // 2)
     assert replicas.seconds_until(3, 12) > 5 * BATCH_BYTES / RATE
     replicas.rate(side, None)
@@ -216,7 +216,7 @@ def test_another_rate_holds_at_once(side: Side) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_topic_that_is_not_throttled_any_more_goes_on_at_once(name: str) -> None:
+def test_topic_without_throttle_continues_at_once(name: str) -> None:
     replicas = moving(Side(name.partition(".")[0]))
     assert replicas.batches_on(3) == 1
     replicas.alter_config(name, "")
@@ -224,30 +224,30 @@ def test_a_topic_that_is_not_throttled_any_more_goes_on_at_once(name: str) -> No
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_a_follower_may_copy_a_seconds_worth_at_once(side: Side) -> None:
+def test_follower_may_copy_one_second_at_once(side: Side) -> None:
     replicas = moving(side, 5 * BATCH_BYTES)
-    assert replicas.batches_on(3) == 6, "with the sixth the rate is above the limit"
+    assert replicas.batches_on(3) == 6, "the sixth batch exceeds the rate"
     assert replicas.seconds_until(3, 7) == 6 / 5
 
 
-def test_an_append_does_not_reach_who_is_held_back() -> None:
+def test_append_does_not_reach_a_held_replica() -> None:
     replicas = moving(Side.LEADER)
     replicas.fill(2)
     assert replicas.batches_on(3) == 1
     replicas.seconds_until(3, 2)
-    replicas.fill(1)  # it was not caught up either: the high watermark does not wait for it
+    replicas.fill(1)  # it was not caught up: the high watermark does not wait for it
 
 
-def test_who_is_held_back_hears_of_the_logs_start() -> None:
+def test_held_replica_gets_the_log_start() -> None:
     replicas = moving(Side.LEADER)
     wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 7}]}
-    answer = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
-    (found,) = answer["topics"][0]["partitions"]
+    response = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+    (found,) = response["topics"][0]["partitions"]
     assert (found["lowWatermark"], found["errorCode"]) == (7, 0)
     assert (replicas.log(3).log_start_offset, replicas.batches_on(3)) == (7, 1)
 
 
-def test_who_is_held_back_and_then_cut_off_was_not_caught_up() -> None:
+def test_held_and_then_isolated_replica_was_not_caught_up() -> None:
     replicas = moving(Side.LEADER)
     assert replicas.batches_on(3) == 1
     replicas.isolate(3)
@@ -256,7 +256,7 @@ def test_who_is_held_back_and_then_cut_off_was_not_caught_up() -> None:
     assert replicas.seconds_until(3) > 0
 
 
-def test_a_broker_that_restarts_has_forgotten_how_fast_it_was() -> None:
+def test_restarted_broker_has_no_measured_rate() -> None:
     replicas = moving(Side.FOLLOWER)
     assert replicas.batches_on(3) == 1
     replicas.stop(3)
@@ -265,7 +265,7 @@ def test_a_broker_that_restarts_has_forgotten_how_fast_it_was() -> None:
     assert replicas.seconds_until(3, 3) == BATCH_BYTES / RATE
 
 
-def test_a_cluster_without_limits_counts_nothing() -> None:
+def test_cluster_without_limits_counts_nothing() -> None:
     replicas = Throttled(**dict.fromkeys(LISTS, "*"))
     replicas.assign(1, 2, 3)
     tables = replicas.bench.cell.tables
@@ -273,10 +273,10 @@ def test_a_cluster_without_limits_counts_nothing() -> None:
     assert [key for key in tables.replication.keys("") if "/held/" in key] == []
 
 
-def broker_of(samples: list[Sample], now: int, limit: int) -> Broker:
+def broker_of(samples: list[QuotaSample], now: int, limit: int) -> Broker:
     bench = Bench(leader_replication_throttled_rate=limit)
     tables = Tables()
-    tables.quotas.put("1/rate/leader.replication", Rate(samples))
+    tables.quotas.put("1/rate/leader.replication", QuotaRate(samples))
     return Broker(1, tables, bench.settings, now)
 
 
@@ -288,13 +288,13 @@ def broker_of(samples: list[Sample], now: int, limit: int) -> Broker:
     limit=st.one_of(st.just(0), st.integers(1, 4000)),
 )
 @settings(max_examples=examples(100))
-def test_a_timer_runs_until_the_first_time_at_which_the_rate_allows(
+def test_timer_fires_as_soon_as_the_rate_allows(
     gaps: list[tuple[int, int]], since: int, limit: int
 ) -> None:
-    now, rate = 0, Rate([])
+    now, rate = 0, QuotaRate([])
     for gap, size in gaps:
         now += gap
-        rate.record(now, size, Windows(11, 1000))
+        rate.record(now, size, QuotaWindows(11, 1000))
     now += since
     broker = broker_of(rate.samples, now, limit)
     if not throttles._is_exceeded(broker, Side.LEADER):
@@ -306,7 +306,7 @@ def test_a_timer_runs_until_the_first_time_at_which_the_rate_allows(
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
-def test_a_session_that_is_no_replicas_any_more_is_not_held_back(is_read_again: bool) -> None:
+def test_fetch_session_that_is_no_longer_a_replicas_is_not_throttled(is_read_again: bool) -> None:
     made = Throttled(**{LISTS[0]: "*"})
     made.isolate(3)
     made.rate("leader", 10)
@@ -318,12 +318,12 @@ def test_a_session_that_is_no_replicas_any_more_is_not_held_back(is_read_again: 
         body = {"replicaId": replica, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
         return made.bench.request("FETCH", 12, {"minBytes": 1, **body}, broker=1)
 
-    def sizes(answer: Any) -> list[int]:
-        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
+    def sizes(response: Any) -> list[int]:
+        parts = [part for topic in response["responses"] for part in topic["partitions"]]
         return [part["recordsSizeInBytes"] for part in parts]
 
-    answer = fetched(3, 0, 0)
-    session = answer["sessionId"]
+    response = fetched(3, 0, 0)
+    session = response["sessionId"]
     assert not any(sizes(fetched(3, session, 1)))
     if is_read_again:
         made.bench.reload()

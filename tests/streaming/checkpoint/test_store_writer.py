@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokertwin.errors import UserError
 from brokertwin.state.core import layers
-from brokertwin.state.core.layers import Layers
+from brokertwin.state.core.layers import LayeredColumn
 from brokertwin.state.core.tables import Tables
 from brokertwin.streaming.checkpoint import checkpoint_log, state_reader, store_files, store_writer
 from brokertwin.streaming.checkpoint.store_files import NotReadable
@@ -104,9 +104,9 @@ def test_who_needs_one_table_opens_one_and_reads_its_base_once(
 
 NONE = zlib.compress(b"\x80")
 DAMAGED = {
-    "base": Layers(b"no base", NONE, []),
-    "changes": Layers(NONE, NONE[:-1], []),
-    "dropped": Layers(NONE, NONE, ["1/a"]),
+    "base": LayeredColumn(b"no base", NONE, []),
+    "changes": LayeredColumn(NONE, NONE[:-1], []),
+    "dropped": LayeredColumn(NONE, NONE, ["1/a"]),
     "layers": [NONE],
     "map": {1: "one"},
     "text": msgspec.Raw(b"\x81\xa1\xff\x00"),

@@ -241,7 +241,7 @@ def base_of_offsets(checkpoint: Path, batch: int) -> bytes:
     known = facts.read(checkpoint)
     assert known is not None
     _, columns = state_reader._from_files(checkpoint, batch, known)["a"]
-    return msgspec.msgpack.decode(columns["groups"], type=layers.Layers).base
+    return msgspec.msgpack.decode(columns["groups"], type=layers.LayeredColumn).base
 
 
 def test_state_that_is_not_there_is_refused(

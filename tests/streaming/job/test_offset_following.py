@@ -15,7 +15,7 @@ from brokertwin.cli.offsets.offset_sources import client_of
 from brokertwin.errors import UserError
 from brokertwin.sinks.offset_history import HistoryError, OffsetHistoryStore
 from brokertwin.state.groups.group_records import ClassicRow, OffsetRow, decode
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.streaming.job import offset_following
 from brokertwin.streaming.job.offset_following import Following
 from tests.faults.processes import stopped
@@ -39,7 +39,7 @@ def committed(store: OffsetHistoryStore, group: str) -> list[int]:
     ]
 
 
-def _row(row: Written) -> object:
+def _row(row: CoordinatorRow) -> object:
     return decode(row.key, row.value)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from brokertwin.state.core import outputs
-from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.dead_letters import refused_event
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason, Refusal
 from brokertwin.state.core.outputs import Output, Position
@@ -93,7 +93,7 @@ def test_a_dead_letter_is_counted_by_its_reason_and_its_answer_is_none() -> None
     header = b'{"requestApiKey":1,"requestApiVersion":4,"correlationId":1,"clientId":"c"}'
     document = b'{"id":"1","replyTo":0,"requestHeader":' + header + b"}"
     refusal = Refusal(Reason.NOT_BUILT, 'a text with "reason":"none" and "errorCode":5')
-    rows = refused(bench.settings, document, Position(0, 0), refusal)
+    rows = refused_event(bench.settings, document, Position(0, 0), refusal)
     assert [row.topic for row in rows] == [outputs.DEAD_LETTERS, outputs.RESPONSES]
     assert b'"requestApiKey":1' in (rows[1].value or b"")
     assert tallied(*rows) == Tallies({}, {}, {"not built yet": 1})

@@ -1,0 +1,1 @@
+"""One machine for each kind of entity in recorded exchanges."""

@@ -1,0 +1,164 @@
+"""What requests and answers say of producers; bodies are those of Kafka's request log."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.observed import topic_ids
+
+NO_PRODUCER = -1
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in topic_ids.NAMELESS)
+"""Frequent APIs whose responses have topic ids without names."""
+
+
+SEQUENCE_MAX = 2**31 - 1
+
+MARKERS = "WRITE_TXN_MARKERS"
+PRODUCER_APIS = frozenset(
+    {
+        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
+        *("TXN_OFFSET_COMMIT", "END_TXN", MARKERS),
+    }
+)
+"""The APIs that name a producer."""
+
+
+class Holder(NamedTuple):
+    """Who a request says it is: producer id, epoch, transactional id."""
+
+    producer_id: int
+    epoch: int
+    name: str | None
+
+
+class Sent(NamedTuple):
+    """A batch of a Produce, with what became of it; offset -1 where it was refused."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    error: int
+    offset: int
+
+
+def holders(api: str, body: Any) -> list[Holder]:
+    """The producers that a request is of."""
+    if api == "PRODUCE":
+        found = {
+            Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
+            for _, _, batch in _batches(body)
+        }
+        return sorted(found, key=lambda holder: holder[:2])
+    if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
+        return [_holder(each, "") for each in body["transactions"]]
+    if api == "WRITE_TXN_MARKERS":
+        markers = body.get("markers") or ()
+        return [Holder(each["producerId"], each["producerEpoch"], None) for each in markers]
+    if "v3AndBelowTransactionalId" in body:
+        return [_holder(body, "v3AndBelow")]
+    return [_holder(body, "")] if "transactionalId" in body else []
+
+
+def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
+    """The producers of a request; for InitProducerId also the one in the response."""
+    if api not in PRODUCER_APIS:
+        return []
+    found = holders(api, body)
+    if api == "PRODUCE" and not found and body.get("transactionalId"):
+        found = [Holder(NO_PRODUCER, -1, body["transactionalId"])]
+    answer: Any = response or {}
+    if api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+        name = found[0].name if found else None
+        found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
+    return found
+
+
+def sent(body: Any, response: Any) -> Iterator[Sent]:
+    """The batches of a Produce of which it was told what became."""
+    answers = {
+        (topic_of(topic), partition["index"]): partition
+        for topic in (response or {}).get("responses") or ()
+        for partition in topic["partitionResponses"]
+    }
+    for topic, number, batch in _batches(body):
+        answer = answers.get((topic, number))
+        if answer is not None:
+            first = batch.get("baseSequence", -1)
+            last = sequence_after(first, batch.get("lastOffsetDelta", 0))
+            outcome = answer["errorCode"], answer.get("baseOffset", -1)
+            holder = batch["producerId"], batch["producerEpoch"]
+            yield Sent(topic, number, *holder, first, last, *outcome)
+
+
+def follower_of(body: Any) -> int:
+    """The broker that follows, of a request that one makes; below 0 for consumers and tools."""
+    state = body.get("replicaState") or {}
+    return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
+
+
+def errors(response: Any) -> list[int]:
+    """The error codes of an answer, at any depth, but those that say that all went well."""
+    found: list[int] = []
+    _gather_errors(response, found)
+    return found
+
+
+def _gather_errors(part: Any, found: list[int]) -> None:
+    if isinstance(part, list):
+        for each in part:
+            _gather_errors(each, found)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if isinstance(value, dict | list):
+                _gather_errors(value, found)
+            elif value and name.lower().endswith("errorcode"):
+                found.append(value)
+
+
+def _holder(body: Any, prefix: str) -> Holder:
+    def value(name: str, default: Any) -> Any:
+        return body.get(f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name, default)
+
+    return Holder(
+        value("producerId", NO_PRODUCER), value("producerEpoch", -1), value("transactionalId", None)
+    )
+
+
+def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
+    """Map topic ids to names, from all responses with both."""
+    found: dict[str, str] = {}
+    for each in exchanges:
+        found |= topic_names_in(each.api, each.response)
+    return found
+
+
+def topic_names_in(api: str, response: Any) -> dict[str, str]:
+    """Map topic ids to names, from a response."""
+    return topic_ids.names_in(response) if api not in NAMELESS else {}
+
+
+def topic_of(part: Any) -> str:
+    """The topic of a part of a body: its name, its id where the version has that alone."""
+    return str(part.get("name") or part.get("topicId") or "")
+
+
+def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
+    for topic in body.get("topicData") or ():
+        for partition in topic.get("partitionData") or ():
+            for batch in partition.get("batches") or ():
+                if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
+                    yield topic_of(topic), partition["index"], batch
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Return `sequence` + `count`; 0 follows the greatest sequence."""
+    return (sequence + count) % (SEQUENCE_MAX + 1)
+
+
+def sequence_before(sequence: int, count: int) -> int:
+    """Return `sequence` - `count`; the greatest sequence precedes 0."""
+    return (sequence - count) % (SEQUENCE_MAX + 1)

@@ -1,0 +1,65 @@
+"""A whole recording with the machines of all kinds, each run when it is needed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from brokertwin.recordings.history.entity import EntityKind, ObservedEntities, observe
+from brokertwin.recordings.history.exchange import (
+    RecordedExchange,
+    exchange_of,
+    exchanges_of,
+    known_of,
+)
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.replay.recording import Exchange
+
+
+class ObservedRecording:
+    """A recording in the order of its responses.
+
+    Attributes:
+        exchanges: those with a recorded response.
+        unanswered: requests in text logs without responses.
+        known: the facts that belong to no entity.
+    """
+
+    def __init__(
+        self,
+        exchanges: Sequence[RecordedExchange],
+        unanswered: Sequence[RecordedExchange] = (),
+        topics: Mapping[str, str] | None = None,
+    ) -> None:
+        self.exchanges = exchanges
+        self.unanswered = unanswered
+        self.known = known_of(exchanges, topics or {})
+        self._observed: dict[int, ObservedEntities] = {}
+
+    def observed(self, kind: EntityKind) -> ObservedEntities:
+        """All entities of a kind, and what their machines found."""
+        found = self._observed.get(id(kind))
+        if found is None:
+            found = self._observed[id(kind)] = observe(kind, self.exchanges, self.known)
+        return found
+
+    def of(self, exchanges: Sequence[RecordedExchange]) -> "ObservedRecording":
+        """A recording of some exchanges, with the names of topics of this one."""
+        return ObservedRecording(exchanges, topics=self.known.topics)
+
+    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
+        """The findings with these names, in the order of their responses."""
+        yield from (each for each in self.observed(kind).findings if each.kind in names)
+
+    def at_places(self, *kinds: EntityKind) -> Mapping[str, list[EntityFinding]]:
+        """The findings of some kinds of entities by the places of their exchanges."""
+        found: dict[str, list[EntityFinding]] = {}
+        for kind in kinds:
+            for each in self.observed(kind).findings:
+                found.setdefault(each.line.place, []).append(each)
+        return found
+
+
+def observed_recording(exchanges: Sequence[Exchange] | ObservedRecording) -> ObservedRecording:
+    """Return the recording of exchanges; one that is observed already is not observed again."""
+    if isinstance(exchanges, ObservedRecording):
+        return exchanges
+    unanswered = [exchange_of(each) for each in exchanges if each.is_text and not each.is_recorded]
+    return ObservedRecording(exchanges_of(exchanges), unanswered)

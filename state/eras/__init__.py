@@ -1,0 +1,10 @@
+"""Rules of former Kafka versions, each behind a setting named `brokertwin.*`.
+
+leader_and_isr             LeaderAndIsr requests of a ZooKeeper controller (until Kafka 3.9)
+zookeeper_offsets          committed offsets in ZooKeeper (Kafka 0.8)
+high_watermark_truncation  followers truncate to the high watermark (before KIP-101)
+replication_lines          log lines about replication (Kafka 0.10)
+
+Two more settings are one condition each: `brokertwin.isr.by.time.only` in
+`replication/leader.py`, `brokertwin.zk.producer.id.blocks` in `transactions/producer_id_blocks.py`.
+"""

@@ -1,0 +1,55 @@
+"""Log lines about replication, as written by brokers of Kafka 0.10.
+
+Source: seed 004; `ReplicaManager.tryCompleteDelayedProduce`, `ReplicaFetcherThread` in Kafka 0.10.
+Enabled by `brokertwin.trace.replication`. Each line is a LineLogged in the topic `records`:
+
+    whenever a partition has changed: how many of its pending requests were completed
+    for each fetch response: what the follower appended, and its high watermark
+"""
+
+from collections.abc import Iterator, Mapping
+
+from brokertwin.state.core.decision import FollowedPartition
+from brokertwin.state.core.records import LineLogged
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log
+
+_PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
+"""APIs whose requests wait for partitions, with their names in the lines."""
+
+
+def unblocked(
+    tables: Tables, watched: str, log_key: str, completed: Mapping[str, int]
+) -> Iterator[LineLogged]:
+    """Lines for the requests completed, by API, after a change of a log or a session."""
+    log = tables.logs.get(log_key, Log)
+    broker = log_key.partition("/")[0]
+    if log is None:
+        return
+    for api, name in _PURGATORIES.items():
+        if watched == log_key or completed.get(api):
+            yield LineLogged(
+                f"[Replica Manager on Broker {broker}]: Request key {log.topic}-{log.partition}"
+                f" unblocked {completed.get(api, 0)} {name} requests."
+            )
+
+
+def copied(broker: int, thread: str, log: Log, response: FollowedPartition) -> Iterator[LineLogged]:
+    """Lines for a fetch response that a follower handles; `log` is its log before that."""
+    name = f"{log.topic}-{log.partition}"
+    follower = f"[{thread}], Follower {broker}"
+    size = sum(batch.size_in_bytes for batch in response.batches)
+    end = response.batches[-1].last_offset + 1 if response.batches else log.log_end_offset
+    high_watermark = min(response.high_watermark, end)
+    yield LineLogged(
+        f"{follower} has replica log end offset {log.log_end_offset} for partition {name}."
+        f" Received {size} messages and leader hw {response.high_watermark}"
+    )
+    yield LineLogged(
+        f"{follower} has replica log end offset {end} after appending {size} bytes of messages for"
+        f" partition {name}"
+    )
+    yield LineLogged(
+        f"{follower} set replica high watermark for partition [{log.topic},{log.partition}]"
+        f" to {high_watermark}"
+    )

@@ -1,0 +1,139 @@
+"""Properties of all machines: any start, any nearby order, encodable at any time, bounded."""
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.recordings.history import (
+    batches,
+    entity,
+    group_offsets,
+    memberships,
+    producer_epochs,
+    sessions,
+    shares,
+    transactions,
+)
+from brokertwin.recordings.history.entity import (
+    WAIT_MS,
+    EntityKey,
+    EntityKind,
+    ObservedEntities,
+    ObservedEntity,
+    observe,
+)
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.kinds import KINDS
+from tests.support import audits
+
+MODULES: tuple[ModuleType, ...] = (
+    *(batches, entity, group_offsets, memberships, producer_epochs, sessions, shares),
+    transactions,
+)
+STARTS = 6
+LIMIT = 3
+
+machines = pytest.mark.parametrize("name", sorted(KINDS))
+
+
+@cache
+def recorded(recording: str) -> tuple[Sequence[RecordedExchange], KnownFacts]:
+    history = audits.whole(recording).history
+    return history.recording.exchanges, history.recording.known
+
+
+@cache
+def whole(name: str, recording: str) -> ObservedEntities:
+    return observe(KINDS[name], *recorded(recording))
+
+
+def accusations(findings: Sequence[EntityFinding]) -> dict[str, EntityFinding]:
+    return {each.id: each for each in findings if each.severity >= Severity.WARNING}
+
+
+@machines
+def test_a_start_in_the_middle_accuses_no_client_without_evidence(name: str) -> None:
+    for recording in audits.RECORDINGS:
+        exchanges, known = recorded(recording)
+        complete = accusations(whole(name, recording).findings)
+        for number in range(1, STARTS):
+            rest = exchanges[number * len(exchanges) // STARTS :]
+            for id_, found in accusations(observe(KINDS[name], rest, known).findings).items():
+                assert id_ in complete, recording
+                assert set(found.by) <= set(complete[id_].by), (recording, id_)
+
+
+def shuffled(exchanges: Sequence[RecordedExchange], seed: int) -> list[RecordedExchange]:
+    """The exchanges with delays below half of the time that machines wait."""
+    chance = random.Random(seed)
+    keyed = [(each.line.end + chance.random() * WAIT_MS / 2, each) for each in exchanges]
+    return [each for _, each in sorted(keyed, key=lambda pair: pair[0])]
+
+
+@machines
+def test_a_nearby_order_changes_nothing(name: str) -> None:
+    for seed, recording in enumerate(audits.RECORDINGS):
+        exchanges, known = recorded(recording)
+        found = observe(KINDS[name], shuffled(exchanges, seed), known)
+        assert found.findings == whole(name, recording).findings, recording
+        assert found.entities.keys() == whole(name, recording).entities.keys()
+
+
+def stored_again(kind: EntityKind, key: EntityKey, state: ObservedEntity) -> ObservedEntity:
+    """The state after it was encoded and decoded."""
+    decoder = msgspec.msgpack.Decoder(type(kind.machine(key)))
+    return decoder.decode(msgspec.msgpack.encode(state))
+
+
+@machines
+def test_a_state_is_encodable_at_any_time(name: str) -> None:
+    kind = KINDS[name]
+    for recording in audits.RECORDINGS:
+        exchanges, known = recorded(recording)
+        found: dict[str, EntityFinding] = {}
+        states: dict[EntityKey, ObservedEntity] = {}
+        for number, exchange in enumerate(exchanges):
+            for key in kind.keys_of(exchange, known) if exchange.line.api in kind.apis else ():
+                state = states.get(key) or kind.machine(key)
+                if number % 7 == 0:
+                    state = stored_again(kind, key, state)
+                found |= {each.id: each for each in state.step(exchange, known)}
+                states[key] = state
+        for key, state in states.items():
+            found |= {
+                each.id: each for each in stored_again(kind, key, state).expire(10**15, known)
+            }
+        kept = [each for each in found.values() if not each.is_withdrawn]
+        kept.sort(key=lambda each: each.line.order)
+        assert kept == whole(name, recording).findings, recording
+
+
+def collections_of(value: Any) -> Iterator[Any]:
+    """The lists and maps of a state, at any depth; bodies of waiting exchanges are left out."""
+    if isinstance(value, RecordedExchange):
+        return
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from collections_of(getattr(value, field))
+    elif isinstance(value, list | dict | set):
+        yield value
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from collections_of(each)
+
+
+@machines
+def test_a_state_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in MODULES:
+        for limit in [
+            each for each in vars(module) if each.endswith("S_MAX") or each == "WAITING_MAX"
+        ]:
+            monkeypatch.setattr(module, limit, LIMIT)
+    for recording in audits.RECORDINGS:
+        for state in observe(KINDS[name], *recorded(recording)).entities.values():
+            assert all(len(each) <= LIMIT for each in collections_of(state)), recording
