@@ -25,7 +25,7 @@ from brokertwin.state.core.kafka_apis import (
     SASL_HANDSHAKE,
     SHARE_FETCH,
     STREAMS_GROUP_HEARTBEAT,
-    Handler,
+    Decider,
 )
 from brokertwin.state.core.schema import render
 
@@ -45,7 +45,7 @@ FEATURES = {
 """A feature and the API without which it is none: heartbeats of groups, fetches of share groups."""
 
 SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
-ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Handler.EDGE)
+ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Decider.EDGE)
 """What the gateway answers itself, in all of Kafka's versions."""
 
 PROBE_HEADER: Body = {

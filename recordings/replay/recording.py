@@ -33,7 +33,7 @@ from brokertwin.recordings.formats.order import LAST, Arrivals, in_turn
 from brokertwin.recordings.formats.pipeline import Reading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
-from brokertwin.state.core.kafka_apis import Handler, Trait, api_of_key
+from brokertwin.state.core.kafka_apis import Decider, Trait, api_of_key
 
 DEFAULT_READING = Reading()
 
@@ -86,7 +86,7 @@ class Exchange(msgspec.Struct, frozen=True):
     def changes_metadata(self) -> bool:
         """Whether the controller decides, and brokers read the change afterwards."""
         api = api_of_key(self.header.request_api_key)
-        return api.handler is Handler.CONTROLLER and not api.only_reads
+        return api.handler is Decider.CONTROLLER and not api.only_reads
 
     @property
     def version(self) -> int:

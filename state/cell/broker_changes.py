@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from brokertwin.state.cell import between_cells, handover, replicas_of
 from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
 from brokertwin.state.cell.causes import Cause
-from brokertwin.state.cell.delivery import Schedule, undelayed
-from brokertwin.state.cell.effects import Effects
-from brokertwin.state.cell.output_rows import Refused, Rows
+from brokertwin.state.cell.delivery import DeliverySchedule, undelayed
+from brokertwin.state.cell.effects import RecordEffects
+from brokertwin.state.cell.output_rows import EventRefusedError, Rows
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
@@ -39,17 +39,17 @@ from brokertwin.state.replication.registrations import BrokerControlState
 
 
 class BrokerChanges(ABC):
-    """The part of the loop about brokers; `Run` is the whole loop."""
+    """The part of the loop about brokers; `CellLoop` is the whole loop."""
 
     _tables: Tables
     _settings: CellSettings
     _rows: Rows
-    _effects: Effects
+    _effects: RecordEffects
     _event: Event | None
     _now: int
     _event_time: int
-    _here: Schedule
-    _delivery: Schedule
+    _here: DeliverySchedule
+    _delivery: DeliverySchedule
     _brokers: dict[int, Broker]
     """Cached brokers; a change of their settings clears them."""
     _outward: Outward | None
@@ -124,11 +124,11 @@ class BrokerChanges(ABC):
         Fetches end on both sides; those of other partitions are sent again.
         """
         if network.is_stopped(self._tables.cluster, broker_id):
-            raise Refused(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
+            raise EventRefusedError(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
         broker = self._broker(broker_id)
         refused = directories.refusal(broker, path)
         if refused is not None:
-            raise Refused(Reason.NOT_POSSIBLE, refused)
+            raise EventRefusedError(Reason.NOT_POSSIBLE, refused)
         if directories.is_fatal(broker, path):
             self._stop_broker(broker_id, is_killed=True)
             return

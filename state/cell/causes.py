@@ -14,28 +14,28 @@ class Replied(NamedTuple):
     response: Body
 
 
-class Answered(NamedTuple):
+class ResponseReady(NamedTuple):
     """Another decision, or a commit, has the response; None drops the request without one."""
 
     response: Body | dict[str, Any] | None
 
 
-class Committed(NamedTuple):
+class CommitEnded(NamedTuple):
     """The records are committed, or the log has an error."""
 
     error: Error
 
 
-class Due(NamedTuple):
+class ConditionMet(NamedTuple):
     """The condition of the pending request itself is met."""
 
     is_time: bool
 
 
-TIME_UP: Final = Due(True)
+TIME_UP: Final = ConditionMet(True)
 """The deadline has passed, or a `complete` event ends a held request."""
 
-LOG_CHANGED: Final = Due(False)
+LOG_CHANGED: Final = ConditionMet(False)
 """A watched log has changed, and the API is ready."""
 
-Cause = Due | Replied | Answered | Committed
+Cause = ConditionMet | Replied | ResponseReady | CommitEnded

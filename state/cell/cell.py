@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from brokertwin.state.cell import between_cells, expiry
-from brokertwin.state.cell.delivery import AtOnce, Schedule
+from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cell.requests import refusal_for
-from brokertwin.state.cell.run import Run
+from brokertwin.state.cell.run import CellLoop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.dead_letters import dead_letter, refused_event
@@ -76,7 +76,7 @@ class Cell:
         settings: CellSettings,
         columns: Mapping[str, bytes] | None = None,
         make_rows: Callable[[CellSettings], Rows] = Rows,
-        make_schedule: Callable[[], Schedule] = AtOnce,
+        make_schedule: Callable[[], DeliverySchedule] = AtOnce,
         read_base: ReadBaseOf | None = None,
     ) -> None:
         self._settings = settings
@@ -175,7 +175,7 @@ class Cell:
         self._brokers_here = settings.brokers_here
         self._deadlines = pending.deadlines(self.tables.pending)
         self._rows = self._make_rows(settings)
-        self._run = Run(self.tables, settings, self._rows, self._make_schedule())
+        self._run = CellLoop(self.tables, settings, self._rows, self._make_schedule())
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:

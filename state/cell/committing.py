@@ -111,7 +111,7 @@ class Committing(msgspec.Struct, array_like=True):
     refusals: list[Prepared] = []
 
 
-class Outcome(NamedTuple):
+class CommitOutcome(NamedTuple):
     """The effects of a finished write: records to apply, rows, responses and messages to send.
 
     `answers` are event ids and rendered responses.
@@ -124,7 +124,7 @@ class Outcome(NamedTuple):
     replies: list[tuple[Message, Body]]
 
 
-def hold(
+def suspend(
     broker: Broker,
     written: WrittenRecords,
     decision: Decision,
@@ -141,15 +141,15 @@ def hold(
         reply_to: the message that it replies to, if any.
     """
     table = broker.tables.pending
-    answers = [_told_late(broker, each) for each in decision.resumed]
+    answers = [_prepare_resumed(broker, each) for each in decision.resumed]
     if asked is not None and decision.response is not None:
         pending.add(table, _client(asked))
-        answers.append(_told(broker, asked, decision.response))
+        answers.append(_prepare(broker, asked, decision.response))
     replies = []
     if reply_to is not None and decision.response is not None:
         response = msgspec.msgpack.encode(decision.response)
         replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
-    late = [each for each in decision.messages if waits(each)]
+    late = [each for each in decision.messages if is_sent_when_committed(each)]
     synced = _synced(asked, written.records) if asked is not None else []
     refusals = _refusals(broker, asked, late)
     is_awaited = bool(answers or replies or synced or refusals)
@@ -159,7 +159,7 @@ def hold(
         broker,
         Committing(
             required=written.required,
-            answers=[told for told in answers if told is not None],
+            answers=[each for each in answers if each is not None],
             records=written.late,
             messages=[delayed(message) for message in late],
             replies=replies,
@@ -185,10 +185,10 @@ def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[
         return []
     response_type = BUILT[asked.header.request_api_key].response_type
     assert response_type is not None, asked.header.request_api_key
-    return [_told(broker, asked, response_type())]
+    return [_prepare(broker, asked, response_type())]
 
 
-def waits(message: Message) -> bool:
+def is_sent_when_committed(message: Message) -> bool:
     """Whether a message is sent only after the records of its decision are committed."""
     return BUILT[message.api_key].is_sent_when_committed
 
@@ -236,12 +236,12 @@ def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error
         )
         for each in decision.resumed
     ]
-    decision.messages = [each for each in decision.messages if not waits(each)]
+    decision.messages = [each for each in decision.messages if not is_sent_when_committed(each)]
     for transactional_id in _ids(decision.records):
         transactional_ids.look_again(broker, transactional_id)
 
 
-def hold_tail(broker: Broker, place: Place) -> None:
+def suspend_tail(broker: Broker, place: Place) -> None:
     """Suspend the rows of a new coordinator's log above its high watermark."""
     log = broker.log(*place)
     if log is None:  # its directory has failed meanwhile
@@ -267,7 +267,7 @@ def error_of(broker: Broker, commit: PendingCommit) -> Error | None:
     return None if None in found else Error.NONE
 
 
-def finish(broker: Broker, commit: PendingCommit, error: Error) -> Outcome:
+def finish(broker: Broker, commit: PendingCommit, error: Error) -> CommitOutcome:
     """Return the effects of a committed or failed write.
 
     After a time-out, the rows still wait for the commit.
@@ -276,17 +276,19 @@ def finish(broker: Broker, commit: PendingCommit, error: Error) -> Outcome:
     for transactional_id in _ids(state.records):
         transactional_ids.end_write(broker, transactional_id)
     if error is Error.NONE:
-        answers = [(told.event_id, told.committed) for told in state.answers]
+        answers = [(each.event_id, each.committed) for each in state.answers]
         messages = [undelayed(each) for each in state.messages]
         replies = [_reply(broker, each, Error.NONE) for each in state.replies]
-        return Outcome(state.records, state.rows, answers, messages, replies)
+        return CommitOutcome(state.records, state.rows, answers, messages, replies)
     if error is Error.REQUEST_TIMED_OUT and state.rows:
         rest = Committing(state.required, rows=state.rows)
         _add(broker, rest, pending.NO_DEADLINE)
     is_moved = coordinator_error(error) is Error.NOT_COORDINATOR
     refused = [*state.answers, *state.refusals]
     answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
-    return Outcome([], [], answers, [], [_reply(broker, each, error) for each in state.replies])
+    return CommitOutcome(
+        [], [], answers, [], [_reply(broker, each, error) for each in state.replies]
+    )
 
 
 def finished(broker: Broker, commit: PendingCommit, error: Error) -> list[Decision]:
@@ -299,9 +301,9 @@ def finished(broker: Broker, commit: PendingCommit, error: Error) -> list[Decisi
     for transactional_id in _ids(state.records):
         transactional_ids.look_again(broker, transactional_id)
     return [
-        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
+        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, shown)
         for each in state.synced
-        if (told := coordinator_error(error)) is not Error.NOT_COORDINATOR
+        if (shown := coordinator_error(error)) is not Error.NOT_COORDINATOR
     ]
 
 
@@ -352,17 +354,17 @@ def _client(asked: Asked) -> PendingRequest:
     )
 
 
-def _told_late(broker: Broker, answer: Resumed) -> Prepared | None:
+def _prepare_resumed(broker: Broker, answer: Resumed) -> Prepared | None:
     """Return the response to another request; one that is dropped has none and ends at once."""
     waited = pending.get_request(broker.tables.pending, answer.event_id)
     if waited is None or answer.response is None:
         pending.take(broker.tables.pending, answer.event_id)
         return None
     pending.keep_state(broker.tables.pending, answer.event_id, pending.UNTIL_COMMITTED)
-    return _told(broker, waited, answer.response)
+    return _prepare(broker, waited, answer.response)
 
 
-def _told(broker: Broker, asked: Asked, response: Body) -> Prepared:
+def _prepare(broker: Broker, asked: Asked, response: Body) -> Prepared:
     api, version = BUILT[asked.header.request_api_key], asked.header.request_api_version
     errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
     others = [_uncommitted(broker, api, response, each) for each in errors]

@@ -4,11 +4,11 @@ A *schedule* takes metadata records and messages, and returns them one by one un
 quiet. There are three; machines and the loop (`run.py`) do not depend on which. Messages to other
 cells are in `between_cells.py`.
 
-    AtOnce     live: metadata before messages, each in the order of sending
-    HeldBack   in a comparison with a recording: effects of a held request wait in the table
-               `pending` until a `complete` event. A real broker reads metadata, and writes the
-               markers of a transaction, some time after its response.
-    Drawn      in a simulation: any order that keeps the messages between two machines in order
+    AtOnce          live: metadata before messages, each in the order of sending
+    HeldBack        in a comparison with a recording: effects of a held request wait in the table
+                    `pending` until a `complete` event. A real broker reads metadata, and writes the
+                    markers of a transaction, some time after its response.
+    RandomDelivery  in a simulation: any order that keeps messages between two machines in order
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ Step = MetadataRead | Sent
 """A delivery."""
 
 
-class Schedule(Protocol):
+class DeliverySchedule(Protocol):
     """The interface between the loop of a cell and a delivery."""
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
@@ -116,7 +116,7 @@ class HeldBack(AtOnce):
         return bool(records or messages)
 
 
-class Drawn:
+class RandomDelivery:
     """Delivers in any order that keeps the order between each pair of machines.
 
     Args:

@@ -1,6 +1,6 @@
-"""Effects of the records of a decision: they are applied, and become rows.
+"""RecordEffects of the records of a decision: they are applied, and become rows.
 
-Every record goes through `Effects.apply`: into the tables of its machine and to the topic
+Every record goes through `RecordEffects.apply`: into the tables of its machine and to the topic
 `records`. Parts of an index that leave the state go to `segments`. Changed logs are noted, so that
 the loop can resume the requests pending on them.
 """
@@ -42,7 +42,7 @@ Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAlt
 _SHORTENING = frozenset(get_args(Shortening))
 
 
-class Effects:
+class RecordEffects:
     """Applies the records of an event, and notes their changes.
 
     Attributes:

@@ -68,7 +68,7 @@ def elected(broker: Broker, place: Place, former: Partition) -> None:
     is_elected = now.leader_epoch > former.leader_epoch and now.leader == broker.id
     if is_elected and not pending.timer_of(broker.tables.pending, _timer(broker, place)):
         if _is_in_log(former, now):
-            committing.hold_tail(broker, place)
+            committing.suspend_tail(broker, place)
         take_over(broker, place)
 
 
@@ -85,7 +85,7 @@ def fire(broker: Broker, name: str) -> Decision:
 
 def loaded(broker: Broker, name: str) -> None:
     """Start the coordinator that `fire` has loaded."""
-    committing.hold_tail(broker, _place_of(name))
+    committing.suspend_tail(broker, _place_of(name))
     take_over(broker, _place_of(name))
 
 

@@ -8,7 +8,7 @@ Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
 
 from brokertwin.state.cell import handover
 from brokertwin.state.cell.broker_changes import BrokerChanges
-from brokertwin.state.cell.causes import Committed
+from brokertwin.state.cell.causes import CommitEnded
 from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
@@ -37,7 +37,7 @@ from brokertwin.state.transactions import transactional_offsets
 
 
 class MetadataReading(BrokerChanges):
-    """The part of the loop about metadata; `Run` is the whole loop."""
+    """The part of the loop about metadata; `CellLoop` is the whole loop."""
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
         """Let a broker read a metadata record."""
@@ -98,7 +98,7 @@ class MetadataReading(BrokerChanges):
         for number in range(len(topic.partitions)) if topic.name != TRANSACTION_TOPIC else ():
             for event_id in pending.watchers(table, broker.log_key(topic.topic_id, number)):
                 if isinstance(pending.get(table, event_id), PendingCommit):
-                    self.resume(event_id, Committed(Error.NOT_LEADER_OR_FOLLOWER))
+                    self.resume(event_id, CommitEnded(Error.NOT_LEADER_OR_FOLLOWER))
         for gone in kinds.all_tombstones(broker) if topic.name == GROUP_TOPIC else ():
             self._rows.of_group(gone)
         for decision in handover.forget_deleted(broker, topic):

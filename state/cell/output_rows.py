@@ -18,7 +18,7 @@ from brokertwin.state.logs import log as logs
 _json = msgspec.json.Encoder()
 
 
-class Refused(Exception):
+class EventRefusedError(Exception):
     """Raised if an event cannot be handled; has the refusal."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -76,10 +76,10 @@ class Rows:
         self.rows.extend(rows)
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
-        """Add a row with a new id. Raises Refused if it is too large for the topic."""
+        """Add a row with a new id. Raises EventRefusedError if it is too large for the topic."""
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if size > self.settings.output_bytes_max:
-            raise Refused(
+            raise EventRefusedError(
                 Reason.OUTPUT_TOO_LARGE,
                 f"a row for `{topic}` has {size} bytes; the limit is"
                 f" {self.settings.output_bytes_max}",
@@ -103,7 +103,7 @@ class Rows:
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """Add the response to a request. Raises Refused if it is too large."""
+        """Add the response to a request. Raises EventRefusedError if it is too large."""
         value = _json.encode(
             Response(
                 source.event_id,
@@ -125,7 +125,7 @@ class Rows:
     def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
         """Add the response to an event that is not a request.
 
-        Raises Refused if it is too large.
+        Raises EventRefusedError if it is too large.
         """
         document = {
             "id": event.id,
@@ -140,10 +140,10 @@ class Rows:
             raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
 
-    def _too_large(self, value: bytes) -> Refused:
+    def _too_large(self, value: bytes) -> EventRefusedError:
         most = self.settings.output_bytes_max
         detail = f"the answer has {len(value)} bytes; the limit is {most}"
-        return Refused(Reason.OUTPUT_TOO_LARGE, detail)
+        return EventRefusedError(Reason.OUTPUT_TOO_LARGE, detail)
 
     def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
         """Add that a broker has stopped or started, in every partition, for every gateway."""

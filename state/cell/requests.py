@@ -1,7 +1,7 @@
 """The API of a request, requests of machines themselves, and refusals of events."""
 
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
@@ -9,7 +9,7 @@ from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 
 
 def api_of(header: RequestHeader) -> Api:
-    """Return the API of a request. Raises Refused if it is unknown or not built.
+    """Return the API of a request. Raises EventRefusedError if it is unknown or not built.
 
     ApiVersions is answered in every version, so that clients can find a common one.
     """
@@ -21,13 +21,13 @@ def api_of(header: RequestHeader) -> Api:
             return api
     known = api_of_key(key)
     if known is UNKNOWN:
-        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+        raise EventRefusedError(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
     if not known.first <= version <= known.last:
-        raise Refused(
+        raise EventRefusedError(
             Reason.UNSUPPORTED_VERSION,
             f"{known.name} has the versions {known.first} to {known.last}, not {version}",
         )
-    raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    raise EventRefusedError(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
 
 
 def internal_request(api: Api, message: Message, cause: Event | None) -> Request:
@@ -43,7 +43,7 @@ def internal_request(api: Api, message: Message, cause: Event | None) -> Request
 
 def refusal_for(error: Exception) -> Refusal:
     """Return the refusal for an exception; FAULT if it has none itself."""
-    if isinstance(error, Refused):
+    if isinstance(error, EventRefusedError):
         return error.refusal
     if isinstance(error, NotBuilt):
         return Refusal(Reason.NOT_BUILT, str(error))

@@ -9,8 +9,8 @@ response without records          the same for earlier writes that it can depend
 cause to resume                   continues with
 TIME_UP, LOG_CHANGED              `complete` of its API
 Replied                           `resume` of its API
-Answered                          the response in another request's decision
-Committed                         the response that was ready, or that for the log's error
+ResponseReady                          the response in another request's decision
+CommitEnded                         the response that was ready, or that for the log's error
 """
 
 from abc import abstractmethod
@@ -19,7 +19,14 @@ from typing import Any
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import committing
-from brokertwin.state.cell.causes import LOG_CHANGED, TIME_UP, Answered, Cause, Committed, Replied
+from brokertwin.state.cell.causes import (
+    LOG_CHANGED,
+    TIME_UP,
+    Cause,
+    CommitEnded,
+    Replied,
+    ResponseReady,
+)
 from brokertwin.state.cell.metadata_reading import MetadataReading
 from brokertwin.state.core import pending
 from brokertwin.state.core.api import Api
@@ -43,7 +50,7 @@ from brokertwin.state.transactions import transactional_ids
 
 
 class Resuming(MetadataReading):
-    """The part of the loop that suspends and resumes requests; `Run` is all of it."""
+    """The part of the loop that suspends and resumes requests; `CellLoop` is all of it."""
 
     _given: BrokerSettings
     _is_alone: bool
@@ -124,8 +131,10 @@ class Resuming(MetadataReading):
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, asked, written.error)
             return False
-        committing.hold(broker, written, decision, asked, reply_to)
-        at_once = [each for each in decision.messages if not committing.waits(each)]
+        committing.suspend(broker, written, decision, asked, reply_to)
+        at_once = [
+            each for each in decision.messages if not committing.is_sent_when_committed(each)
+        ]
         self._delivery.send([*at_once, *decision.copies])
         return True
 
@@ -143,7 +152,7 @@ class Resuming(MetadataReading):
         required = committing.earlier(broker, decision.response, asked, reply_to)
         if required:
             response = Decision(response=decision.response)
-            committing.hold(broker, WrittenRecords([], [], required), response, asked, reply_to)
+            committing.suspend(broker, WrittenRecords([], [], required), response, asked, reply_to)
         return bool(required)
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
@@ -159,7 +168,7 @@ class Resuming(MetadataReading):
         for log in decision.woken:
             self._effects.log_changed(machine, log)
         for each in decision.resumed:
-            self.resume(each.event_id, Answered(each.response))
+            self.resume(each.event_id, ResponseReady(each.response))
 
     # Resume
 
@@ -167,9 +176,9 @@ class Resuming(MetadataReading):
         """Continue what is pending; without effect if it is no longer pending."""
         taken = pending.take(self._tables.pending, event_id)
         if isinstance(taken, PendingCommit):
-            error = cause.error if isinstance(cause, Committed) else Error.REQUEST_TIMED_OUT
+            error = cause.error if isinstance(cause, CommitEnded) else Error.REQUEST_TIMED_OUT
             self._finish(taken, error)
-        elif taken is not None and isinstance(cause, Answered):
+        elif taken is not None and isinstance(cause, ResponseReady):
             self._respond(taken, cause.response)
         elif taken is not None:
             api, broker = BUILT[taken.api_key], self._broker(taken.broker)
@@ -204,7 +213,7 @@ class Resuming(MetadataReading):
             self._rows.of_group(record)
         synced = committing.finished(self._broker(commit.broker), commit, error)
         for event_id, response in outcome.answers:
-            self.resume(event_id, Answered(response))
+            self.resume(event_id, ResponseReady(response))
         self._delivery.send(outcome.messages)
         for message, reply in outcome.replies:
             self._answered(message, reply)
@@ -230,7 +239,7 @@ class Resuming(MetadataReading):
         broker = self._broker(watcher.broker)
         if isinstance(watcher, PendingCommit):
             error = committing.error_of(broker, watcher)
-            return None if error is None else Committed(error)
+            return None if error is None else CommitEnded(error)
         api = BUILT[watcher.api_key]
         assert api.ready is not None, api.name
         return LOG_CHANGED if api.ready(broker, watcher) else None

@@ -19,9 +19,9 @@ from brokertwin.state.cell.apply import METADATA_RECORDS
 from brokertwin.state.cell.between_cells import Outward
 from brokertwin.state.cell.broker_events import HANDLERS
 from brokertwin.state.cell.causes import TIME_UP, Replied
-from brokertwin.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule, arrives
-from brokertwin.state.cell.effects import Effects
-from brokertwin.state.cell.output_rows import Refused, Rows
+from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, HeldBack, MetadataRead, arrives
+from brokertwin.state.cell.effects import RecordEffects
+from brokertwin.state.cell.output_rows import EventRefusedError, Rows
 from brokertwin.state.cell.requests import api_of, internal_request
 from brokertwin.state.cell.resuming import Resuming
 from brokertwin.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
@@ -73,7 +73,7 @@ STEPS_MAX = 10_000
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
-class Run(Resuming):
+class CellLoop(Resuming):
     """Runs events and fired deadlines, each until the cell is quiet.
 
     After an exception the cell continues with a new one, because this one may not be quiet.
@@ -84,7 +84,7 @@ class Run(Resuming):
         tables: Tables,
         settings: CellSettings,
         rows: Rows,
-        schedule: Schedule | None = None,
+        schedule: DeliverySchedule | None = None,
     ) -> None:
         self._tables = tables
         self._settings = settings
@@ -94,7 +94,7 @@ class Run(Resuming):
         self._given = settings.broker_settings
         self._is_alone = len(settings.brokers) == 1
         self._brokers = {}
-        self._effects = Effects(tables, settings, rows)
+        self._effects = RecordEffects(tables, settings, rows)
         self._at_once = schedule or AtOnce()
         self._outward: Outward | None = None
         self._here = self._delivery = self._schedule()
@@ -174,7 +174,7 @@ class Run(Resuming):
         """Apply the result of a pass of the log cleaner."""
         cleaned = cleaned_logs.decide(self._broker(event.broker), event.cleaned, event.seen)
         if isinstance(cleaned, Refusal):
-            raise Refused(cleaned.reason, cleaned.detail)
+            raise EventRefusedError(cleaned.reason, cleaned.detail)
         if cleaned is not None:
             self._apply(event.broker, cleaned)
 
@@ -193,10 +193,10 @@ class Run(Resuming):
 
     def _move_leader(self, event: Event) -> None:
         if event.move is None:
-            raise Refused(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
+            raise EventRefusedError(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
         changed = leaders.decide(self._controller(), event.move)
         if isinstance(changed, Refusal):
-            raise Refused(changed.reason, changed.detail)
+            raise EventRefusedError(changed.reason, changed.detail)
         former = self._broker(changed.former_leader)
         taken = leaders.held(former, changed)
         self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
@@ -249,18 +249,20 @@ class Run(Resuming):
 
     def _request(self, event: Event) -> None:
         if network.is_stopped(self._tables.cluster, event.broker):
-            raise Refused(Reason.BROKER_STOPPED, f"broker {event.broker} is stopped")
+            raise EventRefusedError(Reason.BROKER_STOPPED, f"broker {event.broker} is stopped")
         if network.registering_by(self._tables.cluster, event.broker):
             detail = f"broker {event.broker} does not know yet that it is registered"
-            raise Refused(Reason.BROKER_STOPPED, detail)
+            raise EventRefusedError(Reason.BROKER_STOPPED, detail)
         header = event.request_header
         assert header is not None
         api = api_of(header)
         body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
-            raise Refused(body.reason, body.detail)
+            raise EventRefusedError(body.reason, body.detail)
         if pending.is_taken(self._tables.pending, event.id):
-            raise Refused(Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already")
+            raise EventRefusedError(
+                Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
+            )
         request = Request(
             header,
             body,
@@ -283,7 +285,7 @@ class Run(Resuming):
     def _ask_controller(self, event: Event, request: Request, api: Api) -> None:
         if network.is_severed(self._tables.cluster, event.broker):
             detail = f"broker {event.broker} does not reach the controller, which has to respond"
-            raise Refused(Reason.NO_CONTROLLER, detail)
+            raise EventRefusedError(Reason.NO_CONTROLLER, detail)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
@@ -293,7 +295,7 @@ class Run(Resuming):
     def _is_held(self) -> bool:
         return self._settings.may_hold and self._event is not None and self._event.is_held
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> DeliverySchedule:
         if not self._settings.may_hold:
             return self._at_once
         event_id = self._event.id if self._event is not None else ""
@@ -305,7 +307,7 @@ class Run(Resuming):
             return
         waited = pending.get_request(self._tables.pending, event.of)
         if waited is None or not waited.is_held:
-            raise Refused(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
+            raise EventRefusedError(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
         self.complete(event.of)
 
     def _apply(self, machine: int, record: Record) -> None:
@@ -347,7 +349,7 @@ class Run(Resuming):
                     self._deliver_metadata(step.receiver, change)
             else:
                 self._copy(step)
-        raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
+        raise EventRefusedError(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
 
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Deliver a follower's fetch to its leader, or the response; then it fetches again."""

@@ -7,7 +7,7 @@ import msgspec
 
 from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import Handler, KafkaApi
+from brokertwin.state.core.kafka_apis import Decider, KafkaApi
 from brokertwin.state.core.schema import Body, Uuid
 from brokertwin.state.core.settings import BrokerSettings
 
@@ -76,7 +76,7 @@ class Api(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "key", kafka.key)
         msgspec.structs.force_setattr(self, "name", kafka.name)
         msgspec.structs.force_setattr(self, "versions", (kafka.first, kafka.last))
-        is_controllers = kafka.handler is Handler.CONTROLLER
+        is_controllers = kafka.handler is Decider.CONTROLLER
         msgspec.structs.force_setattr(self, "on_controller", is_controllers)
 
     def decoder(self) -> msgspec.json.Decoder[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from brokertwin.state.core import pending
-from brokertwin.state.core.pending import Timer, Watch
+from brokertwin.state.core.pending import MachineTimer, Watch
 from brokertwin.state.core.tables import Table
 
 Violations = Iterator[str]
@@ -172,7 +172,7 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
         (waited.deadline, waited.event_id) for waited in waits if pending.has_deadline(waited)
     }
     for key in kinds.get("timer", []):
-        timer = table.get(key, Timer)
+        timer = table.get(key, MachineTimer)
         assert timer is not None, key
         deadlines.add((timer.deadline, key))
     for deadline, name in sorted(deadlines - pending.kept_deadlines(table)):

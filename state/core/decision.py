@@ -33,7 +33,7 @@ class Message(msgspec.Struct):
       no response.
 
     Attributes:
-        context: for the sender: what it needs to know when the reply arrives.
+        context: for the sender, when the reply arrives.
         version: of the API; the newest one if None.
     """
 
@@ -46,7 +46,7 @@ class Message(msgspec.Struct):
     awaited_by: str = ""
 
 
-class AskedPartition(msgspec.Struct, array_like=True):
+class ReplicaFetchPartition(msgspec.Struct, array_like=True):
     """A partition in a follower's fetch: its position, and the epochs that it knows."""
 
     topic_id: Uuid
@@ -62,11 +62,11 @@ class ReplicaFetch(msgspec.Struct):
 
     sender: int
     receiver: int
-    partitions: list[AskedPartition]
+    partitions: list[ReplicaFetchPartition]
 
 
 class FollowedPartition(msgspec.Struct, array_like=True):
-    """A partition in a leader's response to a follower; no diverging epoch is -1.
+    """A partition in a leader's response to a follower; -1 means no diverging epoch.
 
     The offsets are the leader's at the time of the read. With an error there are no batches.
 
@@ -100,7 +100,7 @@ class ReplicaAnswer(msgspec.Struct):
 
 
 class HandOver(msgspec.Struct):
-    """What a leader gives to its successor before the controller names that one."""
+    """The items that a leader gives to its successor before the controller names that one."""
 
     sender: int
     receiver: int
@@ -134,7 +134,7 @@ class PendingRequest(msgspec.Struct):
     Attributes:
         deadline: in ms since 1970.
         logs: the keys of the logs whose changes may resume it.
-        state: what the API needs to resume it, as msgpack bytes.
+        state: for the API when it resumes the request, as msgpack bytes.
         is_held: in a comparison: only a `complete` event resumes it.
     """
 
@@ -168,7 +168,7 @@ class Condition(msgspec.Struct):
     Attributes:
         deadline: in ms since 1970; `pending.NO_DEADLINE` if time does not resume it.
         logs: the keys of the logs whose changes may resume it.
-        state: what the API needs to resume it.
+        state: for the API when it resumes the request.
     """
 
     deadline: int
@@ -186,7 +186,7 @@ class Decision(msgspec.Struct, gc=False):
     Attributes:
         records: to apply.
         response: to the request.
-        condition: what the request waits for instead.
+        condition: for a pending request, instead of a response.
         messages: to other machines; with a condition, their replies resume the request.
         closes_connection: tells a client without a response of an error, like Kafka.
         mute_ms: for how long the client's connection is not read.

@@ -15,7 +15,7 @@ from brokertwin.state.core import repeated_lists as lists
 from brokertwin.state.core.repeated_lists import RepeatedList
 
 
-class Handler(StrEnum):
+class Decider(StrEnum):
     """The component that decides on a request; a broker forwards requests to the controller."""
 
     EDGE = "edge"
@@ -90,7 +90,7 @@ class KafkaApi(msgspec.Struct, frozen=True):
     name: str
     first: int
     last: int
-    handler: Handler = Handler.BROKER
+    handler: Decider = Decider.BROKER
     traits: frozenset[Trait] = frozenset()
     endpoints_since: int | None = None
     unordered: dict[str, tuple[str, ...]] | None = None
@@ -134,7 +134,7 @@ def _row(
     name: str,
     first: int,
     last: int,
-    handler: Handler = Handler.BROKER,
+    handler: Decider = Decider.BROKER,
     traits: AbstractSet[Trait] = frozenset(),
     *,
     endpoints_since: int | None = None,
@@ -147,7 +147,7 @@ def _row(
     return api
 
 
-_By, _T = Handler, Trait
+_By, _T = Decider, Trait
 _COORDINATORS = frozenset(
     {_By.GROUP_COORDINATOR, _By.TRANSACTION_COORDINATOR, _By.SHARE_COORDINATOR}
 )

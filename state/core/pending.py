@@ -6,7 +6,7 @@ decision has its response (`Resumed`), or its deadline has passed. An uncommitte
 when its records are committed, or at its deadline (`state/cell/committing.py`). Both are in the
 table `pending`, and `state/cell/resuming.py` resumes them.
 
-The requests and writes that watch a log are an item of their own, so an append looks only at
+The requests and writes that watch a log are in a separate item, so an append looks only at
 those. The costs of adding and resuming one do not grow with the number of pending requests.
 Pending requests are not durable: a broker forgets them when it restarts.
 
@@ -16,7 +16,7 @@ messages between machines can be late; they are here, too. Items:
     wait/<event id>                     PendingRequest of the broker that it names
     commit/<id>                         PendingCommit of the broker that it names
     watch/<key of a log or a session>   Watch of the broker with which that key begins
-    timer/<kind>/<broker>/<name>        Timer
+    timer/<kind>/<broker>/<name>        MachineTimer
     late-metadata                       LateMetadata of the controller
     late-messages/<event id>            LateMessages, each of its sender
 
@@ -59,12 +59,12 @@ Pending = PendingRequest | PendingCommit
 
 
 class Watch(msgspec.Struct, array_like=True):
-    """The ids of what is pending on a log, in the order of arrival, as keys."""
+    """The ids pending on a log, in the order of arrival, as keys."""
 
     event_ids: dict[str, bool]
 
 
-class Timer(msgspec.Struct, array_like=True):
+class MachineTimer(msgspec.Struct, array_like=True):
     """When a timer of a machine fires."""
 
     deadline: int
@@ -108,7 +108,7 @@ NEVER = 2**63
 """Later than any deadline."""
 
 DEADLINES_MIN = 64
-"""Deadlines in the heap, ended ones included, before the ended ones are removed."""
+"""DeadlineHeap in the heap, ended ones included, before the ended ones are removed."""
 
 _REQUEST = "wait/"
 _COMMIT = "commit/"
@@ -124,7 +124,7 @@ def watch_key(log: str) -> str:
 
 
 def add(table: Table, pending: Pending) -> None:
-    """Add a pending request or write. A held request has no deadline of its own."""
+    """Add a pending request or write. A held request has no deadline."""
     prefix = _REQUEST if isinstance(pending, PendingRequest) else _COMMIT
     table.put(prefix + pending.event_id, pending)
     for log in pending.logs:
@@ -135,12 +135,13 @@ def add(table: Table, pending: Pending) -> None:
         deadlines(table).add(pending.deadline, pending.event_id)
 
 
-class Deadlines:
-    """A heap of deadlines in ms since 1970, each with the id of what is pending, or a timer's key.
+class DeadlineHeap:
+    """A heap of deadlines in ms since 1970.
 
-    An ended or replaced deadline stays in the heap until it comes up (`earliest`), or until more
-    than half of the heap has ended. The heap is derived from the items. `first` is the deadline on
-    top, ended or not: none is due before it.
+    Each has the id of a pending request or write, or a timer's key. An ended or replaced deadline
+    stays in the heap until it comes up (`earliest`), or until more than half of the heap has ended.
+    The heap is derived from the items. `first` is the deadline on top, ended or not: none is due
+    before it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -149,7 +150,7 @@ class Deadlines:
 
     def _build(self) -> None:
         table = self._table
-        self.heap = [(timer.deadline, key) for key, timer in table.items(_TIMER, Timer)]
+        self.heap = [(timer.deadline, key) for key, timer in table.items(_TIMER, MachineTimer)]
         self.heap += [
             (pending.deadline, pending.event_id)
             for pending in everything(table)
@@ -176,11 +177,11 @@ class Deadlines:
         return heap[0] if heap else None
 
 
-def deadlines(table: Table) -> Deadlines:
+def deadlines(table: Table) -> DeadlineHeap:
     """Return the deadlines of pending requests and timers; the table caches them."""
-    known: Deadlines | None = table.derived.get(_DEADLINES)
+    known: DeadlineHeap | None = table.derived.get(_DEADLINES)
     if known is None:
-        known = table.derived[_DEADLINES] = Deadlines(table)
+        known = table.derived[_DEADLINES] = DeadlineHeap(table)
     return known
 
 
@@ -200,7 +201,7 @@ def _is_running(table: Table, deadline: int, name: str) -> bool:
 
 def timer_of(table: Table, name: str) -> int | None:
     """Return when a machine's timer fires, in ms since 1970, or None if it does not run."""
-    timer = table.get(_TIMER + name, Timer)
+    timer = table.get(_TIMER + name, MachineTimer)
     return timer.deadline if timer is not None else None
 
 
@@ -215,11 +216,11 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
     `name` begins with the kind of the timer and a slash (`state/cell/timers.py`).
     """
     key = _TIMER + name
-    timer = table.get(key, Timer)
+    timer = table.get(key, MachineTimer)
     if deadline is None:
         table.drop(key)
     elif timer is None or timer.deadline != deadline:
-        table.put(key, Timer(deadline))
+        table.put(key, MachineTimer(deadline))
         deadlines(table).add(deadline, key)
 
 
@@ -285,7 +286,7 @@ def take_request(table: Table, event_id: str) -> PendingRequest | None:
 
 
 def watchers(table: Table, log: str) -> list[str]:
-    """Return the ids of what is pending on a log, in the order of arrival."""
+    """Return the ids pending on a log, in the order of arrival."""
     watch = table.get(watch_key(log), Watch)
     return list(watch.event_ids) if watch is not None else []
 
@@ -319,7 +320,7 @@ def awaits_deadline(table: Table) -> bool:
 
 
 def is_metadata_late(table: Table) -> bool:
-    """Whether there are records that brokers have not read yet; later ones queue behind them."""
+    """Whether there are records that brokers have not read yet; later ones wait, too."""
     return _LATE_METADATA in table
 
 

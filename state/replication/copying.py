@@ -29,12 +29,12 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import (
     CONTROLLER,
-    AskedPartition,
     Decision,
     FollowedPartition,
     Message,
     ReplicaAnswer,
     ReplicaFetch,
+    ReplicaFetchPartition,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
@@ -488,7 +488,7 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
 
     Partitions `in_sync` have all committed records; a throttle may hold back the others.
     """
-    requested: dict[tuple[int, int], list[AskedPartition]] = {}
+    requested: dict[tuple[int, int], list[ReplicaFetchPartition]] = {}
     sends_epoch = not high_watermark_truncation.is_enabled(broker)
     for place in throttles.admitted(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)

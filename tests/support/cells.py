@@ -187,7 +187,7 @@ def stories() -> Iterator[Story]:
 
     No event moves a leader: that is refused in several cells. No timer is due at once, and no
     request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
-    (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
+    (`test_zero_time_out_expires_before_another_cell_replies`).
     """
     for seed in SEEDS:
         story = seeded(seed, 60)

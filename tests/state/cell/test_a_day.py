@@ -244,5 +244,5 @@ def two_days() -> None:
     assert bench.items()["fetch_sessions/session"] <= SLOTS
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_expired_items_are_removed_within_two_days() -> None:
     two_days()

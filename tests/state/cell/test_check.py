@@ -22,7 +22,7 @@ from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
 
-def test_everything_holds_after_every_event_of_a_history() -> None:
+def test_invariants_hold_after_every_event_of_a_history() -> None:
     checked: list[bytes] = []
 
     def listen(cell: Cell, document: bytes, _: list[Output]) -> None:
@@ -244,25 +244,25 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
 
 
 @pytest.mark.parametrize(("broken", "sentence"), BREAKS)
-def test_a_broken_rule_is_said_in_words(
+def test_violation_is_a_sentence(
     bench: Bench, broken: Callable[[Bench], None], sentence: str
 ) -> None:
     broken(bench)
     assert sentence in "; ".join(check(bench.cell))
 
 
-def test_a_session_may_end_while_somebody_waits_for_it_whose_time_ends(bench: Bench) -> None:
+def test_session_can_end_under_a_pending_request_with_a_deadline(bench: Bench) -> None:
     _waits_for(bench, ["1/session/9"], bench.now + 10**6)
     assert check(bench.cell) == []
 
 
-def test_of_logs_that_somebody_waits_for_one_may_be_deleted(bench: Bench) -> None:
+def test_one_of_several_watched_logs_can_be_deleted(bench: Bench) -> None:
     (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.pending.keys("watch/"))
     _waits_for(bench, [there, GONE], bench.now + 10**6)
     assert check(bench.cell) == []
 
 
-def test_the_bench_checks_after_each_event(bench: Bench) -> None:
+def test_bench_checks_after_each_event(bench: Bench) -> None:
     _high_watermark_past_the_end(bench)
     with pytest.raises(ViolationError, match="high watermark"):
         bench.tick()

@@ -21,30 +21,30 @@ from tests.support.replicas import BROKERS
 UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
 
 
-def test_an_answer_about_one_thing_says_nothing_but_the_error() -> None:
+def test_failed_response_about_one_thing_has_only_the_error() -> None:
     accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
     told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
 
 
-def test_a_member_is_not_named_either() -> None:
+def test_failed_join_does_not_name_the_member() -> None:
     accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
     told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == JoinGroupResponse(error_code=UNAVAILABLE)
 
 
-def test_an_answer_that_has_an_error_keeps_it() -> None:
+def test_failed_response_keeps_an_earlier_error() -> None:
     refused = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS, producer_id=7)
     assert uncommitted.failed(refused, UNAVAILABLE) == refused
 
 
-def test_of_several_things_those_that_were_accepted_have_the_error() -> None:
+def test_accepted_items_of_a_failed_response_have_the_error() -> None:
     codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
     told = uncommitted.failed(offsets_answer(codes), UNAVAILABLE)
     assert told == offsets_answer({**codes, 0: UNAVAILABLE})
 
 
-def test_an_answer_about_nothing_stays() -> None:
+def test_failed_response_without_items_is_unchanged() -> None:
     assert uncommitted.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
 
 
@@ -65,7 +65,9 @@ def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
         (Error.MESSAGE_TOO_LARGE, Error.MESSAGE_TOO_LARGE),
     ],
 )
-def test_a_client_is_told_of_the_coordinator_not_of_its_log(of_the_log: Error, told: Error) -> None:
+def test_error_of_the_log_becomes_an_error_of_the_coordinator(
+    of_the_log: Error, told: Error
+) -> None:
     assert uncommitted.coordinator_error(of_the_log) is told
 
 
@@ -91,7 +93,7 @@ def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> Pen
     ("kind", "error"),
     [(GROUPS, Error.NONE), (TRANSACTIONS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
 )
-def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: Error) -> None:
+def test_groups_do_not_require_min_insync_replicas(kind: int, error: Error) -> None:
     brokers = Coordinators(min_insync_replicas=2)
     assert brokers.commit(5) == 0
     assert brokers.init() is not None
@@ -106,7 +108,7 @@ def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: 
     assert committing.error_of(broker_of(brokers, kind), write) is error
 
 
-def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
+def test_resumed_requests_wait_for_the_commit_and_dropped_ones_end() -> None:
     brokers = Coordinators()
     broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.pending
     for event_id in ("told", "silent"):
@@ -115,7 +117,7 @@ def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
     answers = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
     written = WrittenRecords(records=[], late=[], required=[place])
-    committing.hold(broker, written, Decision(resumed=answers), None, None)
+    committing.suspend(broker, written, Decision(resumed=answers), None, None)
     assert [each.event_id for each in pending.requests(table)] == ["told"]
     (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))
     outcome = committing.finish(broker, held, Error.NONE)

@@ -16,7 +16,7 @@ def told(bench: Bench) -> dict[str, Any]:
     return dict(bench.answers[event["id"]]["response"])
 
 
-def test_a_gateway_is_told_codecs_quotas_and_brokers_settings() -> None:
+def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     given = {"quota.window.num": "3", "ssl.keystore.password": "secret"}
     settings, _ = broker_config.parse(given)
     bench = Bench(given=settings.given)

@@ -105,14 +105,14 @@ def counted(bench: Bench) -> list[int]:
     return [entry["record"]["first"] for entry in bench.records() if entry["machine"] == 2]
 
 
-def test_a_request_that_waits_gets_every_answer_and_may_ask_again() -> None:
+def test_pending_request_gets_every_reply_and_can_send_again() -> None:
     bench = Bench(brokers=(1, 2))
     assert bench.request(ASK, 1, {"times": 3}) == {"counted": 3, "countedBy": 2}
     assert counted(bench) == [1, 2, 3]
     assert REPLIES == []
 
 
-def test_an_answer_that_nobody_waits_for_goes_to_the_messages_api() -> None:
+def test_unawaited_reply_goes_to_the_messages_api() -> None:
     bench = Bench(brokers=(1, 2))
     assert bench.request(ASK, 1, {"times": 7, "waits": False}) == {"counted": 0, "countedBy": 0}
     assert REPLIES == [(1, "7", 3)]
@@ -127,7 +127,7 @@ def finish(bench: Bench, event_id: str) -> None:
     bench.handle({**complete, "of": event_id, "time": bench.now})
 
 
-def test_a_held_requests_messages_go_out_when_it_is_completed() -> None:
+def test_messages_of_a_held_request_leave_when_it_completes() -> None:
     bench = Bench(brokers=(1, 2), may_hold=True)
     event_id = held(bench, waits=False)
     assert bench.answers[event_id]["response"] == {"counted": 0, "countedBy": 0}
@@ -139,7 +139,7 @@ def test_a_held_requests_messages_go_out_when_it_is_completed() -> None:
     assert "no held request" in bench.dead_letters(bench.last)[0]["detail"]
 
 
-def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
+def test_fault_in_a_reply_rolls_back_the_whole_event() -> None:
     bench = Bench(brokers=(1, 2))
     before = bench.cell.columns()
     bench.send(ASK, 1, {"times": 2**31 - 1})
@@ -148,7 +148,7 @@ def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
     assert bench.cell.columns() == before
 
 
-def test_a_body_comes_back_as_it_was_after_a_wait() -> None:
+def test_delayed_body_is_unchanged() -> None:
     message = Message(1, 2, COUNT, CountRequest(number=5), "t", 4)
     delayed = msgspec.msgpack.decode(
         msgspec.msgpack.encode(delivery.delayed(message)), type=LateMessage

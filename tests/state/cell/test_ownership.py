@@ -83,7 +83,7 @@ class Spy:
         return checked
 
 
-def test_a_record_touches_only_what_its_machine_has() -> None:
+def test_record_touches_only_items_of_its_machine() -> None:
     spy = Spy()
     with spy.looking():
         for seed in SEEDS:
@@ -93,15 +93,15 @@ def test_a_record_touches_only_what_its_machine_has() -> None:
     assert len(spy.applied) > 20
 
 
-def test_a_record_that_touches_another_machines_item_is_noticed(
+def test_record_that_touches_another_machines_item_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transactional_offsets, "_index_key", lambda _, p: f"pending-in/{p}")
     with pytest.raises(AssertionError, match="ForeignItemError"):
-        test_a_record_touches_only_what_its_machine_has()
+        test_record_touches_only_items_of_its_machine()
 
 
-def test_a_key_that_says_of_no_machine_is_noticed() -> None:
+def test_key_without_a_machine_is_noticed() -> None:
     spy = Spy()
     with spy.looking():
         seeded(3)

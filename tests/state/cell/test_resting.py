@@ -6,7 +6,7 @@ from brokertwin.state.core import pending
 from tests.support.groups import GroupBench
 
 
-def test_fetches_and_their_sessions_go_and_everything_else_stays() -> None:
+def test_columns_at_rest_lack_fetches_and_their_sessions() -> None:
     bench = GroupBench()
     bench.topic("orders")
     wanted = [{"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 1000}]}]

@@ -67,7 +67,7 @@ def cell_of(stored: Stored) -> Cell:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
+def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
     stored = version_3()[seed]
     cell = cell_of(stored)
     hold(cell)
@@ -93,7 +93,7 @@ def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_upgraded_cell_knows_its_groups(seed: int) -> None:
+def test_upgraded_cell_describes_its_groups(seed: int) -> None:
     """Asked by a client, it says of each what it was."""
     stored = version_3()[seed]
     cell = cell_of(stored)
@@ -181,23 +181,23 @@ def test_an_upgraded_cell_of_version_5_gives_the_same_rows(stored: Continued) ->
     assert found == stored.rows
 
 
-def test_a_group_that_says_no_kind_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_without_a_type_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(upgrades.STEPS, 3, dict)
     with pytest.raises(msgspec.ValidationError):
-        test_what_holds_of_a_cell_holds_of_an_upgraded_one(SEEDS[0])
+        test_upgraded_cell_satisfies_the_invariants(SEEDS[0])
 
 
-def test_brokers_that_were_stopped_in_version_3_are_refused() -> None:
+def test_stopped_brokers_in_version_3_are_refused() -> None:
     why = upgraded(3, version_3()[ISOLATED].columns)
     assert isinstance(why, str) and "stopped or isolated" in why
 
 
-def test_this_versions_columns_stay_as_they_are() -> None:
+def test_columns_of_this_version_are_unchanged() -> None:
     columns = cell_of(version_3()[SEEDS[0]]).columns()
     assert upgraded(STATE_VERSION, columns) == columns
 
 
-def test_each_version_has_a_step_but_those_that_cannot() -> None:
+def test_each_version_since_3_has_a_step() -> None:
     assert [can_upgrade(version) for version in (1, 2)] == [False, False]
     assert all(can_upgrade(version) for version in range(3, STATE_VERSION + 1))
     assert sorted(upgrades.STEPS) == list(range(3, STATE_VERSION))
