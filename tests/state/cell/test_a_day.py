@@ -1,4 +1,4 @@
-"""Two days of clients that come and go, some each hour: what is gone is forgotten, kind by kind.
+"""Two days of clients that come and go, some each hour: expired items are removed, kind by kind.
 
 They come and never come again. So in the second day as many items of each kind are there as come in
 the time that the kind lives, to a check's interval; of a kind that is not named, as many as before
@@ -66,7 +66,7 @@ STAY = {
     "fetch_sessions/evictions",
     "logs/chunk",
 }
-"""Sessions that nobody closes stay while there is room, as in Kafka, and their counts; a log's last
+"""Unclosed sessions stay while there is room, as in Kafka, and their counts; a log's last
 segment stays."""
 
 

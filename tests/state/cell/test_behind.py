@@ -1,6 +1,6 @@
-"""Answers with nothing to write wait for what their coordinator wrote before, as in Kafka.
+"""Responses without records wait for earlier writes of their coordinator, as in Kafka.
 
-Beside real brokers: `tests/gateway/test_waiting_answers_like_kafka.py`.
+Compared with real brokers in `tests/gateway/test_waiting_answers_like_kafka.py`.
 """
 
 from collections.abc import Callable

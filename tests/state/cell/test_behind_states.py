@@ -1,6 +1,6 @@
-"""States of share groups: who waits for what was written before, and who is asked only then.
+"""States of share groups: requests that wait for earlier writes, or are sent after them.
 
-Beside real brokers: `tests/gateway/test_waiting_answers_like_kafka.py`.
+Compared with real brokers in `tests/gateway/test_waiting_answers_like_kafka.py`.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ class States:
         return self.brokers.ask(api, 0, {"groupId": "g", "topics": topics}, COORDINATOR)
 
     def result(self, event_id: str | None) -> Any:
-        """What is told of the partition, None while nothing is."""
+        """The response about the partition, or None while it is pending."""
         told = self.brokers.answer(event_id)
         return told and told["results"][0]["partitions"][0]
 

@@ -329,7 +329,7 @@ def test_follower_of_another_cell_is_caught_up_until_the_append() -> None:
 
 
 def test_idle_leader_reads_fetches_before_it_shrinks_the_isr() -> None:
-    """The fetch of a follower lies behind the event that lets the cell know of the hour."""
+    """The fetch of a follower follows the event that informs the cell of the time."""
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "t", 2))
     changes = len(told(cells, "metadata"))

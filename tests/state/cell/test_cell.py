@@ -1,4 +1,4 @@
-"""A cell as a whole: what it refuses and how, faults, time (test_histories.py has the rest)."""
+"""A cell as a whole: refusals, faults, time. `test_histories.py` has the rest."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 
 
 def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
-    """The rows of documents that lie in the source from offset `first` on."""
+    """The rows of documents, which start at offset `first`."""
     return [
         row
         for offset, document in enumerate(documents, first)

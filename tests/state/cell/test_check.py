@@ -1,4 +1,4 @@
-"""`check(cell)`: it holds after every event of a history, and says so where a rule is broken."""
+"""`check(cell)` passes after every event of a history and finds violations."""
 
 from collections.abc import Callable
 
@@ -195,7 +195,7 @@ def _log_start_that_was_not_shown(bench: Bench) -> None:
 
 
 def _waits_for(bench: Bench, watched: list[str], deadline: int) -> None:
-    """What the Fetch that waits does so for."""
+    """Let the pending Fetch watch other logs."""
     waited = pending.take(bench.cell.tables.pending, "waits")
     assert waited is not None
     waited.deadline, waited.logs = deadline, watched

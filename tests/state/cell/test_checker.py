@@ -1,4 +1,4 @@
-"""A check of what was touched finds what the whole check finds."""
+"""A check of touched items finds as much as a whole check."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def _drop(table: Table, key: str, _: random.Random) -> None:
 
 
 def _take_the_place(table: Table, key: str, chance: random.Random) -> None:
-    """Of another item of its kind."""
+    """Replace an item by another one of its kind."""
     keys = table.keys()
     others = [each for each in keys if kind_of(each) == kind_of(key)]
     table.put_encoded(chance.choice(others), table.encoded(key))
@@ -50,7 +50,7 @@ def _numbers(item: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def found(cell: Cell, touched: Touched | None) -> set[str]:
-    """What a check says; one that ends with an error has found something, too."""
+    """The violations of a check; an exception counts as one."""
     try:
         return set(check(cell, touched) if touched is not None else check(cell))
     except Exception as error:  # noqa: BLE001 (an item of another type)

@@ -1,4 +1,4 @@
-"""Who has written to an internal topic is told when followers have it, or why they have not."""
+"""Responses of coordinators wait until followers have the records."""
 
 import msgspec
 import pytest

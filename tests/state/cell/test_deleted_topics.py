@@ -1,4 +1,4 @@
-"""Internal topics that are deleted: what was coordinated by them is gone, and who waits is told."""
+"""Deleting an internal topic deletes its coordinators' state and resumes pending requests."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ GONE = Error.NOT_COORDINATOR
 
 
 def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
-    """The answers that come of it, but its own."""
+    """The responses that the deletion causes, without its own."""
     body = {"topicNames": [topic], "timeoutMs": 30_000}
     answer = bench.request("DELETE_TOPICS", 5, body, broker=broker)
     assert answer["responses"][0]["errorCode"] == 0
@@ -38,13 +38,13 @@ def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
 
 
 def find(bench: Bench, key: str, key_type: int) -> int:
-    """The error of FindCoordinator, which makes the topic anew."""
+    """The error of FindCoordinator, which recreates the topic."""
     body = {"keyType": key_type, "coordinatorKeys": [key]}
     return int(bench.request("FIND_COORDINATOR", 6, body)["coordinators"][0]["errorCode"])
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
-    """What the compacted topic of offsets and groups has by now."""
+    """The present content of the compacted topic of offsets and groups."""
     found: dict[bytes, bytes] = {}
     for row in bench.of(offsets_topic(CLUSTER)):
         assert row.key is not None

@@ -1,4 +1,4 @@
-"""Schedules: what is told is delivered once, and each pair of machines keeps its order."""
+"""Schedules deliver each message once, and keep the order between two machines."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ TOPIC_ID = "DE7zrq9QQU-L7aF6gqB0mA"
 
 
 class Nothing(Body):
-    """A body that says nothing."""
+    """An empty body."""
 
 
 def message(sender: int, receiver: int, number: int) -> Message:

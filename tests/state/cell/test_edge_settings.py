@@ -1,4 +1,4 @@
-"""What a gateway is told of settings that it acts on itself."""
+"""Settings that a gateway applies itself."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.support.machine import Bench
 
 
 def told(bench: Bench) -> dict[str, Any]:
-    """The answer to a `tell-settings`, which changes nothing."""
+    """The response to a `tell-settings` event, which changes nothing."""
     before = bench.cell.tables.columns()
     event = {"id": f"q-{bench.now}", "cluster": "bench", "kind": "tell-settings"}
     bench.handle({**event, "time": bench.now})

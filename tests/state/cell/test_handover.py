@@ -1,4 +1,4 @@
-"""Coordinators that change: who waits is told, members and open transactions are taken over."""
+"""Another coordinator: pending requests resume, members and open transactions continue."""
 
 from typing import Any
 

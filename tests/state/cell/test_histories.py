@@ -1,4 +1,4 @@
-"""What holds for every history: splits, replayed records, checkpoints, faults half-way.
+"""Properties of every history: splits, replayed records, checkpoints, faults half-way.
 
 `HISTORIES=500 pytest tests/state/cell/test_histories.py` tries that many of each, long ones.
 """
@@ -48,7 +48,7 @@ DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 @pytest.fixture(autouse=True, scope="module")
 def small_index() -> Iterator[None]:
-    """A log keeps the headers of four batches; what is older is sealed."""
+    """A log keeps the headers of four batches; older ones are sealed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
         patch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
@@ -187,7 +187,7 @@ def test_histories_reach_every_record_every_api_and_every_error_of_the_captures(
     assert reached.missing() == set()
     assert captured_errors() > {Error.NONE.name, Error.UNKNOWN_MEMBER_ID.name}
     letters = {Reason.NOT_BUILT, Reason.WRONG_TYPE, Reason.NO_CONTROLLER}
-    of_moves = {Reason.NOT_POSSIBLE}  # a leader moves away from nobody
+    of_moves = {Reason.NOT_POSSIBLE}  # a partition without a leader
     assert set(reached.letters) - of_moves == letters, "no history has a fault"
 
 
@@ -401,7 +401,7 @@ def test_fault_at_any_step_leaves_only_a_dead_letter(story: Story, which: int, s
     assert state(faulty) == state(refusing)
 
 
-# What the properties notice
+# Broken properties are noticed
 
 
 def test_durable_item_without_a_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Messages between the machines of a cell: who gets the answer, when, and what a held one does.
+"""Messages between the machines of a cell: replies, their receivers, and held requests.
 
 The two APIs are of this test: ASK has another broker count, and COUNT does.
 """

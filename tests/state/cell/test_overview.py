@@ -1,11 +1,11 @@
-"""What is told of a cluster's brokers and partitions: who leads, holds, is in sync, lies behind."""
+"""The overview of a cluster: leaders, replicas, in-sync replicas and lags."""
 
 from brokertwin.state.cell import overview
 from tests.support.replicas import BROKERS, Replicas
 
 
 def held(replicas: Replicas) -> dict[int, tuple[int, int, int]]:
-    """Of each broker: how many partitions it leads, holds, is in sync with."""
+    """For each broker: the numbers of partitions it leads, holds, and is in sync with."""
     rows = overview.brokers([replicas.bench.cell.tables], BROKERS)
     return {row["broker"]: (row["leads"], row["replicas"], row["inSync"]) for row in rows}
 

@@ -1,4 +1,4 @@
-"""Whose an item is: every key says so, and a record touches nothing but what its machine has."""
+"""Every key names its machine, and a record touches only items of its machine."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ WRITES = ("put", "put_encoded", "change", "drop")
 
 
 class ForeignItemError(AssertionError):
-    """A record has touched what is another machine's."""
+    """A record has touched an item of another machine."""
 
 
 def owner_of(key: str) -> str:

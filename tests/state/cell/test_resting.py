@@ -1,4 +1,4 @@
-"""What a cell is without the Fetches that its brokers' process takes along when it ends."""
+"""A cell without the Fetches that end with its brokers' process."""
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resting import columns_at_rest

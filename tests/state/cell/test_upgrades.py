@@ -94,7 +94,7 @@ def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_upgraded_cell_describes_its_groups(seed: int) -> None:
-    """Asked by a client, it says of each what it was."""
+    """It describes each group to a client as before."""
     stored = version_3()[seed]
     cell = cell_of(stored)
     living = {key: item for key, item in stored.items("sessions").items() if "/live-group/" in key}
