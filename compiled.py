@@ -1,14 +1,15 @@
-"""The wheel whose core is compiled: `make compiled`, or `python compiled.py [--only MODULE ...]`.
+"""Builds the wheel with a compiled core: `make compiled`.
 
-mypyc turns typed modules into C. `HOT` are those of `state/` on the way of each event; everything
-else in the wheel is as in the usual one, and so is every answer. What mypyc does not do as Python
-does are the classes that say what lies in a document or in the state: it drops the words of
-`class Watch(msgspec.Struct, array_like=True)`. So a copy of a hot module, `<module>_types`, stays
-Python, and the compiled one takes its classes from there; all else in the copy is called by these
-classes alone.
+    python compiled.py [--only MODULE ...]
 
-`build/compiled` holds the packages; `PYTHONPATH=build/compiled` puts them before those of the
-checkout. The wheel goes to `dist`. It takes a C compiler, and a minute.
+mypyc compiles typed modules to C. `HOT` are those of `state/` that every event uses; all other
+modules, and every response, are as in the usual wheel. mypyc does not support the class keywords of
+msgspec structs, as in `class Watch(msgspec.Struct, array_like=True)`. So a Python copy of each hot
+module, `<module>_types`, defines the classes, and the compiled module imports them from there;
+other code in the copy is used only by these classes.
+
+`build/compiled` has the packages; `PYTHONPATH=build/compiled` puts them before those of the
+checkout. The wheel is written to `dist`. This needs a C compiler and takes a minute.
 """
 
 import argparse
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parent
 TARGET = ROOT / "build" / "compiled"
 DIST = ROOT / "dist"
 GROUP = "brokertwin_core"
-"""The name of the library that the compiled modules share."""
+"""Name of the library of the compiled modules."""
 
 HOT = (
     *("core/tables", "core/pending", "core/events", "core/schema"),
@@ -36,26 +37,26 @@ HOT = (
     *("logs/record_validation", "logs/rolling", "logs/log_segments"),
     *("apis/produce", "apis/fetch", "apis/offset_commit", "apis/heartbeat"),
     *("fetch/places", "fetch/fetch_session", "fetch/fetch_session_counts", "fetch/reading"),
-    *("groups/groups", "groups/group_rules", "groups/group_coordinator", "groups/classic_group"),
+    *("groups/groups", "groups/group_rules", "groups/classic_coordinator", "groups/classic_group"),
     *("groups/committed_offsets", "groups/group_rows", "groups/offset_records"),
     *("transactions/transactional_offsets", "transactions/transaction_verification"),
 )
-"""What `python bench/core.py` spends its time in."""
+"""The modules in which `python bench/core.py` spends its time."""
 
 KEPT = {"Struct", "NamedTuple", "Enum", "StrEnum", "IntEnum", "Exception", "Protocol"}
-"""Bases of classes that stay Python; so do classes that are made of such ones."""
+"""Bases of classes that stay Python, with their subclasses."""
 
 
 def split(source: str, types: str, kept: set[str]) -> str | None:
-    """A module without its classes that stay Python.
+    """Return a module without its classes that stay Python.
 
     Args:
         source: the module's.
-        types: the module in which they are, by its full name.
-        kept: the names of bases by which a class stays; those found here are added.
+        types: full name of the module that defines these classes.
+        kept: names of bases whose subclasses stay; classes found here are added.
 
     Returns:
-        What is compiled; None where the module has no such class.
+        The source to compile; None if the module has no such class.
     """
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     found = []
@@ -76,7 +77,7 @@ def split(source: str, types: str, kept: set[str]) -> str | None:
 
 
 def stage(target: Path, modules: Sequence[str]) -> list[Path]:
-    """Puts the packages into `target`, hot modules split; gives back the files to compile."""
+    """Copy the packages into `target` with hot modules split; return the files to compile."""
     shutil.rmtree(target, ignore_errors=True)
     without = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "brokertwin", target / "brokertwin", ignore=without)
@@ -95,9 +96,9 @@ def stage(target: Path, modules: Sequence[str]) -> list[Path]:
 
 
 def build(target: Path, modules: Sequence[str], optimize: str, *commands: str) -> None:
-    """Compiles in `target`, beside the modules, and does what setuptools is told besides.
+    """Compile the modules in place in `target` and run further setuptools commands.
 
-    Without a command it ends when the types are right, and C is written: that needs no compiler.
+    Without a command it only checks types and writes C, which needs no compiler.
     """
     from mypyc.build import mypycify
 

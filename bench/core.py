@@ -1,21 +1,20 @@
-"""What an event costs in the core, as a multiple of what its bytes cost alone.
+"""The core's time for an event, as a multiple of the time for its bytes.
 
     python bench/core.py [--kind produce ...] [--rounds 15] [--plot core.svg]
 
-One cell in this process, requests as a warm client sends them:
+One cell in this process handles the requests of a warm client:
 
-    produce      a Produce of an idempotent producer, sixteen of them in turn, each to its partition
-    transaction  a Produce (version 12) in a transaction that is open there already
-    fetch        an incremental Fetch over 1,000 partitions, 5 of them with something new
-    commit       an OffsetCommit of a member, one partition
-    heartbeat    a Heartbeat of a member
+    produce      a Produce by one of 16 idempotent producers, each to its own partition
+    transaction  a Produce (version 12) in an open transaction
+    fetch        an incremental Fetch over 1,000 partitions, 5 with new batches
+    commit       an OffsetCommit by a member for one partition
+    heartbeat    a Heartbeat by a member
 
-`floor` is what msgspec takes to decode the event into its types, header first, then body, and to
-encode its rows from what they hold: no engine that reads and writes these documents in Python is
-faster. Floor and cell take turns in each round and both are processor time; a figure is the median
-over rounds, and so is the ratio. The cell's time has its share of commits, in which items are
-encoded. A run is valid only if no answer has an error; `rows` is a hash of all rows, by which two
-versions of the code are held against each other.
+`floor` is msgspec's time to decode the event (header, then body) and to encode its rows: the lower
+bound for Python code over these documents. Floor and cell take turns in each round; both are
+processor time. Figures and ratios are medians over the rounds. The cell's time includes commits,
+which encode changed items. A run is valid only if no response has an error. `rows` is a hash of all
+rows, to compare two versions of the code.
 """
 
 import argparse
@@ -29,14 +28,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from growth import ROUND, START, Bed, check, group
+from growth import ROUND, START, GrowthBed, check, group
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.events import Event
 from brokertwin.state.core.outputs import RECORDS, RESPONSES, Output, Position
 
 Steps = Iterator[tuple[list[bytes], bytes]]
-"""What is done before, unmeasured, and the event that is measured."""
+"""Unmeasured events before, and the measured event."""
 
 PARTITIONS = 16
 SESSION_PARTITIONS = 1000
@@ -47,8 +46,8 @@ _body_decoders = {key: api.decoder() for key, api in BUILT.items()}
 _encoder = msgspec.json.Encoder()
 
 
-class Measured(NamedTuple):
-    """Medians of processor time for one event in µs, their ratio, and the hash of all rows."""
+class CoreMeasured(NamedTuple):
+    """Medians of processor time per event in µs, their ratio, a hash of all rows."""
 
     kind: str
     floor: float
@@ -57,7 +56,7 @@ class Measured(NamedTuple):
     rows: str
 
 
-def _produced(bed: Bed, partition: int, sequence: int, version: int, **fields: Any) -> bytes:
+def _produced(bed: GrowthBed, partition: int, sequence: int, version: int, **fields: Any) -> bytes:
     batch = {
         "baseOffset": 0,
         "lastOffsetDelta": 0,
@@ -73,7 +72,7 @@ def _produced(bed: Bed, partition: int, sequence: int, version: int, **fields: A
     return bed.event(0, version, {"acks": -1, "transactionalId": name, "topicData": data})
 
 
-def produce(bed: Bed) -> Steps:
+def produce(bed: GrowthBed) -> Steps:
     """Idempotent producers and partitions in turn."""
     bed.topic("orders", 3, PARTITIONS)
     for number in itertools.count():
@@ -82,24 +81,24 @@ def produce(bed: Bed) -> Steps:
         yield [], _produced(bed, partition, sequence, 11, producerId=partition)
 
 
-def transaction(bed: Bed) -> Steps:
-    """One transaction that stays open; its first batches have added the partitions."""
+def transaction(bed: GrowthBed) -> Steps:
+    """One open transaction; its first batches have added the partitions."""
     bed.topic("orders", 3, PARTITIONS)
     body = {"transactionalId": "own", "transactionTimeoutMs": 60_000}
-    for _ in range(2):  # the first one is told to come again: a block of ids is on its way
+    for _ in range(2):  # # 51 CONCURRENT_TRANSACTIONS first: an id block is being fetched
         bed.cell.handle(bed.event(22, 3, body, producerId=7), Position(0, 0))
     for number in itertools.count():
         partition, sequence = number % PARTITIONS, number // PARTITIONS
         yield [], _produced(bed, partition, sequence, 12, producerId=7, isTransactional=True)
 
 
-def fetch(bed: Bed) -> Steps:
-    """A session; each request goes on where the last answer ended, elsewhere there is news."""
+def fetch(bed: GrowthBed) -> Steps:
+    """An incremental session; each request follows the previous one's appends."""
     topics = [bed.topic(f"t{at}", 10 + at, 100) for at in range(SESSION_PARTITIONS // 100)]
     places = [(at, partition) for partition in range(100) for at in range(len(topics))]
     ends = dict.fromkeys(places, 0)
 
-    def asked(named: list[tuple[int, int]], session_id: int, epoch: int) -> bytes:
+    def request(named: list[tuple[int, int]], session_id: int, epoch: int) -> bytes:
         wanted = [
             {
                 "topicId": topics[at],
@@ -116,9 +115,9 @@ def fetch(bed: Bed) -> Steps:
         body = {"minBytes": 1, "maxBytes": 1 << 25, "sessionId": session_id, "topics": wanted}
         return bed.event(1, 17, {**body, "maxWaitMs": 0, "sessionEpoch": epoch})
 
-    rows = bed.cell.handle(asked(places, 0, 0), Position(0, 0))
-    answer = next(row.value for row in rows if row.topic == RESPONSES)
-    session_id = msgspec.json.decode(answer or b"")["response"]["sessionId"]
+    rows = bed.cell.handle(request(places, 0, 0), Position(0, 0))
+    response = next(row.value for row in rows if row.topic == RESPONSES)
+    session_id = msgspec.json.decode(response or b"")["response"]["sessionId"]
     assert session_id, "no session"
     named: list[tuple[int, int]] = []
     for epoch in itertools.count(1):
@@ -129,14 +128,14 @@ def fetch(bed: Bed) -> Steps:
             {"name": f"t{topic}", "partitionData": [{"index": partition, "batches": [batch]}]}
             for topic, partition in changed
         ]
-        yield [bed.event(0, 11, {"acks": 1, "topicData": data})], asked(named, session_id, epoch)
+        yield [bed.event(0, 11, {"acks": 1, "topicData": data})], request(named, session_id, epoch)
         for place in changed:
             ends[place] += 1
         named = changed
 
 
-def commit(bed: Bed) -> Steps:
-    """A member of a group commits; the group has ten members."""
+def commit(bed: GrowthBed) -> Steps:
+    """OffsetCommits by a member of a group of ten."""
     group(bed, "g", 10)
     for offset in itertools.count():
         partition = {"partitionIndex": 0, "committedOffset": offset}
@@ -144,14 +143,14 @@ def commit(bed: Bed) -> Steps:
         yield [], bed.event(8, 8, {**body, "topics": [{"name": "t", "partitions": [partition]}]})
 
 
-def heartbeat(bed: Bed) -> Steps:
-    """A member of a group of ten says that it is there."""
+def heartbeat(bed: GrowthBed) -> Steps:
+    """Heartbeats by a member of a group of ten."""
     group(bed, "g", 10)
     while True:
         yield [], bed.event(12, 4, {"groupId": "g", "generationId": 1, "memberId": "m0"})
 
 
-KINDS: dict[str, Callable[[Bed], Steps]] = {
+KINDS: dict[str, Callable[[GrowthBed], Steps]] = {
     kind.__name__: kind for kind in (produce, transaction, fetch, commit, heartbeat)
 }
 
@@ -165,19 +164,19 @@ def _floor(document: bytes, values: list[Any]) -> None:
         _encoder.encode(value)
 
 
-class Kind:
-    """One kind of event on a cell of its own, and what it has cost so far."""
+class BenchKind:
+    """One kind of event with its own cell, and its times."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.bed = Bed()
+        self.bed = GrowthBed()
         self.steps = KINDS[name](self.bed)
         self.hash = hashlib.sha256()
         self.floors: list[float] = []
         self.cells: list[float] = []
 
     def round(self) -> None:
-        """So many events that each round has its share of commits."""
+        """Measure as many events as one round of commits has."""
         steps = list(itertools.islice(self.steps, ROUND))
         handle, position = self.bed.cell.handle, Position(0, 0)
         taken, rows = 0, []
@@ -196,18 +195,18 @@ class Kind:
             check(found)
             self.hash.update(repr(found).encode())
 
-    def measured(self) -> Measured:
-        """Medians over the rounds; the first one has warmed up and does not count."""
+    def measured(self) -> CoreMeasured:
+        """Return medians over the rounds without the first, which warms up."""
         floors, cells = self.floors[1:], self.cells[1:]
         ratio = statistics.median(c / f for c, f in zip(cells, floors, strict=True))
         digest = self.hash.hexdigest()[:8]
-        return Measured(
+        return CoreMeasured(
             self.name, statistics.median(floors), statistics.median(cells), ratio, digest
         )
 
 
 def time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
-    """In µs for one event; rows in Kafka's own bytes are not JSON and count nothing."""
+    """Return msgspec's time per event in µs; rows in Kafka's binary form are excluded."""
     values = [
         [msgspec.json.decode(row.value or b"") for row in each if row.topic in (RECORDS, RESPONSES)]
         for each in rows
@@ -218,9 +217,9 @@ def time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
     return (time.process_time_ns() - begun) / len(documents) / 1e3
 
 
-def measure(names: list[str], rounds: int) -> list[Measured]:
-    """The kinds take turns, so that what the machine does besides falls on all alike."""
-    kinds = [Kind(name) for name in names]
+def measure(names: list[str], rounds: int) -> list[CoreMeasured]:
+    """Measure the kinds in turn, so that other load affects all equally."""
+    kinds = [BenchKind(name) for name in names]
     gc.collect()
     gc.freeze()
     for _ in range(rounds + 1):
@@ -229,7 +228,7 @@ def measure(names: list[str], rounds: int) -> list[Measured]:
     return [kind.measured() for kind in kinds]
 
 
-def plot(found: list[Measured], path: Path) -> None:
+def plot(found: list[CoreMeasured], path: Path) -> None:
     """The ratios as bars."""
     import altair
 

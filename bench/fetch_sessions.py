@@ -1,22 +1,22 @@
-"""What a fetch costs in a session of many partitions of which few changed.
+"""Fetch times in sessions of many partitions, few of them changed.
 
     python bench/fetch_sessions.py [--sizes 10 100 1000 10000] [--changed 5] [--repeats 30]
 
-One cell in this process, Fetch version 17. The cell always holds as many partitions as the largest
-session, 100 in a topic, and the changed ones lie in as many topics: only the session differs. Each
-step is repeated on a copy of the same state in which nothing is decoded yet, so the decoding of the
-items that a step touches is in its time:
+One cell in this process, Fetch version 17. The cell always has as many partitions as the largest
+session, 100 per topic, and each changed partition is in another topic: only the session differs.
+Each step is repeated on a copy of the same undecoded state, so its time includes decoding the items
+that it uses:
 
-    fetch    an incremental request after the appends, answered at once
-    park     an incremental request that names the changed partitions, and waits (long poll)
-    wake     one Produce to the changed partitions, which answers the waiting request
+    fetch    an incremental request after the appends, with a response at once
+    park     an incremental request that names the changed partitions and waits (long poll)
+    wake     one Produce to the changed partitions, which completes the waiting request
     swap     an incremental request that forgets the changed partitions and adds as many others
-    produce  the same Produce where no request waits, for comparison
-    burst    the same Produce where every partition of the session has changed since its last fetch
-    batch    state row in, `fetch`, state row out: what a micro-batch adds, whatever it holds
+    produce  the same Produce without a waiting request
+    burst    the same Produce after every partition of the session has changed
+    batch    decode the state row, `fetch`, encode the state row: the share of a micro-batch
 
 Times are medians of processor time in ms; `ratio` is to the smallest size. A run is valid only if
-each answer shows exactly the changed partitions; otherwise no figure is printed.
+each response has exactly the changed partitions; otherwise no figure is printed.
 """
 
 import argparse
@@ -35,16 +35,16 @@ from brokertwin.state.core.settings import CellSettings
 START = 1_700_000_000_000
 TOPIC_PARTITIONS = 100
 OUTPUT_BYTES_MAX = 2**30
-"""A full answer over 10,000 partitions is larger than the topic `responses` takes by default."""
+"""Above the default of the topic `responses`, for full responses over 10,000 partitions."""
 
 CREATE_TOPICS, PRODUCE, FETCH = (19, 7), (0, 11), (1, 17)
 
 
-class Wrong(Exception):
-    """An answer is not what it has to be."""
+class SessionMismatch(Exception):
+    """A response differs from the expected one."""
 
 
-class Partition(NamedTuple):
+class SessionPartition(NamedTuple):
     """A partition, by its topic's name and id."""
 
     topic: str
@@ -52,7 +52,7 @@ class Partition(NamedTuple):
     index: int
 
 
-class Bed:
+class SessionBed:
     """A cell with `total` empty partitions, and a session over `size` of them."""
 
     def __init__(self, size: int, total: int) -> None:
@@ -62,24 +62,24 @@ class Bed:
         self.settings = settings
         self.cell = Cell(settings)
         self.count = 0
-        self.partitions: list[Partition] = []
+        self.partitions: list[SessionPartition] = []
         for first in range(0, total, TOPIC_PARTITIONS):
             self._create(f"t{first}", min(TOPIC_PARTITIONS, total - first))
-        # a partition of each topic in turn, so that neighbours are of different topics
+        # # partitions of the topics alternate
         self.partitions.sort(key=lambda partition: partition.index)
         self.others = self.partitions[size:]
         del self.partitions[size:]
         answer, self.full_bytes = self._open()
         self.session_id = answer["sessionId"]
         if self.session_id == 0 or shown(answer) != size:
-            raise Wrong(f"no session over {size} partitions: {answer['errorCode']}")
+            raise SessionMismatch(f"no session over {size} partitions: {answer['errorCode']}")
 
-    def changed(self, count: int) -> list[Partition]:
-        """The last `count` partitions of the session, as far as possible of different topics."""
+    def changed(self, count: int) -> list[SessionPartition]:
+        """Return the last `count` partitions of the session, alternating topics."""
         return self.partitions[-count:]
 
     def event(self, api: tuple[int, int], body: dict[str, Any]) -> bytes:
-        """An event as an edge writes it."""
+        """Return an event as an edge writes it."""
         self.count += 1
         header = {"requestApiKey": api[0], "requestApiVersion": api[1], "clientId": "bench"}
         return msgspec.json.encode(
@@ -95,8 +95,8 @@ class Bed:
             }
         )
 
-    def produce(self, partitions: list[Partition]) -> bytes:
-        """One Produce of a batch to each partition."""
+    def produce(self, partitions: list[SessionPartition]) -> bytes:
+        """Return one Produce of a batch to each partition."""
         batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
         topics = [
             {"name": p.topic, "partitionData": [{"index": p.index, "batches": [batch]}]}
@@ -106,13 +106,13 @@ class Bed:
 
     def fetch(
         self,
-        named: list[Partition],
+        named: list[SessionPartition],
         offset: int,
         epoch: int,
         max_wait_ms: int,
-        forgotten: list[Partition] | None = None,
+        forgotten: list[SessionPartition] | None = None,
     ) -> bytes:
-        """A request of the session's epoch `epoch` that names some partitions."""
+        """Return a request with session epoch `epoch` that names some partitions."""
         return self.event(
             FETCH,
             {
@@ -129,7 +129,7 @@ class Bed:
         )
 
     @staticmethod
-    def _asked(partition: Partition, offset: int) -> dict[str, Any]:
+    def _asked(partition: SessionPartition, offset: int) -> dict[str, Any]:
         asked = {
             "partition": partition.index,
             "fetchOffset": offset,
@@ -141,7 +141,7 @@ class Bed:
         topic = {"name": name, "numPartitions": partitions, "replicationFactor": 1}
         answer = self._handle(self.event(CREATE_TOPICS, {"topics": [topic], "timeoutMs": 1000}))[0]
         topic_id = answer["topics"][0]["topicId"]
-        self.partitions += [Partition(name, topic_id, index) for index in range(partitions)]
+        self.partitions += [SessionPartition(name, topic_id, index) for index in range(partitions)]
 
     def _open(self) -> tuple[dict[str, Any], int]:
         return self._handle(self.fetch(self.partitions, 0, 0, 0))
@@ -153,17 +153,17 @@ class Bed:
 
 
 def answer_row(rows: list[Output]) -> Output | None:
-    """The last answer among the rows of an event."""
+    """Return the last response row of an event."""
     return next((row for row in reversed(rows) if row.topic == RESPONSES), None)
 
 
 def shown(answer: dict[str, Any]) -> int:
-    """How many partitions an answer of Fetch shows."""
+    """Return the number of partitions in a Fetch response."""
     return sum(len(topic["partitions"]) for topic in answer["responses"])
 
 
 def timed(cell: Cell, event: bytes, check: Callable[[list[Output]], None], repeats: int) -> float:
-    """The median time in ms of an event on copies of a cell in which nothing is decoded."""
+    """Return the median time in ms of an event on copies of an undecoded cell."""
     times = []
     for _ in range(repeats):
         copy = cell.copy()
@@ -176,9 +176,9 @@ def timed(cell: Cell, event: bytes, check: Callable[[list[Output]], None], repea
 
 
 def timed_batch(
-    bed: Bed, event: bytes, check: Callable[[list[Output]], None], repeats: int
+    bed: SessionBed, event: bytes, check: Callable[[list[Output]], None], repeats: int
 ) -> float:
-    """The median time in ms of a state row in, an event, and a state row out."""
+    """Return the median time in ms of an event with decoding and encoding the state row."""
     columns = bed.cell.columns()
     times = []
     for _ in range(repeats):
@@ -193,7 +193,7 @@ def timed_batch(
 
 
 def must_show(count: int) -> Callable[[list[Output]], None]:
-    """Checks that a Fetch answer among the rows shows so many partitions."""
+    """Return a check that a Fetch response has `count` partitions."""
 
     def check(rows: list[Output]) -> None:
         fetched = [
@@ -204,20 +204,22 @@ def must_show(count: int) -> Callable[[list[Output]], None]:
             if document["requestHeader"]["requestApiKey"] == FETCH[0]
         ]
         if [shown(answer) for answer in fetched] != [count]:
-            raise Wrong(f"{[shown(answer) for answer in fetched]} partitions shown, not [{count}]")
+            raise SessionMismatch(
+                f"{[shown(answer) for answer in fetched]} partitions shown, not [{count}]"
+            )
 
     return check
 
 
 def must_wait(rows: list[Output]) -> None:
-    """Checks that nothing was answered."""
+    """Check that the request waits."""
     if answer_row(rows) is not None:
-        raise Wrong("the request was answered and should wait")
+        raise SessionMismatch("the request was answered and should wait")
 
 
 def measure(size: int, total: int, changed: int, repeats: int) -> dict[str, float]:
-    """The times of each step over a session of `size` partitions, in ms; `full` is in bytes."""
-    bed = Bed(size, total + changed)
+    """Measure each step over a session of `size` partitions, in ms; `full` is in bytes."""
+    bed = SessionBed(size, total + changed)
     moved = bed.changed(changed)
     produce = bed.produce(moved)
     times = {"produce": timed(bed.cell, produce, must_answer, repeats)}
@@ -242,9 +244,9 @@ def measure(size: int, total: int, changed: int, repeats: int) -> dict[str, floa
 
 
 def must_answer(rows: list[Output]) -> None:
-    """Checks that the request was answered and is no dead letter."""
+    """Check that the request has a response and no dead letter."""
     if [row.topic for row in rows if row.topic in (RESPONSES, DEAD_LETTERS)] != [RESPONSES]:
-        raise Wrong("the Produce was not answered")
+        raise SessionMismatch("the Produce was not answered")
 
 
 def report(results: dict[int, dict[str, float]]) -> str:

@@ -1,13 +1,12 @@
-"""What a micro-batch costs that has one fetch in a session of many partitions.
+"""The duration of a micro-batch with one fetch in a large session.
 
     python bench/fetch_sessions_spark.py [--sizes 10 1000 10000] [--changed 5] [--rounds 20]
 
-The companion of `fetch_sessions.py`: the same cell and the same requests, through Kafka and Spark.
-Each round is a Produce to the changed partitions and an incremental Fetch, and each round is a
-micro-batch of its own (`maxOffsetsPerTrigger` 2). The cell always holds as many partitions as the
-largest session. Times are medians of Spark's `triggerExecution` in ms, the first round left out;
-`state` is the size of the cell's state row. A run is valid only if every answer is byte for byte
-that of one process; otherwise no figure is printed.
+`fetch_sessions.py` with Kafka and Spark: each round is a Produce to the changed partitions and an
+incremental Fetch, in one micro-batch (`maxOffsetsPerTrigger` 2). The cell always has as many
+partitions as the largest session. Times are medians of Spark's `triggerExecution` in ms without the
+first round; `state` is the size of the cell's state row. A run is valid only if every response
+equals that of one process, byte for byte; otherwise no figure is printed.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fetch_sessions import Bed, Partition, answer_row
+from fetch_sessions import SessionBed, SessionPartition, answer_row
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -30,7 +29,7 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 from brokertwin.streaming.job.session import spark_session
 
 if TYPE_CHECKING:
@@ -41,15 +40,15 @@ EVENTS_OF_ROUND = 2
 ALL = 100_000
 
 
-class Measured(NamedTuple):
+class SparkMeasured(NamedTuple):
     """Median times of rounds in ms, and the size of the state in bytes."""
 
     milliseconds: float
     state_bytes: int
 
 
-class RecordedBed(Bed):
-    """A cell that keeps the events it was given and the answers it gave."""
+class RecordedBed(SessionBed):
+    """A cell that records its events and responses."""
 
     def __init__(self, size: int, total: int) -> None:
         self.documents: list[bytes] = []
@@ -63,8 +62,8 @@ class RecordedBed(Bed):
         self.answers.append(row.value)
         return super()._handle(event)
 
-    def round(self, changed: list[Partition], number: int) -> None:
-        """Appends to the changed partitions and fetches what the session shows of it."""
+    def round(self, changed: list[SessionPartition], number: int) -> None:
+        """Append to the changed partitions and fetch in the session."""
         self._handle(self.produce(changed))
         named = changed if number else []
         self._handle(self.fetch(named, number, number + 1, 0))
@@ -72,19 +71,19 @@ class RecordedBed(Bed):
 
 def run(
     client_flags: dict[str, object], events_of_batch: int, session: "SparkSession"
-) -> list[Progress]:
-    """Runs a job until it has done everything; gives back its micro-batches."""
+) -> list[QueryProgress]:
+    """Run a job over all events; return its micro-batches."""
     settings = load({**client_flags, "max_offsets_per_trigger": events_of_batch}).settings
-    batches: list[Progress] = []
+    batches: list[QueryProgress] = []
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, batches.append, session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, batches.append, session)
     return batches
 
 
 def measure(
     size: int, given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
-) -> Measured | None:
-    """The rounds over a session of `size` partitions; None where answers differ."""
+) -> SparkMeasured | None:
+    """Measure a session of `size` partitions; None if responses differ."""
     bed = RecordedBed(size, max(given.sizes) + given.changed)
     changed = bed.changed(given.changed)
     flags = {**flags, "prefix": f"bench-{size}"}
@@ -104,11 +103,11 @@ def measure(
     if sorted(got, key=bytes) != sorted(bed.answers) or len(batches) != given.rounds:
         return None
     times = [batch.seconds * 1000 for batch in batches[1:]]
-    return Measured(statistics.median(times), batches[-1].state_bytes)
+    return SparkMeasured(statistics.median(times), batches[-1].state_bytes)
 
 
 def send(flags: dict[str, object], documents: list[bytes]) -> None:
-    """Events into the partition of their cell."""
+    """Write events to the partition of their cell."""
     settings = load(flags).settings
     partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -118,7 +117,7 @@ def send(flags: dict[str, object], documents: list[bytes]) -> None:
 
 @contextmanager
 def started(*clusters: str) -> Iterator[tuple[dict[str, object], "SparkSession"]]:
-    """A Kafka and a Spark session of one's own; gives a job's flags and the session."""
+    """Start a Kafka broker and a Spark session; yield a job's flags and the session."""
     with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:

@@ -1,15 +1,13 @@
-"""What a micro-batch costs that holds one event, and where its time goes.
+"""The duration of a micro-batch with one event, by its parts.
 
     python bench/floor.py [--events 40] [--conf spark.x=y ...]
 
-A job of one cluster on a real Kafka broker; each micro-batch takes one Produce. The parts are
-Spark's own (`durationMs` of its progress): medians in ms over the micro-batches behind the first
-ten, in which the JVM and the Python workers warm up. Then comes the processor time of one
-micro-batch, of all cores, which a busy machine changes less: of the JVM, of its Python workers, and
-of the processes that it has started and that have ended. `processes` are those that the whole
-machine has started meanwhile.
-`--conf` sets what Spark is told beside the job's own configuration: two runs in turn show what a
-setting is worth. A run is valid only if the answers are those of a cell in this process.
+A job of one cluster on a real Kafka broker; each micro-batch has one Produce. The parts are Spark's
+(`durationMs` of its progress): medians in ms without the first ten micro-batches, in which JVM and
+Python workers warm up. Processor time per micro-batch, which depends less on other load, is listed
+for the JVM, its Python workers, and ended child processes. `processes` counts those started on the
+whole machine meanwhile. `--conf` adds Spark configuration, to compare two runs. A run is valid only
+if the responses equal those of a cell in this process.
 """
 
 import argparse
@@ -46,17 +44,17 @@ SPENT = ("JVM", "workers", "ended", "processes")
 
 
 def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] | None:
-    """The parts of each micro-batch behind the warm-up; None where the answers differ."""
+    """Measure micro-batches after the warm-up; None if responses differ."""
     found: list[dict[str, int]] = []
     progress_of = runner.progress_of
 
-    def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.Progress:
-        """Takes the job's own look at its progress: a listener takes a third of the JVM's time."""
+    def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.QueryProgress:
+        """Record the progress that the job reads: a listener takes a third of the JVM's time."""
         found.append({**reported["durationMs"], **spent()})
         return progress_of(reported, counts)
 
     def spent() -> dict[str, int]:
-        """The processor time so far in ms, and the machine's processes."""
+        """Return processor times so far in ms, and the machine's process count."""
         parts = {name: round(took * 1000) for name, took in spark_time().items()}
         return {**parts, "processes": _processes()}
 
@@ -66,7 +64,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
         spark = session.spark_session(settings)
         runner.progress_of = seen
         try:
-            stop = runner.Stop(settings.stop_timeout_s)
+            stop = runner.StopReason(settings.stop_timeout_s)
             runner.run(job, stop, True, lambda _: None, spark)
         finally:
             spark.stop()
@@ -76,7 +74,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
 
 
 def _processes() -> int:
-    """How many this machine has started since it runs."""
+    """Return the number of processes started since boot."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("processes ")).split()[1])
 

@@ -1,19 +1,19 @@
-"""The gateway with the local engine beside a real Kafka broker: a table and a plot.
+"""The gateway with the local engine next to a Kafka broker: table and plot.
 
     python bench/gateway.py [--rounds 5] [--beside DIR] [--plot gateway.svg]
 
-Each side runs in a process of its own on this machine. They take turns in each round, so that what
-the machine does besides falls on all alike; figures are medians over the rounds. `--beside` takes
-the directory of another checkout, or build/compiled, whose gateway is measured, too.
+Each side runs in its own process on this machine. They take turns in each round, so that other load
+affects all equally; figures are medians over the rounds. `--beside` adds the gateway of another
+checkout, or of build/compiled.
 
-    produce, fetch, metadata  one request after the other on each of 50 connections
-                              (gateway_load.py says what they ask for, and how answers are checked)
-    records, read, committed  200-byte records through confluent-kafka: produced with idempotence,
+    produce, fetch, metadata  requests in sequence on each of 50 connections
+                              (gateway_load.py describes them and the checks)
+    records, read, committed  200-byte records with confluent-kafka: produced with idempotence,
                               consumed from the beginning, and in transactions of 200
 
-`a second` is requests or records; `µs` is the processor time that the side's process takes for
-one, which a busy machine changes less. No figure is printed unless all sides give equal answers,
-but for ids and addresses, and every record comes back as it was sent.
+`a second` counts requests or records; `µs` is the processor time of the side's process for one,
+which depends less on other load. No figure is printed unless all sides return equal responses,
+except for ids and addresses, and every record is read as it was sent.
 """
 
 import argparse
@@ -49,21 +49,21 @@ RECORDS = ("records", "read", "committed")
 TIMEOUT_S = 60.0
 
 
-class Side(NamedTuple):
-    """A broker: what it is called, where it is reached, its process."""
+class GatewaySide(NamedTuple):
+    """A broker: its label, its address, its process."""
 
     name: str
     address: str
     process: psutil.Process
 
     def processor_s(self) -> float:
-        """The processor time that it has taken so far."""
+        """Return the processor time in s so far."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
 
 class Figure(NamedTuple):
-    """Of a kind in one round: how many a second, and processor time in µs for one."""
+    """Rate per second and processor time in µs of one kind in one round."""
 
     rate: float
     processor: float
@@ -74,7 +74,7 @@ Figures = dict[tuple[str, str], list[Figure]]
 
 
 def _as_packages(checkout: Path, package: Path) -> None:
-    """What pyproject.toml maps into the package, at one place."""
+    """Link the packages of a checkout, as mapped in pyproject.toml, in one directory."""
     package.mkdir(parents=True)
     for each in (*(checkout / "brokertwin").iterdir(), *checkout.iterdir()):
         is_part = each.parent.name == "brokertwin" or (each / "__init__.py").exists()
@@ -83,8 +83,8 @@ def _as_packages(checkout: Path, package: Path) -> None:
 
 
 @contextlib.contextmanager
-def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
-    """The gateway of a checkout, or of built packages, on a free port, all of it in memory."""
+def gateway(name: str, checkout: Path, directory: Path) -> Iterator[GatewaySide]:
+    """Start the gateway of a checkout or of built packages, all in memory."""
     path = checkout
     if not (checkout / "brokertwin" / "gateway").exists():
         path = directory / name
@@ -100,7 +100,7 @@ def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
     )
     try:
         _wait_for(port)
-        yield Side(name, f"127.0.0.1:{port}", psutil.Process(process.pid))
+        yield GatewaySide(name, f"127.0.0.1:{port}", psutil.Process(process.pid))
     finally:
         process.terminate()
         process.wait()
@@ -119,20 +119,20 @@ def _wait_for(port: int) -> None:
 
 
 @contextlib.contextmanager
-def kafka(directory: Path) -> Iterator[Side]:
-    """A real broker."""
+def kafka(directory: Path) -> Iterator[GatewaySide]:
+    """Start a real broker."""
     broker = EmbeddedKafka(directory / "kafka", default_home())
     try:
         bootstrap = broker.start()
         pid = broker.status().pid
         assert pid is not None
-        yield Side("kafka", bootstrap, psutil.Process(pid))
+        yield GatewaySide("kafka", bootstrap, psutil.Process(pid))
     finally:
         broker.stop()
 
 
 def comparable(load: Load) -> list[dict[str, Any]]:
-    """The first answers, without ids and addresses, which no two clusters share."""
+    """Return the first responses without ids and addresses."""
     found = []
     for api_key, answer in load.first_answers():
         if api_key == METADATA:
@@ -150,8 +150,8 @@ def comparable(load: Load) -> list[dict[str, Any]]:
     return found
 
 
-def measured(side: Side, kind: str, figures: Figures, do: Callable[[], int]) -> None:
-    """Does something of a kind, which gives back how many of what it was."""
+def measured(side: GatewaySide, kind: str, figures: Figures, do: Callable[[], int]) -> None:
+    """Measure `do`, which returns the number of requests or records."""
     before, begun = side.processor_s(), time.perf_counter()
     number = do()
     took, processor = time.perf_counter() - begun, side.processor_s() - before
@@ -159,8 +159,8 @@ def measured(side: Side, kind: str, figures: Figures, do: Callable[[], int]) -> 
     figures.setdefault((kind, side.name), []).append(figure)
 
 
-def requests(sides: list[Side], rounds: int, seconds: float, figures: Figures) -> bool:
-    """The three kinds of requests; whether all sides gave equal answers."""
+def requests(sides: list[GatewaySide], rounds: int, seconds: float, figures: Figures) -> bool:
+    """Measure the three request kinds; return whether all sides agree."""
     loads = {}
     for side in sides:
         host, _, port = side.address.rpartition(":")
@@ -181,9 +181,9 @@ def requests(sides: list[Side], rounds: int, seconds: float, figures: Figures) -
 
 
 class Transfer:
-    """Records into a topic of a side and out of it."""
+    """Records written to and read from a topic of a side."""
 
-    def __init__(self, side: Side, topic: str, count: int) -> None:
+    def __init__(self, side: GatewaySide, topic: str, count: int) -> None:
         self._topic = topic
         self._count = count
         self._value = b"x" * RECORD_BYTES
@@ -198,7 +198,7 @@ class Transfer:
         self._consumer = Consumer({**base, "group.id": topic, "enable.auto.commit": False})
 
     def records(self) -> int:
-        """Produced one after the other."""
+        """Produce the records."""
         for number in range(self._count):
             while True:
                 try:
@@ -213,7 +213,7 @@ class Transfer:
         return self._count
 
     def read(self) -> int:
-        """All of them, from the beginning."""
+        """Read all records from the beginning."""
         self._consumer.assign([TopicPartition(self._topic, each, 0) for each in range(PARTITIONS)])
         until = time.monotonic() + TIMEOUT_S
         while len(self._found) < self._count and time.monotonic() < until:
@@ -222,7 +222,7 @@ class Transfer:
         return self._count
 
     def committed(self) -> int:
-        """A tenth as many, in transactions."""
+        """Produce a tenth of the records in transactions."""
         number = max(self._count // 10 // TRANSACTION_RECORDS, 1)
         for _ in range(number):
             self._owned.begin_transaction()
@@ -233,12 +233,12 @@ class Transfer:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what was read is what was produced."""
+        """Whether the records read equal those produced."""
         return self._found == [self._value] * self._count
 
 
 def _producer(configuration: dict[str, Any], topic: str) -> Producer:
-    """A producer that knows its topic."""
+    """Return a producer with the topic's metadata."""
     producer = Producer({**configuration, "queue.buffering.max.messages": 1_000_000})
     until = time.monotonic() + TIMEOUT_S
     while len(producer.list_topics(topic, TIMEOUT_S).topics[topic].partitions) < PARTITIONS:
@@ -249,7 +249,7 @@ def _producer(configuration: dict[str, Any], topic: str) -> Producer:
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """How many a second as bars: requests above, records below."""
+    """Plot the rates as bars: requests above, records below."""
     import altair
 
     order = [*REQUESTS, *RECORDS]

@@ -1,16 +1,16 @@
-"""How many requests a second a broker answers to many connections, and whether all get their turn.
+"""Requests per second of a broker over many connections, and their fairness.
 
     brokertwin gateway --listen localhost:9092 &
     python bench/gateway_load.py localhost:9092 --connections 50 --seconds 10
 
-Every connection sends a request, waits for its answer, checks it, and sends the next. `produce`: a
-batch of one record from an idempotent producer, acks=all, to a partition of its own; `fetch`: the
-first batch of that partition; `metadata`: the topic; `mixed`: the three in turn.
+Every connection sends a request, waits for its response, checks it, and sends the next. `produce`:
+a batch of one record by an idempotent producer, acks=all, to a partition per connection; `fetch`:
+the first batch of that partition; `metadata`: the topic; `mixed`: the three in turn.
 
-A request is written once and only changed where the next one differs, so that this tool takes far
-less of the machine than what it measures. The first answer of each kind is decoded and checked.
-Each later one has to be the same, byte for byte, but for what has to change: the correlation id,
-the offset of a batch (one more each time), and the ends of the log in a Fetch.
+A request is encoded once and only its varying fields are updated, so that this tool uses little
+processor time. The first response of each kind is decoded and checked. Later ones must be equal
+byte for byte except for the correlation id, the offset of a batch (one more each time), and the log
+end offsets in a Fetch.
 """
 
 import argparse
@@ -45,14 +45,14 @@ KINDS = {
 }
 TOPIC_EXISTS = 36
 COME_AGAIN = frozenset({3, 5, 6, 14, 15, 41})
-"""Errors of a broker that has only just started, or of a topic that has only just been created."""
+"""Retriable errors of a broker that has just started or a topic just created."""
 
 TIMESTAMP = int(time.time() * 1000)
 MARK = 0x0123456789ABCDEF
-"""Stands for a number that changes, to find its place in the bytes of an answer."""
+"""Placeholder for a varying number, to find its place in a response's bytes."""
 
 CORRELATION_AT = 8
-"""In a request with its size before it."""
+"""Position in a request, including its size field."""
 
 CRC_AT, CHECKED_FROM, SEQUENCE_AT = 17, 21, 53
 TRIES = 100
@@ -62,13 +62,13 @@ _OFFSET = struct.Struct(">q")
 
 
 class _Call:
-    """One kind of request of a connection: its bytes, and what its answers look like.
+    """One kind of request on a connection, and its expected responses.
 
     Args:
         frame: the request.
-        first: its first answer.
-        changing: the same answer with `MARK` in the place of each number that changes.
-        offset: of the batch in the first answer; None where there is none.
+        first: its first response.
+        changing: the same response with `MARK` for each varying number.
+        offset: of the batch in the first response; None if there is none.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class _Call:
         return [answer[end:start] for (_, end), start in zip(self._holes, ends, strict=True)]
 
     def check(self, answer: bytes, correlation: int) -> None:
-        """Raises ValueError where an answer is not the one that has to come."""
+        """Raise ValueError for an unexpected response."""
         if _SIZE.unpack_from(answer)[0] != correlation:
             raise ValueError(f"answer {_SIZE.unpack_from(answer)[0]} to request {correlation}")
         if len(answer) != len(self._first) or self._without_holes(answer) != self._same:
@@ -100,12 +100,12 @@ class _Call:
                 raise ValueError(f"not the offset {self.offset}: {answer.hex()}")
 
 
-class Client:
+class LoadClient:
     """One connection.
 
     Attributes:
-        latencies: seconds from each request to its answer.
-        first_answers: of each kind the first one, by API key.
+        latencies: seconds from each request to its response.
+        first_answers: the first response of each kind, by API key.
     """
 
     def __init__(self, host: str, port: int, number: int, value: bytes) -> None:
@@ -122,7 +122,7 @@ class Client:
         self._received = bytearray()
 
     def call(self, api_key: int, body: dict[str, Any]) -> tuple[bytes, bytes, dict[str, Any]]:
-        """Send a request and wait: the frames of both, and the answer's body."""
+        """Send a request and wait; return both frames and the response body."""
         self._correlation += 1
         header = {
             "requestApiKey": api_key,
@@ -161,14 +161,14 @@ class Client:
         return frame, answer, response
 
     def create_topic(self, partitions: int) -> None:
-        """Create the topic where it is not there."""
+        """Create the topic if it is missing."""
         topic = {"name": TOPIC, "numPartitions": partitions, "replicationFactor": 1}
         _, _, answer = self.call(CREATE_TOPICS, {"topics": [topic], "timeoutMs": 30000})
         if answer["topics"][0]["errorCode"] not in {0, TOPIC_EXISTS}:
             raise ValueError(f"CreateTopics: {answer}")
 
     def prepare(self) -> None:
-        """The first request of each kind, decoded and checked; they are not measured."""
+        """Send and check the first request of each kind, unmeasured."""
         self._metadata()
         body = {"transactionalId": None, "transactionTimeoutMs": 60000}
         _, _, answer = self._until_sound(INIT_PRODUCER_ID, body, lambda it: it["errorCode"])
@@ -238,7 +238,7 @@ class Client:
         self.socket.sendall(frame)
 
     def answered(self) -> bool:
-        """Read what has come; whether it is the whole answer, which is checked."""
+        """Read available bytes; return whether the response is complete, after checking it."""
         answer = self._receive()
         if answer is None:
             return False
@@ -248,7 +248,7 @@ class Client:
         return True
 
     def _receive(self) -> bytes | None:
-        """The answer, None while it is not all there."""
+        """Return the response, or None while it is incomplete."""
         data = self.socket.recv(1 << 16)
         if not data:
             raise ValueError("the connection was closed")
@@ -267,8 +267,8 @@ def _encoded(api_key: int, response: dict[str, Any]) -> bytes:
     return bytes(encode_response(api_key, VERSIONS[api_key], 0, response))
 
 
-class Result(NamedTuple):
-    """What was measured; latencies in seconds, requests for each connection."""
+class LoadResult(NamedTuple):
+    """Latencies in seconds, and the requests of each connection."""
 
     seconds: float
     latencies: list[float]
@@ -281,17 +281,19 @@ class Result(NamedTuple):
 
 
 class Load:
-    """So many connections, connected and prepared."""
+    """Prepared connections."""
 
     def __init__(self, host: str, port: int, connections: int, value_bytes: int) -> None:
         value = b"x" * value_bytes
-        self._clients = [Client(host, port, number, value) for number in range(connections)]
+        self._clients = [LoadClient(host, port, number, value) for number in range(connections)]
         self._clients[0].create_topic(connections)
-        with ThreadPoolExecutor(connections) as pool:  # a job answers all at once, but not at once
-            list(pool.map(Client.prepare, self._clients))
+        with ThreadPoolExecutor(
+            connections
+        ) as pool:  # # a job completes several requests in one micro-batch
+            list(pool.map(LoadClient.prepare, self._clients))
 
-    def run(self, kind: str, seconds: float) -> Result:
-        """Send requests until the time is over, and wait for the last answers."""
+    def run(self, kind: str, seconds: float) -> LoadResult:
+        """Send requests for `seconds` and wait for the last responses."""
         poll = select.epoll()
         turns = dict.fromkeys((each.socket.fileno() for each in self._clients), 0)
         clients = {each.socket.fileno(): each for each in self._clients}
@@ -315,15 +317,15 @@ class Load:
         took = time.perf_counter() - begun
         poll.close()
         latencies = [latency for client in self._clients for latency in client.latencies]
-        return Result(took, latencies, [len(client.latencies) for client in self._clients])
+        return LoadResult(took, latencies, [len(client.latencies) for client in self._clients])
 
     def first_answers(self) -> list[tuple[int, dict[str, Any]]]:
-        """The first answer of each kind to each connection, by API key."""
+        """Return each connection's first response of each kind, by API key."""
         return [answer for client in self._clients for answer in client.first_answers]
 
 
 def main() -> None:
-    """Read the arguments, load, print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,11 @@
-"""Many groups that commit, through Kafka and Spark.
+"""Many groups that commit, with Kafka and Spark.
 
     python bench/groups_spark.py [--groups 5000] [--partitions 20] [--clusters 1]
 
-The companion of `groups.py`: each group commits all its partitions in one request, twice, and the
-job reads it from the topic `requests`. With several clusters the groups are shared out to them, and
-each has a cell of its own. Seconds are Spark's `triggerExecution` of all micro-batches of a round;
-`state` is the size of all cells' state rows. A run is valid only if every request is answered
-without an error and the offsets at the end are those that were committed last.
+`groups.py` with a job: each group commits all its partitions in one request, twice. With several
+clusters the groups are distributed over their cells. Seconds are Spark's `triggerExecution` of all
+micro-batches of a round; `state` is the size of all cells' state rows. A run is valid only if every
+response is without an error and the final offsets are those committed last.
 """
 
 import argparse
@@ -37,7 +36,7 @@ _ERROR = re.compile(rb'"errorCode":(-?[1-9][0-9]*)')
 
 
 class Round(NamedTuple):
-    """Requests, the seconds of their micro-batches, how many those were, and the state's bytes."""
+    """Requests, seconds and number of their micro-batches, and the state's bytes."""
 
     requests: int
     seconds: float
@@ -46,7 +45,7 @@ class Round(NamedTuple):
 
 
 def event(cluster: str, event_id: str, api: tuple[int, int], body: object) -> bytes:
-    """A request as an edge writes it."""
+    """Return a request as an edge writes it."""
     header = {"requestApiKey": api[0], "requestApiVersion": api[1], "clientId": "b"}
     return msgspec.json.encode(
         {
@@ -63,7 +62,7 @@ def event(cluster: str, event_id: str, api: tuple[int, int], body: object) -> by
 
 
 def send(settings: Settings, rows: list[tuple[str, bytes]]) -> None:
-    """Events, each into the partition of its cell."""
+    """Write events to the partition of their cell."""
     with runner.prepared(settings, BrokerSettings()) as job:
         name = topics.full_name(settings.prefix, topics.REQUESTS)
         count = settings.requests_partitions
@@ -75,7 +74,7 @@ def send(settings: Settings, rows: list[tuple[str, bytes]]) -> None:
 
 
 def first_rows(clusters: tuple[str, ...], partitions: int) -> list[tuple[str, bytes]]:
-    """A topic in each cluster, and its internal topic of offsets."""
+    """Return the events that create a topic and the offsets topic in each cluster."""
     topic = {"name": TOPIC, "numPartitions": partitions, "replicationFactor": 1}
     body = {"topics": [topic], "timeoutMs": 1000}
     asked = {"keyType": 0, "coordinatorKeys": ["g"]}
@@ -89,7 +88,7 @@ def first_rows(clusters: tuple[str, ...], partitions: int) -> list[tuple[str, by
 def rounds(
     given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
 ) -> list[Round]:
-    """Two rounds of commits."""
+    """Measure two rounds of commits."""
     settings = load(flags).settings
     run(flags, ALL, session)  # creates the topics
     send(settings, first_rows(settings.clusters, given.partitions))
@@ -109,12 +108,12 @@ def rounds(
 
 
 def fault(given: argparse.Namespace, flags: dict[str, object]) -> str | None:
-    """What is not as it has to be."""
+    """Return the first fault in the responses or offsets, if any."""
     settings = load(flags).settings
     with runner.prepared(settings, BrokerSettings()) as job:
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
         answers = [row.value or b"" for row in without_repeats(rows)]
-    made = b'"requestApiKey":10,'  # 15 is its answer while the topic is being made
+    made = b'"requestApiKey":10,'  # # 15 COORDINATOR_NOT_AVAILABLE while the topic is created
     wrong = [each for each in answers if _ERROR.search(each) and made not in each]
     if wrong:
         return wrong[0][:500].decode()

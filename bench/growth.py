@@ -1,26 +1,26 @@
-"""What one event costs among few and among many of what it lives among.
+"""The time of one event in small and in large states.
 
     python bench/growth.py [--sizes 100 10000 1000000] [--kind append ...] [--events 5000]
 
-One cell in this process; nothing is decoded or encoded between the events but what a cell does
-itself (it encodes what has changed every 500 events). `size` things are put in place by applying
-records, as a replay of the topic `records` does; then events of the kind are handled:
+One cell in this process; between events only the cell itself encodes (changed items, every 500
+events). `size` objects are created by applying records, as a replay of the topic `records` does;
+then events of the kind are handled:
 
     append      a Produce of one batch, to a partition with `size` batches
-    produce     a Produce of an idempotent producer, among `size` producers of the partition
-    wait        a Fetch that waits, among `size` that wait for other partitions; and its answer
-    fetch       a Fetch without session at the log's end, answered at once, among `size` partitions
-    commit      an OffsetCommit of one partition, among `size` committed offsets of 100 groups
+    produce     a Produce by an idempotent producer, among `size` producers of the partition
+    wait        a Fetch that waits, among `size` waiting for other partitions; and its response
+    fetch       a Fetch without session at the log end, among `size` partitions
+    commit      an OffsetCommit for one partition, among `size` committed offsets of 100 groups
     transaction AddPartitionsToTxn, Produce, EndTxn, among `size` transactional ids
-    heartbeat   a Heartbeat of a member, among `size` groups of one member
-    member      a Heartbeat, in one group of `size` members
-    join        a JoinGroup of somebody new in such a group while it rebalances, and a LeaveGroup
-    rejoin      a JoinGroup of a follower that has lost its answer, in such a group
-    offset      an OffsetCommit of a member, in such a group
+    heartbeat   a Heartbeat by a member, among `size` groups of one member
+    member      a Heartbeat in one group of `size` members
+    join        a JoinGroup by a new member while such a group rebalances, and a LeaveGroup
+    rejoin      a JoinGroup by a follower of such a group that lost its response
+    offset      an OffsetCommit by a member of such a group
 
-Times are medians over rounds, in which the sizes take turns, of processor time in µs for one step
-(three events in a transaction, two in a wait and a join); `ratio` is to the smallest size. A run is
-valid only if no answer has an error.
+Times are medians of processor time in µs per step (three events in a transaction, two in a wait and
+a join) over rounds in which the sizes take turns; `ratio` is to the smallest size. A run is valid
+only if no response has an error.
 """
 
 import argparse
@@ -56,25 +56,25 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 START = 1_700_000_000_000
 BROKER, CONTROLLER = 1, -1
 ROUND = COMMIT_EVENTS_MAX
-"""Steps in one round, so that each has its share of commits; the median is over rounds."""
+"""Steps per round, so that each round includes commits."""
 
 EMPTY_SUBSCRIPTION = base64.b64encode(bytes(6)).decode()
 
 ANSWERED = {b"0", b"25"}
-"""No error, and what the join of a member is told that leaves while it waits."""
+"""No error, or `25 UNKNOWN_MEMBER_ID` for a join whose member leaves while it waits."""
 
 _ERRORS = re.compile(rb'rrorCode":(-?[0-9]+)')
 
 Document = bytes
-Kind = Callable[["Bed", int], Iterator[list[Document]]]
+Kind = Callable[["GrowthBed", int], Iterator[list[Document]]]
 
 
-class Wrong(Exception):
-    """An answer is not what it has to be."""
+class GrowthMismatch(Exception):
+    """A response differs from the expected one."""
 
 
-class Bed:
-    """A cell with a topic of one partition, the internal topics, and a clock that stands still."""
+class GrowthBed:
+    """A cell with a topic of one partition, the internal topics and a fixed clock."""
 
     def __init__(self) -> None:
         broker = BrokerSettings(
@@ -90,11 +90,11 @@ class Bed:
         self.topic("__transaction_state", 2, 1)
 
     def put(self, record: Any) -> None:
-        """Applies a record to the broker."""
+        """Apply a record to the broker."""
         apply(self.cell.tables, BROKER, record)
 
     def topic(self, name: str, number: int, partitions: int) -> str:
-        """A topic that the controller and the broker know; gives back its id."""
+        """Create a topic at controller and broker; return its id."""
         topic_id = f"{number:021d}A"
         created = TopicCreated(topic_id, name, [[BROKER]] * partitions, {})
         apply(self.cell.tables, CONTROLLER, created)
@@ -102,7 +102,7 @@ class Bed:
         return topic_id
 
     def batches(self, count: int, producers: int = 0) -> None:
-        """Batches in the partition, of `producers` different ones."""
+        """Append batches of `producers` different producers to the partition."""
         for at in range(count):
             producer = at % producers if producers else -1
             batch = Batch(
@@ -118,7 +118,7 @@ class Bed:
             self.put(BatchAppended(f"{0:021d}A", 0, batch))
 
     def event(self, key: int, version: int, body: dict[str, Any], **choices: Any) -> Document:
-        """A request of the client."""
+        """Return a client's request."""
         number = next(self._numbers)
         event = {
             "id": f"e{number}",
@@ -133,7 +133,7 @@ class Bed:
         return msgspec.json.encode({**event, "choices": choices} if choices else event)
 
     def produce(self, sequence: int = -1, **fields: Any) -> Document:
-        """A Produce of one batch to the partition."""
+        """Return a Produce of one batch to the partition."""
         batch = {
             "baseOffset": 0,
             "lastOffsetDelta": 0,
@@ -149,21 +149,21 @@ class Bed:
         return self.event(0, 12, {"acks": -1, "transactionalId": name, "topicData": data})
 
 
-def append(bed: Bed, size: int) -> Iterator[list[Document]]:
+def append(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Batches in the partition."""
     bed.batches(size)
     while True:
         yield [bed.produce()]
 
 
-def produce(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Producers of the partition; one of them goes on."""
+def produce(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Many producers of the partition; one sends its next batch."""
     bed.batches(size, producers=size)
     for sequence in itertools.count(1):
         yield [bed.produce(sequence, producerId=0, producerEpoch=0)]
 
 
-def _fetch(bed: Bed, topic: str, partition: int, offset: int, wait_ms: int) -> Document:
+def _fetch(bed: GrowthBed, topic: str, partition: int, offset: int, wait_ms: int) -> Document:
     wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": 1000}
     body = {
         "maxWaitMs": wait_ms,
@@ -175,8 +175,8 @@ def _fetch(bed: Bed, topic: str, partition: int, offset: int, wait_ms: int) -> D
     return bed.event(1, 12, body)
 
 
-def wait(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Fetches that wait, each for its own partition; one more comes, and is answered."""
+def wait(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Waiting fetches, each for its own partition; one more arrives and is completed."""
     bed.topic("many", 3, size)
     for partition in range(size):
         bed.cell.handle(_fetch(bed, "many", partition, 0, 10**9), Position(0, 0))
@@ -184,16 +184,16 @@ def wait(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_fetch(bed, "t", 0, offset, 10**9), bed.produce()]
 
 
-def fetch(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Partitions; one is read at its end."""
+def fetch(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Many partitions; one is fetched at its log end."""
     for number in range(max(size // 100, 1)):
         bed.topic(f"many{number}", 10 + number, 100)
     while True:
         yield [_fetch(bed, "t", 0, 0, 0)]
 
 
-def commit(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Committed offsets of a hundred groups; a group of its own commits."""
+def commit(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Committed offsets of 100 groups; another group commits."""
     for at in range(size):
         bed.put(OffsetCommitted(f"g{at % 100}", "t", at // 100, at, -1, "", START))
     for offset in itertools.count():
@@ -203,13 +203,13 @@ def commit(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [bed.event(8, 8, body)]
 
 
-def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Transactional ids; another one has a transaction, begun and committed."""
+def transaction(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Many transactional ids; another one begins and commits a transaction."""
     for at in range(size):
         metadata = TransactionMetadata(at + 1000, 0, transaction_timeout_ms=60_000)
         bed.put(TransactionMetadataWritten(f"id{at}", metadata))
     name = "own"
-    for _ in range(2):  # the first one is told to come again: a block of ids is on its way
+    for _ in range(2):  # # 51 CONCURRENT_TRANSACTIONS first: an id block is being fetched
         body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
         bed.cell.handle(bed.event(22, 3, body, producerId=7), Position(0, 0))
     for sequence in itertools.count():
@@ -228,8 +228,8 @@ def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
         ]
 
 
-def group(bed: Bed, name: str, members: int) -> None:
-    """A stable group, as its record has it; its time-outs begin with its first request."""
+def group(bed: GrowthBed, name: str, members: int) -> None:
+    """Write a stable group; its timeouts start at its first request."""
     there = [
         GroupMember(f"m{at}", None, "b", "/", 60_000, 45_000, EMPTY_SUBSCRIPTION, "")
         for at in range(members)
@@ -239,26 +239,26 @@ def group(bed: Bed, name: str, members: int) -> None:
     bed.cell.handle(_heartbeat(bed, name), Position(0, 0))
 
 
-def _heartbeat(bed: Bed, name: str) -> Document:
+def _heartbeat(bed: GrowthBed, name: str) -> Document:
     return bed.event(12, 4, {"groupId": name, "generationId": 1, "memberId": "m0"})
 
 
-def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """Groups of one member; one of them shows a sign of life."""
+def heartbeat(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """Many groups of one member; one of them sends heartbeats."""
     for at in range(size):
         group(bed, f"g{at}", 1)
     while True:
         yield [_heartbeat(bed, "g0")]
 
 
-def member(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """A group; one of its members shows a sign of life."""
+def member(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """One group; one of its members sends heartbeats."""
     group(bed, "g", size)
     while True:
         yield [_heartbeat(bed, "g")]
 
 
-def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
+def _join(bed: GrowthBed, member_id: str, **choices: Any) -> Document:
     body = {
         "groupId": "g",
         "sessionTimeoutMs": 45_000,
@@ -270,23 +270,23 @@ def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
     return bed.event(11, 3, body, **choices)
 
 
-def join(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """A group that rebalances; somebody new joins it, and leaves."""
+def join(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """A rebalancing group; a new member joins and leaves."""
     group(bed, "g", size)
     leave = {"groupId": "g", "memberId": "new"}
     while True:
         yield [_join(bed, "", memberId="new"), bed.event(13, 2, leave)]
 
 
-def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """A stable group; a follower joins again and learns the generation that there is."""
+def rejoin(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """A stable group; a follower rejoins and receives the current generation."""
     group(bed, "g", size)
     while True:
         yield [_join(bed, "m1")]
 
 
-def offset(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """A group; one of its members commits."""
+def offset(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
+    """One group; one of its members commits."""
     group(bed, "g", size)
     for at in itertools.count():
         partition = {"partitionIndex": 0, "committedOffset": at}
@@ -305,34 +305,35 @@ KINDS: dict[str, Kind] = {
 }
 
 
-class Cost(NamedTuple):
-    """Processor time of one step in µs, and how many events it has."""
+class GrowthCost(NamedTuple):
+    """Processor time per step in µs, and the events in a step."""
 
     microseconds: float
     events: int
 
 
-def measure(kind: Kind, sizes: list[int], events: int) -> list[Cost]:
-    """For each size the median over rounds. Raises Wrong where an answer has an error.
+def measure(kind: Kind, sizes: list[int], events: int) -> list[GrowthCost]:
+    """Return the median over rounds for each size.
 
-    The sizes take turns, so that what the machine does besides falls on all of them alike.
+    The sizes take turns, so that other load affects all equally. Raises `GrowthMismatch` if a
+    response has an error.
     """
-    beds = [Bed() for _ in sizes]
+    beds = [GrowthBed() for _ in sizes]
     steps = [kind(bed, size) for bed, size in zip(beds, sizes, strict=True)]
     for bed, documents in zip(beds, steps, strict=True):
-        _run(bed, list(itertools.islice(documents, ROUND)))  # what is there, decoded once
+        _run(bed, list(itertools.islice(documents, ROUND)))  # # decodes the initial state once
     gc.collect()
     times: list[list[float]] = [[] for _ in sizes]
     for _ in range(max(events // ROUND, 3)):
         for bed, documents, taken in zip(beds, steps, times, strict=True):
             taken.append(_round(bed, list(itertools.islice(documents, ROUND))))
     return [
-        Cost(statistics.median(taken) * 1e6, len(next(s)))
+        GrowthCost(statistics.median(taken) * 1e6, len(next(s)))
         for s, taken in zip(steps, times, strict=True)
     ]
 
 
-def _round(bed: Bed, documents: list[list[Document]]) -> float:
+def _round(bed: GrowthBed, documents: list[list[Document]]) -> float:
     begun = time.process_time()
     rows = _run(bed, documents)
     taken = (time.process_time() - begun) / ROUND
@@ -340,7 +341,7 @@ def _round(bed: Bed, documents: list[list[Document]]) -> float:
     return taken
 
 
-def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
+def _run(bed: GrowthBed, steps: list[list[Document]]) -> list[Output]:
     return [
         row
         for documents in steps
@@ -350,12 +351,12 @@ def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
 
 
 def check(rows: list[Output]) -> None:
-    """Raises Wrong where a row is a dead letter, or an answer has an error."""
+    """Raise `GrowthMismatch` for a dead letter or a response with an error."""
     for row in rows:
         if row.topic == DEAD_LETTERS:
-            raise Wrong(row.value)
+            raise GrowthMismatch(row.value)
         if row.topic == RESPONSES and set(_ERRORS.findall(row.value or b"")) - ANSWERED:
-            raise Wrong(row.value)
+            raise GrowthMismatch(row.value)
 
 
 def main() -> None:

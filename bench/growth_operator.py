@@ -1,10 +1,10 @@
-"""The Python worker's part of a micro-batch against what its cell remembers.
+"""The Python worker's time per micro-batch, by size of the cell's state.
 
     python bench/growth_operator.py [--kind producers] [--sizes 1000 100000 1000000]
 
-The load of `growth_spark.py` without Kafka and Spark: the operator's function is called as Spark
-calls it, with the state row that it gave before, as bytes. The sizes take turns in each round, the
-first two of which are left out; medians of processor time in ms. `state` is the size of the row.
+The load of `growth_spark.py` without Kafka and Spark: calls the operator's function as Spark does,
+with its previous state row as bytes. The sizes take turns in each round; the first two are omitted.
+Figures are medians of processor time in ms; `state` is the size of the row.
 """
 
 import argparse
@@ -35,38 +35,38 @@ from brokertwin.streaming.job.operator import INPUT_COLUMNS, group_function
 KEY = 0
 
 
-class State:
-    """A state row as Spark hands it over: its binary columns are byte arrays."""
+class OperatorState:
+    """A state row as Spark passes it: binary columns are byte arrays."""
 
     def __init__(self) -> None:
         self._row: tuple[Any, ...] = ()
 
     @property
     def exists(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a row."""
         return bool(self._row)
 
     @property
     def get(self) -> tuple[Any, ...]:
-        """The row."""
+        """Return the row."""
         return self._row
 
     @property
     def size(self) -> int:
-        """Bytes of its columns."""
+        """Return the bytes of its columns."""
         return sum(map(len, self._row[1:]))
 
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
-        """Keeps the row."""
+        """Replace the row."""
         version, *columns = newValue
         self._row = (version, *map(bytearray, columns))
 
 
-class Bed:
-    """A cell that knows `size` of a kind.
+class OperatorBed:
+    """A cell whose state has `size` objects of a kind.
 
     Raises:
-        ValueError: an answer has an error.
+        ValueError: a response has an error.
     """
 
     def __init__(self, size: int, given: argparse.Namespace) -> None:
@@ -78,14 +78,14 @@ class Bed:
         self._home = partition_of(self._key, settings.requests_partitions)
         self._function = group_function({KEY: settings})
         self._offset = 0
-        self.state = State()
+        self.state = OperatorState()
         self.call(opening(), may_fail=True)
         making = made(size, given)
         while events := list(itertools.islice(making, FIRST_BATCH)):
             self.call(events)
 
     def call(self, events: Iterable[bytes], may_fail: bool = False) -> float:
-        """One micro-batch; gives back its processor time in ms."""
+        """Run one micro-batch; return its processor time in ms."""
         rows = [
             (self._home, self._offset + at, 0, self._key, event) for at, event in enumerate(events)
         ]
@@ -101,7 +101,7 @@ class Bed:
         return taken
 
     def turn(self, number: int) -> float:
-        """The load of one micro-batch."""
+        """Run the load of one micro-batch."""
         return self.call(load_of(self._size, number, self._given))
 
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=12)
     given = parser.parse_args()
     given.rounds = 1
-    beds = {size: Bed(size, given) for size in given.sizes}
+    beds = {size: OperatorBed(size, given) for size in given.sizes}
     taken: dict[int, list[float]] = {size: [] for size in beds}
     for number in range(given.turns):
         for size, bed in beds.items():

@@ -1,14 +1,13 @@
-"""What a micro-batch costs against what its cell remembers.
+"""The duration of a micro-batch, by size of the cell's state.
 
     python bench/growth_spark.py [--kind producers] [--sizes 1000 10000 100000] [--active 10000]
 
-The companion of `growth.py`, through Kafka and Spark: a cell that knows so many idempotent
-producers decides micro-batches of `--requests` Produces of the first `--active` ones, in turn; or
-one that knows so many groups of one committed offset, OffsetCommits of the first ones. Seconds are
-Spark's `triggerExecution`, then the processor time of the JVM and of the Python workers; all are
-medians over the micro-batches, the first two of each turn left out; sizes take turns, for a JVM
-gets quicker. `state` is the size of the cell's row. No figure is printed unless every request was
-answered without an error.
+`growth.py` with Kafka and Spark: a cell with many idempotent producers handles micro-batches of
+`--requests` Produces by the first `--active` ones in turn; or one with many groups of one committed
+offset handles OffsetCommits of the first groups. Seconds are Spark's `triggerExecution`, then the
+processor time of the JVM and of the Python workers; all are medians over the micro-batches without
+the first two of each turn. Sizes take turns, because the JVM warms up. `state` is the size of the
+cell's row. No figure is printed unless every request has a response without an error.
 """
 
 import argparse
@@ -32,14 +31,14 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLUSTER = "bench"
 FIRST_BATCH = 200_000
-"""Events of a micro-batch while producers or groups are made."""
+"""Events per micro-batch while producers or groups are created."""
 
 Flags = dict[str, object]
 
@@ -48,7 +47,7 @@ ERROR = re.compile(rb'"errorCode":(-?[1-9]\d*)')
 
 
 class Spent(NamedTuple):
-    """What a micro-batch took: seconds, and seconds of the processor in both kinds of process."""
+    """Seconds of a micro-batch, and processor seconds of JVM and Python workers."""
 
     seconds: float
     jvm: float
@@ -57,7 +56,7 @@ class Spent(NamedTuple):
 
 
 def commit(cluster: str, number: int, sequence: int, groups: int) -> bytes:
-    """An OffsetCommit of one partition; groups take turns."""
+    """Return an OffsetCommit for one partition; groups take turns."""
     group = number % groups
     partition = {"partitionIndex": group % PARTITIONS, "committedOffset": sequence}
     body = {
@@ -70,30 +69,30 @@ def commit(cluster: str, number: int, sequence: int, groups: int) -> bytes:
 
 
 KINDS: dict[str, Callable[[str, int, int, int], bytes]] = {"producers": request, "groups": commit}
-"""What a cell knows many of, and the request of one of them."""
+"""The objects in the cell's state, and a request for one of them."""
 
 
 def opening() -> list[bytes]:
-    """A topic, and the one that has committed offsets, which is not there at once."""
+    """Return the events that create a topic and the offsets topic."""
     asked = {"keyType": 0, "coordinatorKeys": ["g0"]}
     return [topic(CLUSTER), event(CLUSTER, -1, 10, 4, asked)]
 
 
 def made(size: int, given: argparse.Namespace) -> Iterator[bytes]:
-    """A request of each producer, or group."""
+    """Yield a request for each producer or group."""
     for number in range(size):
         yield KINDS[given.kind](CLUSTER, number, 0, size)
 
 
 def load_of(size: int, turn: int, given: argparse.Namespace) -> Iterator[bytes]:
-    """Requests of the active ones, in turn; as many as go into the micro-batches of a turn."""
+    """Yield requests of the active ones in turn, for the micro-batches of a turn."""
     active, count = min(given.active, size), given.requests * given.rounds
     for number in range(turn * count, (turn + 1) * count):
         yield KINDS[given.kind](CLUSTER, size + number, 1 + number // active, active)
 
 
 def send(settings: Settings, events: Iterable[bytes]) -> None:
-    """Events into the partition of their cell."""
+    """Write events to the partition of their cell."""
     partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
     with runner.prepared(settings, BrokerSettings()) as job:
         name = topics.full_name(settings.prefix, topics.REQUESTS)
@@ -101,11 +100,11 @@ def send(settings: Settings, events: Iterable[bytes]) -> None:
 
 
 def run(settings: Settings, session: "SparkSession") -> list[Spent]:
-    """Runs a job until it has done everything."""
+    """Run a job over all requests."""
     found = []
     before = spark_time()
 
-    def observe(progress: Progress) -> None:
+    def observe(progress: QueryProgress) -> None:
         nonlocal before
         now = spark_time()
         jvm, workers = (now[name] - before[name] for name in ("JVM", "workers"))
@@ -113,21 +112,21 @@ def run(settings: Settings, session: "SparkSession") -> list[Spent]:
         before = now
 
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, observe, session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, observe, session)
     return found
 
 
 def settings_of(size: int, most: int, flags: Flags) -> Settings:
-    """A size has topics and a checkpoint of its own; `most` events make a micro-batch."""
+    """Return a size's settings: topics, checkpoint, `most` events per micro-batch."""
     own = {"prefix": f"grown-{size}", "checkpoint": Path(str(flags["checkpoint"])) / str(size)}
     return load({**flags, **own, "max_offsets_per_trigger": most}).settings
 
 
 def measure(given: argparse.Namespace, flags: Flags, session: "SparkSession") -> dict[int, Spent]:
-    """The medians of each size; in each turn all sizes have their micro-batches.
+    """Measure all sizes in turn; return the medians of each.
 
     Raises:
-        ValueError: an answer is missing, or has an error.
+        ValueError: a response is missing or has an error.
     """
     found: dict[int, list[Spent]] = {size: [] for size in given.sizes}
     for size in given.sizes:
@@ -149,7 +148,7 @@ def measure(given: argparse.Namespace, flags: Flags, session: "SparkSession") ->
 
 
 def check(settings: Settings, asked: int) -> None:
-    """Raises ValueError where there are not as many answers, or one has an error."""
+    """Raise ValueError if a response is missing or has an error."""
     with runner.prepared(settings, BrokerSettings()) as job:
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
         opened = {msgspec.json.decode(each)["id"] for each in opening()}
@@ -159,7 +158,7 @@ def check(settings: Settings, asked: int) -> None:
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:
-    """What is measured, and against what; `text` is the bench's own."""
+    """Chart axes and title; `text` is the bench's own."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,22 +1,21 @@
-"""The job beside other stream processors: the same requests, from topic to topic.
+"""The job next to other stream processors, with the same requests.
 
     python bench/job.py [--requests 200000] [--clusters 16] [--engine job python ...]
 
-Produce requests of idempotent producers, some of them repeated and some out of order. Each engine
-reads them from the same topic of a real Kafka and writes to a topic of its own:
+Produce requests of idempotent producers, some repeated and some out of order. Each engine reads
+them from the same topic of a real Kafka broker and writes to its own topic:
 
 - `jvm`: Spark without Python, a row out for each row in;
-- `python`: Spark and `mapInPandas`, a row out for each row in: what PySpark itself costs;
+- `python`: Spark and `mapInPandas`, a row out for each row in: the cost of PySpark itself;
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `loop`: the same core in one process, nothing durable;
-- `quix`, `bytewax`, `flink`: the check of a producer's last five batches, and nothing else, with
+- `quix`, `bytewax`, `flink`: only the check of a producer's last five batches, with
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their
-  packages come into `build/peers` when they are first asked for.
+  packages are installed into `build/peers` on first use.
 
-The rate is that of the rows written after the first fifth, in which engines warm up, by the times
-that Kafka has of them. Nothing is printed unless all that decide answer alike: of each request the
-error and the offset.
+The rate counts rows after the first fifth, which warms up, by their timestamps in Kafka. Nothing is
+printed unless all deciding engines agree on the error and offset of each request.
 """
 
 import argparse
@@ -57,28 +56,28 @@ from brokertwin.streaming.job.session import spark_session
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
-"""Each so manieth request repeats its producer's last batch, or leaves some out."""
+"""Every 50th request repeats its producer's last batch; every 97th skips some."""
 
 JOBS = {"job": False, "records": True}
-"""Whether they write records. Each has topics of its own; the others read the first one's."""
+"""Whether the job writes records. Each has its own topics; other engines read the first one's."""
 
 REQUESTS = topics.full_name("job", topics.REQUESTS)
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
-"""Quix Streams gives a row out the time of the row in."""
+"""Quix Streams copies the timestamp of the input row."""
 
 POLL_S, LIMIT_S = 0.5, 600.0
-"""An engine that takes longer is given up."""
+"""Poll interval, and the limit after which an engine is stopped."""
 
 
 @dataclass(frozen=True)
-class Bed:
-    """What all engines are given.
+class JobBed:
+    """What all engines share.
 
     Attributes:
         settings: of the jobs, by engine.
         clusters: their names, which are the keys of the requests.
-        requests: how many Produces there are in all.
-        directory: for what an engine keeps.
+        requests: the total number of Produces.
+        directory: for an engine's files.
     """
 
     settings: dict[str, Settings]
@@ -87,7 +86,7 @@ class Bed:
     directory: Path
 
     def topic(self, engine: str) -> str:
-        """Where an engine's rows go."""
+        """Return an engine's output topic."""
         return topics.full_name(engine, RESPONSES) if engine in JOBS else f"bench.{engine}"
 
     @property
@@ -97,13 +96,13 @@ class Bed:
 
     @property
     def client(self) -> ClientProperties:
-        """How Kafka is reached."""
+        """Return the client properties."""
         return client_properties(self.settings["job"])
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What an engine has done: rows a second behind the warm-up, and a hash of its answers."""
+class JobMeasured:
+    """An engine's rows per second after the warm-up, and a hash of its responses."""
 
     engine: str
     rate: float
@@ -111,7 +110,7 @@ class Measured:
 
 
 def documents(cluster: str, requests: int) -> Iterator[bytes]:
-    """A cluster's events: a topic, then batches; producers take turns."""
+    """Yield a cluster's events: topic creation, then Produces in turn."""
     yield topic(cluster)
     following = [0] * PARTITIONS
     for number in range(requests):
@@ -126,8 +125,8 @@ def documents(cluster: str, requests: int) -> Iterator[bytes]:
         yield request(cluster, number, sequence)
 
 
-def send(bed: Bed, engine: str) -> None:
-    """Every event into its cluster's partition, clusters in turn."""
+def send(bed: JobBed, engine: str) -> None:
+    """Write every event to its cluster's partition, clusters in turn."""
     each = [documents(name, bed.requests // len(bed.clusters)) for name in bed.clusters]
     rows = (
         NewRow(name, document, partition_of(name.encode(), REQUESTS_PARTITIONS))
@@ -142,16 +141,16 @@ def send(bed: Bed, engine: str) -> None:
 # Spark
 
 
-def run_job(bed: Bed, engine: str) -> None:
-    """The job, to the end of the requests."""
+def run_job(bed: JobBed, engine: str) -> None:
+    """Run the job over all requests."""
     settings = bed.settings[engine]
     session = spark_session(settings)
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, session=session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, session=session)
 
 
-def run_plain(bed: Bed, engine: str) -> None:
-    """Spark with the job's source, sink and micro-batches, and nothing in between, or Python."""
+def run_plain(bed: JobBed, engine: str) -> None:
+    """Run Spark with the job's source, sink and micro-batches around no or trivial Python."""
     kafka = bed.client.for_spark()
     rows = (
         spark_session(bed.settings["job"])
@@ -179,8 +178,8 @@ def run_plain(bed: Bed, engine: str) -> None:
 # Without Spark
 
 
-def run_loop(bed: Bed) -> None:
-    """The core between a consumer and a producer."""
+def run_loop(bed: JobBed) -> None:
+    """Run the core between a consumer and a producer."""
     cells = {
         name.encode(): Cell(CellSettings(name=name, cluster=name, event_time="recorded"))
         for name in bed.clusters
@@ -195,8 +194,8 @@ def run_loop(bed: Bed) -> None:
     write_all(bed.client, bed.topic("loop"), rows)
 
 
-def run_peer(bed: Bed, engine: str) -> None:
-    """Another processor's processes, until all answers are there."""
+def run_peer(bed: JobBed, engine: str) -> None:
+    """Run another processor's processes until all responses are written."""
     directory = bed.directory / engine
     directory.mkdir()
     peer = processors.Peer(engine, bed.bootstrap, REQUESTS, bed.topic(engine), directory)
@@ -209,11 +208,11 @@ def run_peer(bed: Bed, engine: str) -> None:
 
 
 def written(reader: Any, topic: str) -> int:
-    """How many rows a topic has."""
+    """Return the number of rows in a topic."""
     return sum(end_offsets(reader, topic, REQUESTS_PARTITIONS).values())
 
 
-RUNS: dict[str, Callable[[Bed], None]] = {
+RUNS: dict[str, Callable[[JobBed], None]] = {
     "jvm": lambda bed: run_plain(bed, "jvm"),
     "python": lambda bed: run_plain(bed, "python"),
     "job": lambda bed: run_job(bed, "job"),
@@ -224,11 +223,11 @@ RUNS: dict[str, Callable[[Bed], None]] = {
 DECIDING = (*JOBS, "loop", *processors.COMMANDS)
 
 
-# What came out
+# # Results
 
 
-def measured(bed: Bed, engine: str) -> Measured:
-    """The rate of an engine's rows and the hash of its answers."""
+def measured(bed: JobBed, engine: str) -> JobMeasured:
+    """Return an engine's rate and the hash of its responses."""
     rows = rows_of(bed, engine)
     times = sorted(row.timestamp for row in rows)
     warm = int(len(times) * WARM_UP)
@@ -239,17 +238,17 @@ def measured(bed: Bed, engine: str) -> Measured:
         if len(lines) != bed.requests:
             raise RuntimeError(f"{engine}: {len(lines):,} answers to {bed.requests:,} requests")
         answers = hashlib.sha256(repr(lines).encode()).hexdigest()[:8]
-    return Measured(engine, (len(times) - warm) / seconds, answers)
+    return JobMeasured(engine, (len(times) - warm) / seconds, answers)
 
 
-def rows_of(bed: Bed, engine: str) -> list[Row]:
-    """An engine's rows; the job's once each, by their header."""
+def rows_of(bed: JobBed, engine: str) -> list[Row]:
+    """Return an engine's rows; the job's without repeats, by their header."""
     rows = read_all(bed.client, bed.topic(engine))
     return list(without_repeats(rows) if engine in JOBS else rows)
 
 
 def answer_of(row: Row) -> tuple[str, int, int] | None:
-    """The id, error and offset in an answer; None for that of another request."""
+    """Return id, error and offset of a Produce response, otherwise None."""
     found = msgspec.json.decode(row.value or b"{}")
     if "errorCode" in found:
         return found["id"], found["errorCode"], found["baseOffset"]
@@ -260,8 +259,8 @@ def answer_of(row: Row) -> tuple[str, int, int] | None:
     return found["id"], answered["errorCode"], answered["baseOffset"]
 
 
-def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[Measured]:
-    """Sends the requests and has the engines take turns."""
+def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[JobMeasured]:
+    """Send the requests and run the engines in turn."""
     clusters = tuple(f"c{number}" for number in range(given.clusters))
     flags = {
         "bootstrap": bootstrap,
@@ -276,7 +275,7 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
         for name, on in JOBS.items()
     }
     settings = {name: load(each).settings for name, each in jobs.items()}
-    bed = Bed(settings, clusters, given.requests, directory)
+    bed = JobBed(settings, clusters, given.requests, directory)
     for name in ["job", *(each for each in given.engine if each == "records")]:
         send(bed, name)
     others = [bed.topic(engine) for engine in given.engine if engine not in JOBS]
@@ -290,8 +289,8 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
     return found
 
 
-def table(found: list[Measured]) -> None:
-    """Prints the rates, beside that of PySpark alone."""
+def table(found: list[JobMeasured]) -> None:
+    """Print the rates, also as multiples of PySpark alone."""
     alone = next((each.rate for each in found if each.engine == "python"), None)
     print(f"{'engine':10}{'rows/s':>10}{'of python':>12}  answers")
     for each in found:

@@ -1,12 +1,12 @@
-"""What the journal of the local engine costs, and how it grows.
+"""The time and size of the local engine's journal.
 
     python bench/journal.py [--records 20000] [--only 1s …] [--directory DIR]
 
-One gateway's engine in this process, without sockets: Produce requests of one batch of 1,000 bytes
-by an idempotent producer to a topic with one partition and `retention.bytes` of 1 MiB, and after
-every hundredth an OffsetCommit. Shown are, for each policy: how many requests it decides in a
-second, the median and the 99th percentile of a request in ms; what the journal and the files of
-batches take in the end, and how long the next start takes, with compaction and without it.
+One gateway engine in this process, without sockets: Produces of one 1,000-byte batch by an
+idempotent producer to a topic with one partition and `retention.bytes` of 1 MiB, and an
+OffsetCommit after every hundredth. Printed for each policy: requests per second; median and 99th
+percentile of a request in ms; final size of the journal and the batch files; and the duration of
+the next start, with and without compaction.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokertwin.gateway import answers
+from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
@@ -37,16 +37,16 @@ POLICIES = {"never": None, "1s": 1000, "100ms": 100, "10ms": 10, "always": AT_ON
 
 
 def engine_of(path: Path, fsync_ms: int | None, compacted_from: int) -> LocalEngine:
-    """An engine with a journal."""
+    """Return an engine with a journal."""
     typed, _ = parse(SETTINGS)
     return LocalEngine("bench", [1], typed, JournalOptions(path, fsync_ms, compacted_from))
 
 
-async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
-    """The body of an answer."""
+async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
+    """Send a request and return the response body."""
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
     if api == "PRODUCE":
-        await answers.put_locators(answers.store_batches(engine, 1, version, body))
+        await edge_fields.put_locators(edge_fields.store_batches(engine, 1, version, body))
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
     answer = await engine.submit(request)
     assert answer.error is None, answer.error
@@ -54,19 +54,19 @@ async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any])
 
 
 async def prepared(engine: LocalEngine) -> int:
-    """A topic and a coordinator; gives back a producer's id."""
+    """Create a topic and a group coordinator; return a producer id."""
     await engine.start()
     configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
     topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1, "configs": configs}
-    await ask(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
-    await ask(engine, "FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+    await send(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
+    await send(engine, "FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
     body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
-    await ask(engine, "INIT_PRODUCER_ID", 4, body)
-    return int((await ask(engine, "INIT_PRODUCER_ID", 4, body))["producerId"])
+    await send(engine, "INIT_PRODUCER_ID", 4, body)
+    return int((await send(engine, "INIT_PRODUCER_ID", 4, body))["producerId"])
 
 
 async def load(engine: LocalEngine, records: int) -> list[float]:
-    """Produce; gives back how long each request took, in seconds."""
+    """Produce; return the seconds of each request."""
     producer, took = await prepared(engine), []
     for number in range(records):
         now = int(time.time() * 1000)
@@ -79,19 +79,19 @@ async def load(engine: LocalEngine, records: int) -> list[float]:
             "topicData": [{"name": "t", "partitionData": [data]}],
         }
         begun = time.perf_counter()
-        answer = await ask(engine, "PRODUCE", 9, body)
+        answer = await send(engine, "PRODUCE", 9, body)
         took.append(time.perf_counter() - begun)
         assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
         if number % COMMIT_EVERY == 0:
             partitions = [{"partitionIndex": 0, "committedOffset": number}]
             topics = [{"name": "t", "partitions": partitions}]
-            await ask(engine, "OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+            await send(engine, "OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
         await asyncio.sleep(0)
     return took
 
 
 async def measured(path: Path, fsync_ms: int | None, compacted_from: int, records: int) -> str:
-    """What one policy costs, in a line."""
+    """Measure one policy; return a line of the table."""
     engine = engine_of(path, fsync_ms, compacted_from)
     begun = time.perf_counter()
     took = await load(engine, records)

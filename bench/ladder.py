@@ -1,19 +1,18 @@
-"""What each layer on the way of an event adds to its floor, in the core.
+"""The time that each layer adds to the floor of an event in the core.
 
     python bench/ladder.py [--kind produce ...] [--rounds 15]
 
-The events of `bench/core.py`, in µs of processor time for one of them:
+The events of `bench/core.py`, in µs of processor time per event:
 
     floor    msgspec decodes the document into its types and encodes the rows
-    loop     more than that where the cell handles an API that decides nothing and answers with
-             two numbers: checks of the event, time and deadlines, the request, the row
-    answer   more where it gives the answer that the real handler has given: taking it apart for
-             its version, writing it
-    decide   the real handler, which reads the state
-    records  the rest: records are applied and written, who waits is woken, items are encoded
+    loop     added by the cell with a handler that decides nothing and returns two numbers:
+             checks of the event, time and deadlines, the request, the row
+    answer   added by returning the real response: adapting it to its version, encoding it
+    decide   added by the real handler, which reads the state
+    records  the rest: records are applied and written, waiting requests completed, items encoded
 
-The floor has the encoding of all rows in it, so `loop` of an event with large rows is smaller, and
-may be below 0: add it to the floor. Rungs take turns in each round; figures are medians.
+The floor includes the encoding of all rows, so `loop` of an event with large rows can be below 0.
+Rungs take turns in each round; figures are medians.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-from core import KINDS, Bed, Kind, time_of_floor
+from core import KINDS, BenchKind, GrowthBed, time_of_floor
 from growth import ROUND
 
 from brokertwin.state.apis.heartbeat import HeartbeatResponse
@@ -39,8 +38,8 @@ HERE = Position(0, 0)
 Handler = Callable[[Any, Request], Decision]
 
 
-def _with(key: int, handler: Handler, documents: list[bytes], bed: Bed) -> float:
-    """µs for one document while an API has another handler."""
+def _with(key: int, handler: Handler, documents: list[bytes], bed: GrowthBed) -> float:
+    """Return the µs per document while an API has another handler."""
     api = BUILT[key]
     BUILT[key] = msgspec.structs.replace(api, handle=handler)
     try:
@@ -56,8 +55,8 @@ def _nothing(_machine: Any, _request: Request) -> Decision:
     return Decision(response=HeartbeatResponse())
 
 
-class Timed:
-    """An API's handler, how long it has taken in ns, and what it has decided."""
+class LadderTimes:
+    """An API's handler with its times in ns and its decisions."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -65,7 +64,7 @@ class Timed:
         self.responses: list[Any] = []
 
     def __call__(self, machine: Any, request: Request) -> Decision:
-        """The handler's decision, noted."""
+        """Call the handler; record its decision."""
         begun = time.process_time_ns()
         decision = self._handler(machine, request)
         self.taken += time.process_time_ns() - begun
@@ -74,24 +73,24 @@ class Timed:
 
 
 def _clock() -> float:
-    """What `Timed` measures of an empty handler, in ns."""
-    timed = Timed(lambda _machine, _request: Decision())
+    """Return what `LadderTimes` measures for an empty handler, in ns."""
+    timed = LadderTimes(lambda _machine, _request: Decision())
     for _ in range(ROUND):
         timed(None, None)  # type: ignore[arg-type]
     return timed.taken / ROUND
 
 
 class Ladder:
-    """One kind of event: the cell with its state, and an empty one for handlers that read none."""
+    """One kind of event, on its own cell and, for constant handlers, an empty one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.kind = Kind(name)
-        self.empty = Bed()
+        self.kind = BenchKind(name)
+        self.empty = GrowthBed()
         self.found: dict[str, list[float]] = {rung: [] for rung in RUNGS}
 
     def _real(self, handler: Handler | None) -> tuple[list[bytes], list[list[Output]], float]:
-        """A round of events, with what is to come before each unmeasured."""
+        """Run a round of events; their preparation is not measured."""
         steps = list(itertools.islice(self.kind.steps, ROUND))
         key, handle = KEYS[self.name], self.kind.bed.cell.handle
         api, taken, rows = BUILT[key], 0, []
@@ -106,11 +105,11 @@ class Ladder:
         return [document for _, document in steps], rows, taken / ROUND
 
     def round(self) -> None:
-        """All rungs, one after the other."""
+        """Run all rungs in turn."""
         key, clock = KEYS[self.name], _clock()
         documents, rows, taken = self._real(None)
         floor, whole = time_of_floor(documents, rows), (taken - clock) / 1e3
-        timed = Timed(BUILT[key].handle)
+        timed = LadderTimes(BUILT[key].handle)
         again, _, _ = self._real(timed)
         responses: Iterator[Any] = iter(timed.responses)
         loop = _with(key, _nothing, again, self.empty)

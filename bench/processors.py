@@ -1,4 +1,4 @@
-"""Other stream processors, each in an environment of its own: installed, started and ended."""
+"""Install, start and stop other stream processors, each in its own environment."""
 
 import subprocess
 import venv
@@ -15,7 +15,7 @@ PROCESSES = 2
 PORT = 42_100
 CHECKPOINT_S = "5"
 SAID = 3_000
-"""Characters of what a processor has said last."""
+"""Characters of a processor's last output that are kept."""
 
 FLINK_JAR = jars.JarSet("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2")
 PACKAGES = {
@@ -32,8 +32,8 @@ class Peer:
         name: of `COMMANDS`.
         bootstrap: Kafka's address.
         requests: the topic that it reads.
-        answers: the topic that it writes, which is its consumer group's name, too.
-        directory: for its state and what it says.
+        answers: the topic that it writes, and its consumer group's name.
+        directory: for its state and output.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Peer:
 
     @property
     def has_ended(self) -> bool:
-        """Whether one of its processes has ended, which none does by itself."""
+        """Whether one of its processes has ended; normally none does."""
         return any(each.poll() is not None for each in self._processes)
 
     def part(self, name: str) -> str:
-        """A directory for one of its processes."""
+        """Return a directory for one of its processes."""
         return str(self._directory / name)
 
     def python(self) -> str:
-        """The interpreter of its environment, which is made where it is not there yet."""
+        """Return the interpreter of its environment, created if missing."""
         directory = BUILD / self._name
         python, whole = directory / "bin" / "python", directory / "installed"
         if not whole.exists():
@@ -65,7 +65,7 @@ class Peer:
 
     @contextmanager
     def running(self) -> Iterator[Callable[[], str]]:
-        """Runs its processes while it is entered; gives what tells their last words."""
+        """Run its processes in the context; yield a function that returns their last output."""
         python, log = self.python(), self._directory / "log"
         with log.open("wb") as said:
             for words in COMMANDS[self._name](self, python):
@@ -107,4 +107,4 @@ COMMANDS: dict[str, Callable[[Peer, str], list[list[str]]]] = {
     "bytewax": _bytewax,
     "flink": _flink,
 }
-"""What the interpreter of a processor's environment is told, for each of its processes."""
+"""Interpreter arguments for each process of a processor."""

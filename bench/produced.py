@@ -1,4 +1,4 @@
-"""Produce requests of idempotent producers, as the benches of a job take them."""
+"""Produce requests of idempotent producers, for the benches of the job."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ REQUESTS_PARTITIONS = 4
 
 
 def topic(cluster: str) -> bytes:
-    """A cluster's first event: its topic is created."""
+    """Return a cluster's first event, which creates its topic."""
     named = {"name": "orders", "numPartitions": PARTITIONS, "replicationFactor": 1}
     return event(cluster, 0, 19, 7, {"topics": [named], "timeoutMs": 1000})
 
 
 def request(cluster: str, number: int, sequence: int, producers: int = PARTITIONS) -> bytes:
-    """A Produce of one batch of one record; producers take turns, and with them partitions."""
+    """Return a Produce of one record; producers and their partitions take turns."""
     producer = number % producers
     partition = producer % PARTITIONS
     batch = {
@@ -41,7 +41,7 @@ def request(cluster: str, number: int, sequence: int, producers: int = PARTITION
 
 
 def event(cluster: str, number: int, key: int, version: int, body: dict[str, Any]) -> bytes:
-    """An event as an edge writes it."""
+    """Return an event as an edge writes it."""
     header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "bench"}
     return msgspec.json.encode(
         {
@@ -58,13 +58,13 @@ def event(cluster: str, number: int, key: int, version: int, body: dict[str, Any
 
 
 def documents(cluster: str, requests: int) -> list[bytes]:
-    """A cluster's events: its topic is created, then the batches are produced."""
+    """Return a cluster's events: topic creation, then Produces."""
     produced = (request(cluster, each, each // PARTITIONS) for each in range(requests))
     return [topic(cluster), *produced]
 
 
 def answers_of_a_cell(cluster: str, events: list[bytes]) -> dict[str, bytes | None]:
-    """What the bare core answers, by id."""
+    """Return the responses of one process's cell, by id."""
     cell = Cell(CellSettings(name=cluster, cluster=cluster, event_time="recorded"))
     return {
         row.id: row.value
@@ -75,7 +75,7 @@ def answers_of_a_cell(cluster: str, events: list[bytes]) -> dict[str, bytes | No
 
 
 def send(job: Any, cluster: str, events: list[bytes]) -> None:
-    """Every event into the partition of its cell."""
+    """Write every event to the partition of its cell."""
     partition = partition_of(cluster.encode(), job.settings.requests_partitions)
     rows = (NewRow(cluster, document, partition) for document in events)
     write_all(job.client, topics.full_name(job.settings.prefix, topics.REQUESTS), rows)

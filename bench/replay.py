@@ -1,12 +1,11 @@
-"""What the search for the order costs, beside the deciding alone.
+"""The time of the order search, next to handling the events alone.
 
     python bench/replay.py [FILE ...] [--broker-config FILE] [--rounds 3]
 
-Without files it takes the captures of the tests, one by one. Processor time: reading, the search
-(which decides every event, compares its answer and looks at the ids that the machine would have
-picked), and deciding the same events in the order that was found and nothing else. `beyond` is what
-the search takes beyond deciding, as a multiple of it. A run is valid only if both gave the same
-answers.
+Without files it takes the captures of the tests in turn. Processor time is listed for reading, for
+the search (which handles every event, compares its response and checks the ids that the machine
+would have chosen), and for handling the same events in the order found. `beyond` is the search's
+extra time as a multiple of the last. A run is valid only if both gave the same responses.
 """
 
 import argparse
@@ -25,7 +24,7 @@ CAPTURES = Path(__file__).resolve().parent.parent / "tests" / "captures"
 
 
 def measured(files: Sequence[Path], settings: BrokerSettings) -> Counter[str]:
-    """Seconds of each part, and how many exchanges there were."""
+    """Return the seconds of each part, and the number of exchanges."""
     taken: Counter[str] = Counter()
     for file in files:
         clocks = [time.process_time()]
@@ -46,7 +45,7 @@ def measured(files: Sequence[Path], settings: BrokerSettings) -> Counter[str]:
 
 
 def main() -> None:
-    """Measure and print a line for each round."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--broker-config", type=Path, default=CAPTURES / "broker.properties")

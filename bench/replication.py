@@ -1,21 +1,21 @@
-"""What a Produce with acks -1 costs over three replicas, against one.
+"""The time of a Produce with acks -1 over three replicas, and over one.
 
     python bench/replication.py [--rounds 20] [--events 300]
 
-Clusters of three brokers in this process, with a topic of three partitions, of which each broker
-leads one; Produce requests of one batch go to the leaders in turn:
+Clusters of three brokers in this process, with a topic of three partitions and one leader on each
+broker; Produces of one batch are sent to the leaders in turn:
 
-    one replica           nobody copies
-    three, one cell       appends, followers' fetches and answers in the event that brought them
-    three, three cells    the same steps as rows between cells, as the topic `requests` has them
+    one replica           no followers
+    three, one cell       appends, followers' fetches and responses within the Produce event
+    three, three cells    the same steps as rows between cells, as in the topic `requests`
 
-Rows between cells go in waves: what one wave tells is the next one, as it is with micro-batches.
-`busiest` is the share of the cell that has most to do, which is what the Produce takes where each
-cell has a core; `waves` is how many micro-batches there are up to the answer.
+Rows between cells go in waves, as in micro-batches: the output of one wave is the next one.
+`busiest` is the share of the cell with the most work: the time of the Produce if each cell has a
+core; `waves` is the number of micro-batches until the response.
 
-Times are medians over rounds, in which the clusters take turns, of processor time in µs for one
-Produce, its share of commits included; `ratio` is to one replica in the same round. A run is valid
-only if every Produce is answered without an error, and all replicas end where the leader does.
+Times are medians of processor time in µs for one Produce, including its share of commits, over
+rounds in which the clusters take turns; `ratio` is to one replica in the same round. A run is valid
+only if every Produce succeeds and all replicas end at the leader's offset.
 """
 
 import argparse
@@ -40,28 +40,28 @@ CREATE_TOPICS, PRODUCE = 19, 0
 TOPIC = "orders"
 
 Row = tuple[str, bytes]
-"""A row of `requests`: the name of a cell, and a document."""
+"""A row of `requests`: a cell's name and a document."""
 
 
-class Wrong(Exception):
-    """An answer is not what it has to be."""
+class ReplicationMismatch(Exception):
+    """A response or offset differs from the expected one."""
 
 
-class Cost(NamedTuple):
-    """One Produce of a round: µs of all cells, µs of the busiest one, waves up to its answer."""
+class ReplicationCost(NamedTuple):
+    """One Produce of a round: µs of all cells, µs of the busiest, waves to its response."""
 
     total: float
     busiest: float
     waves: float
 
 
-class Cluster:
-    """Three brokers in one or several cells; clocks stand still.
+class ReplicatedCluster:
+    """Three brokers in one or several cells with fixed clocks.
 
     Args:
-        name: what it is called.
+        name: its label.
         replicas: of each partition.
-        cells: how many there are.
+        cells: their number.
     """
 
     def __init__(self, name: str, replicas: int, cells: int) -> None:
@@ -85,8 +85,8 @@ class Cluster:
         body = {"topics": [{**wanted, "replicationFactor": -1}], "timeoutMs": 30_000}
         self._ask(BROKERS[0], CREATE_TOPICS, 7, body)
 
-    def round(self, events: int) -> Cost:
-        """So many Produces."""
+    def round(self, events: int) -> ReplicationCost:
+        """Send Produces and return their mean cost."""
         self._spent = dict.fromkeys(self._spent, 0)
         gc.collect()
         gc.disable()
@@ -97,10 +97,10 @@ class Cluster:
             self._spent[name] += time.process_time_ns() - began
         gc.enable()
         spent = [each / events / 1000 for each in self._spent.values()]
-        return Cost(sum(spent), max(spent), statistics.mean(waves))
+        return ReplicationCost(sum(spent), max(spent), statistics.mean(waves))
 
     def check(self) -> None:
-        """All replicas of a partition end at the same offset, as the high watermark does."""
+        """Check that all replicas end at the same offset and high watermark."""
         ends = [
             (log.log_end_offset, log.high_watermark)
             for cell in self._cells.values()
@@ -109,7 +109,7 @@ class Cluster:
         ]
         count = len(BROKERS) * self._replicas
         if len(ends) != count or any(end != watermark for end, watermark in ends):
-            raise Wrong(f"{self.name}: {ends}")
+            raise ReplicationMismatch(f"{self.name}: {ends}")
 
     def _produce(self) -> int:
         number = next(self._places)
@@ -119,7 +119,7 @@ class Cluster:
         return self._ask(BROKERS[number], PRODUCE, 9, body)
 
     def _ask(self, broker: int, key: int, version: int, body: dict[str, Any]) -> int:
-        """Sends a request and lets all follow from it; the wave in which the answer came."""
+        """Send a request and run all waves; return the wave of the response."""
         event_id = f"e{next(self._numbers)}-{broker}"
         header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "bench"}
         event = {"id": event_id, "cluster": "c", "broker": broker, "time": START}
@@ -132,13 +132,13 @@ class Cluster:
             if answer is not None:
                 answered = wave
                 if b'"errorCode":0' not in answer or b'"error":' in answer:
-                    raise Wrong(f"{self.name}: {answer!r}")
+                    raise ReplicationMismatch(f"{self.name}: {answer!r}")
         if not answered:
-            raise Wrong(f"{self.name}: no answer")
+            raise ReplicationMismatch(f"{self.name}: no answer")
         return answered
 
     def _wave(self, rows: list[Row]) -> tuple[list[Row], bytes | None]:
-        """What rows cause: those of the next wave, and the answer if it comes now."""
+        """Handle rows; return the next wave, and the response if it is among the output."""
         told: list[Row] = []
         answer = None
         for name, document in rows:
@@ -151,12 +151,14 @@ class Cluster:
                 elif row.topic == outputs.RESPONSES:
                     answer = row.value
                 elif row.topic == outputs.DEAD_LETTERS:
-                    raise Wrong(f"{self.name}: {row.value!r}")
+                    raise ReplicationMismatch(f"{self.name}: {row.value!r}")
         return told, answer
 
 
-def measure(clusters: list[Cluster], rounds: int, events: int) -> Iterator[list[Cost]]:
-    """The costs of each round, one for each cluster; the first round is not counted."""
+def measure(
+    clusters: list[ReplicatedCluster], rounds: int, events: int
+) -> Iterator[list[ReplicationCost]]:
+    """Return each cluster's costs by round, without the first round."""
     for number in range(rounds + 1):
         order = clusters if number % 2 else list(reversed(clusters))
         found = {cluster.name: cluster.round(events) for cluster in order}
@@ -171,9 +173,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=COMMIT_EVENTS_MAX)
     given = parser.parse_args()
     clusters = [
-        Cluster("one replica", 1, 1),
-        Cluster("three, one cell", 3, 1),
-        Cluster("three, three cells", 3, 3),
+        ReplicatedCluster("one replica", 1, 1),
+        ReplicatedCluster("three, one cell", 3, 1),
+        ReplicatedCluster("three, three cells", 3, 3),
     ]
     costs = list(measure(clusters, given.rounds, given.events))
     for cluster in clusters:

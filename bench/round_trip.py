@@ -1,11 +1,11 @@
-"""How long a request through a gateway takes with a job behind it, in micro-batches of one event.
+"""The response time of a gateway with a job, in micro-batches of one event.
 
     python bench/round_trip.py [--seconds 30] [--connections 1 25]
 
-A real Kafka broker, a job of one cluster and a gateway in front of it, each in a process of its
-own. Each connection sends a Produce, waits for its answer, checks it (gateway_load.py), and sends
-the next. `floor` is the median time of the micro-batches while one connection is alone: each of
-them has one event then. Other medians are told in floors, too.
+A real Kafka broker, a job of one cluster and a gateway in front of it, each in its own process.
+Each connection sends a Produce, waits for its response, checks it (gateway_load.py), and sends the
+next. `floor` is the median duration of the micro-batches with a single connection, which have one
+event each. Other medians are also given as multiples of it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ POLL_S = 0.05
 
 
 class Batches(threading.Thread):
-    """Notes how long each micro-batch takes, as the job's metrics tell it."""
+    """Records the duration of each micro-batch from the job's metrics."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Batches(threading.Thread):
         self._has_ended = threading.Event()
 
     def run(self) -> None:
-        """Look until `stop`."""
+        """Poll until `stop`."""
         while not self._has_ended.wait(POLL_S):
             figures = metrics(self._url)
             if "brokertwin_batch_seconds" in figures:
@@ -50,33 +50,33 @@ class Batches(threading.Thread):
                 self.seconds[number] = figures["brokertwin_batch_seconds"]
 
     def stop(self) -> float:
-        """The median in s."""
+        """Return the median in s."""
         self._has_ended.set()
         self.join()
         return statistics.median(self.seconds.values())
 
 
 def read(url: str) -> str:
-    """A page of the job. Raises OSError."""
+    """Return a page of the job. Raises OSError."""
     with urllib.request.urlopen(url, timeout=10) as page:
         text: str = page.read().decode()
     return text
 
 
 def metrics(url: str) -> dict[str, float]:
-    """A page of metrics; of those with labels, the last one."""
+    """Return a page of metrics; for those with labels, the last one."""
     lines = read(url).splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name.partition("{")[0]: float(value) for name, value in pairs}
 
 
 def connect(port: int) -> None:
-    """See whether somebody listens. Raises OSError."""
+    """Check that the port accepts connections. Raises OSError."""
     socket.create_connection(("127.0.0.1", port)).close()
 
 
 def free_port() -> int:
-    """A port that nobody has."""
+    """Return a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -84,7 +84,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def command(*arguments: str, is_ready: Callable[[], object]) -> Iterator[None]:
-    """A command of brokertwin in a process of its own; `is_ready` raises OSError until it is."""
+    """Run a brokertwin command in a process; `is_ready` raises OSError until it is ready."""
     process = subprocess.Popen((sys.executable, "-m", "brokertwin", *arguments))
     try:
         until = time.monotonic() + START_S

@@ -1,4 +1,4 @@
-"""What Spark's processes below this one have taken of a processor."""
+"""Processor time of Spark's processes below this one."""
 
 from contextlib import suppress
 
@@ -6,14 +6,14 @@ import psutil
 
 
 def spark_time() -> dict[str, float]:
-    """Seconds so far: of the JVM, of its Python workers, of what it started and what has ended."""
+    """Return seconds so far: of the JVM, its Python workers, and ended children."""
     (jvm,) = (
         each for each in psutil.Process().children() if "SparkSubmit" in " ".join(each.cmdline())
     )
     times = jvm.cpu_times()
     workers = 0.0
     for each in jvm.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # a `chmod` that has just ended
+        with suppress(psutil.NoSuchProcess):  # # a `chmod` that has just ended
             of_worker = each.cpu_times()
             workers += of_worker.user + of_worker.system
     return {

@@ -1,19 +1,18 @@
-"""How evenly cells share Spark's tasks.
+"""How evenly cells are distributed over Spark's tasks.
 
     python bench/spread.py [--tasks 2 4 8] [--seed 1]
 
-Nothing runs in Spark: grouping keys for 1 to 64 clusters of one cell each, by four rules, and what
-the busiest task then has. The figure is its load as a multiple of what no rule could better: the
-mean of all tasks, or the heaviest cell where that is more. Means over all numbers of clusters, and
-the worst of them.
+Without Spark: assigns the grouping keys of 1 to 64 clusters of one cell each by four rules. The
+figure is the busiest task's load as a multiple of the lower bound: the mean of all tasks, or the
+heaviest cell if that is more. Means and maxima are over all numbers of clusters.
 
-- `name`: what Spark does with names as keys, a hash;
-- `rendezvous`: each cell takes the task with the highest score out of a hash of both, as many know
-  it from caches; it does not look at loads;
-- `in turn`: the n-th cell into task n modulo their number;
-- `by load`: the job's, where the loads are known (`kafka_io/partitioning.group_keys`).
+- `name`: Spark's hash of the name as key;
+- `rendezvous`: each cell takes the task with the highest hash of both, without regard
+  to loads;
+- `in turn`: the n-th cell goes to task n modulo their number;
+- `by load`: the job's rule for known loads (`kafka_io/partitioning.group_keys`).
 
-Loads are equal; or of the n-th heaviest cell 1/n of the heaviest (Zipf), in any order; or one cell
+Loads are equal; or the n-th heaviest cell has 1/n of the heaviest (Zipf), in any order; or one cell
 has as much as all others together.
 """
 
@@ -38,22 +37,22 @@ def _hash(*parts: object) -> int:
 
 
 def by_name(loads: Loads, tasks: int) -> dict[str, int]:
-    """A hash of the name."""
+    """By a hash of the name."""
     return {name: _hash(name) % tasks for name in loads}
 
 
 def by_rendezvous(loads: Loads, tasks: int) -> dict[str, int]:
-    """The task with the highest score."""
+    """By the highest score."""
     return {name: max(range(tasks), key=lambda task: _hash(name, task)) for name in loads}
 
 
 def in_turn(loads: Loads, tasks: int) -> dict[str, int]:
-    """Without loads."""
+    """In turn, without loads."""
     return {name: spark_hash(key) % tasks for name, key in group_keys(loads, tasks, {}, {}).items()}
 
 
 def by_load(loads: Loads, tasks: int) -> dict[str, int]:
-    """With them."""
+    """By known loads."""
     keys = group_keys(loads, tasks, loads, {})
     return {name: spark_hash(key) % tasks for name, key in keys.items()}
 
@@ -67,19 +66,19 @@ RULES: dict[str, Rule] = {
 
 
 def equal(clusters: int, _: random.Random) -> list[int]:
-    """All the same."""
+    """Return equal loads."""
     return [UNIT] * clusters
 
 
 def zipf(clusters: int, chance: random.Random) -> list[int]:
-    """The n-th heaviest has 1/n."""
+    """Return loads of which the n-th heaviest is 1/n."""
     loads = [UNIT // rank for rank in range(1, clusters + 1)]
     chance.shuffle(loads)
     return loads
 
 
 def one_hot(clusters: int, chance: random.Random) -> list[int]:
-    """One has as much as all others together."""
+    """Return loads of which one equals all others together."""
     loads = [UNIT // (clusters - 1)] * (clusters - 1) + [UNIT] if clusters > 1 else [UNIT]
     chance.shuffle(loads)
     return loads
@@ -89,7 +88,7 @@ SHAPES = {"equal": equal, "Zipf": zipf, "one hot": one_hot}
 
 
 def excess(rule: Rule, loads: Loads, tasks: int) -> float:
-    """The busiest task's load, as a multiple of the least that it could be."""
+    """Return the busiest task's load as a multiple of the lower bound."""
     shares = [0] * tasks
     for name, task in rule(loads, tasks).items():
         shares[task] += loads[name]
@@ -97,7 +96,7 @@ def excess(rule: Rule, loads: Loads, tasks: int) -> float:
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""What it is worth to deal cells out to Spark's tasks by their loads.
+"""The effect of distributing cells over Spark's tasks by their loads.
 
     python bench/spread_spark.py [--requests 40000] [--clusters 8] [--heavy 4] [--rounds 3]
 
-The companion of `spread.py`, through Kafka and Spark: each second cluster gets `--heavy` times the
-Produce requests of the others. A job deals them out in turn and measures their loads, and the heavy
-ones share a task. Its snapshot is restored: another checkpoint, where they are dealt out by load.
-Then both decide the same requests in each round, one after the other, and which begins alternates.
-Seconds are Spark's `triggerExecution`. A run is valid only if both give each request one answer.
+`spread.py` with Kafka and Spark: each second cluster gets `--heavy` times the Produce requests of
+the others. A job distributes the cells in turn and measures their loads; the heavy ones share a
+task. Its snapshot is restored into another checkpoint, where they are distributed by load. Then
+both handle the same requests in each round, in alternating order. Seconds are Spark's
+`triggerExecution`. A run is valid only if both give each request one response.
 """
 
 import argparse
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 Flags = dict[str, object]
 Event = tuple[str, bytes]
-"""A cluster's name, and a document."""
+"""A cluster's name and a document."""
 
 RULES = ("in turn", "by load")
 
 
 def send(settings: Settings, events: list[Event]) -> None:
-    """The events of a round."""
+    """Write the events of a round."""
     with runner.prepared(settings, BrokerSettings()) as job:
         count = settings.requests_partitions
         rows = (NewRow(key, value, partition_of(key.encode(), count)) for key, value in events)
@@ -49,7 +49,7 @@ def send(settings: Settings, events: list[Event]) -> None:
 
 
 def rounds_of(given: argparse.Namespace, clusters: tuple[str, ...]) -> list[list[Event]]:
-    """The events of each round; the first has the topics, too."""
+    """Return the events of each round; the first one creates the topics."""
     share = [given.heavy if number % 2 == 0 else 1 for number in range(given.clusters)]
     found: list[list[Event]] = [[] for _ in range(given.rounds + 1)]
     for cluster, weight in zip(clusters, share, strict=True):
@@ -62,12 +62,12 @@ def rounds_of(given: argparse.Namespace, clusters: tuple[str, ...]) -> list[list
 
 
 def seconds(flags: Flags, session: "SparkSession") -> float:
-    """What a job takes to come to the end of `requests`."""
+    """Return the seconds of a job over all of `requests`."""
     return sum(batch.seconds for batch in run(flags, ALL, session) if batch.events)
 
 
 def shares(checkpoint: Path, loads: dict[str, int]) -> list[float]:
-    """The part of all load that each task has."""
+    """Return each task's share of the load."""
     known = facts.read(checkpoint)
     assert known is not None
     found: Counter[int] = Counter()
@@ -77,7 +77,7 @@ def shares(checkpoint: Path, loads: dict[str, int]) -> list[float]:
 
 
 def answers_differ(settings: Settings) -> bool:
-    """Whether a request has no answer, or two that are not the same."""
+    """Whether a request has no response, or two different ones."""
     with runner.prepared(settings, BrokerSettings()) as job:
         answers: dict[str, set[bytes | None]] = {}
         for row in read_all(job.client, topics.full_name(settings.prefix, RESPONSES)):

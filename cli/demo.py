@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from brokertwin.recordings.replay.comparison import Answer
-    from brokertwin.recordings.replay.plan import Plan
+    from brokertwin.recordings.replay.comparison import ModelResponse
+    from brokertwin.recordings.replay.plan import ReplayPlan
     from brokertwin.recordings.replay.recording import Exchange
     from brokertwin.settings import Settings
     from brokertwin.sinks.snapshot_store import Published
-    from brokertwin.streaming.job.job import Job
+    from brokertwin.streaming.job.job import StreamingJob
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -124,14 +124,16 @@ def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Set
     )
 
 
-def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Mapping[str, Answer]":
+def _run(
+    settings: "Settings", planned: "ReplayPlan", session: "SparkSession"
+) -> "Mapping[str, ModelResponse]":
     """Run the query, send events meanwhile, and return the responses by request id."""
     from brokertwin.streaming.job import replay_engine as spark
     from brokertwin.streaming.job import runner
 
     with runner.prepared(settings, planned.settings.broker_settings) as prepared, Live(err) as live:
         job = spark.with_cell(prepared, planned.settings)
-        stop = runner.Stop(settings.stop_timeout_s)
+        stop = runner.StopReason(settings.stop_timeout_s)
         sender = _Sender(job, planned.documents)
 
         def observe(progress: Any) -> None:
@@ -144,13 +146,13 @@ def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Map
             runner.run(job, stop, observe=observe, session=session)
         finally:
             sender.stop()
-        return spark.answers_of(job)
+        return spark.responses_of(job)
 
 
 class _Sender(threading.Thread):
     """Send events in slices, as clients would, while the query runs."""
 
-    def __init__(self, job: "Job", documents: Sequence[bytes]) -> None:
+    def __init__(self, job: "StreamingJob", documents: Sequence[bytes]) -> None:
         super().__init__(daemon=True)
         self._job = job
         self._documents = documents
@@ -173,8 +175,8 @@ class _Sender(threading.Thread):
 def _show(
     console: Console,
     exchanges: "Sequence[Exchange]",
-    answers: "Mapping[str, Answer]",
-    planned: "Plan",
+    answers: "Mapping[str, ModelResponse]",
+    planned: "ReplayPlan",
 ) -> None:
     """Print responses by API and error code, and how many match the real broker's."""
     from brokertwin.recordings.replay import report
@@ -184,7 +186,7 @@ def _show(
     counts = report.counts_by_api(compared)
     codes: dict[str, Counter[str]] = {api: Counter() for api in counts}
     for one in compared:
-        codes[one.exchange.api].update(_codes_of(one.answer))
+        codes[one.exchange.api].update(_codes_of(one.response))
     rows = [
         (
             api,
@@ -205,7 +207,7 @@ def _show(
     )
 
 
-def _codes_of(answer: "Answer | None") -> set[str]:
+def _codes_of(answer: "ModelResponse | None") -> set[str]:
     """Return the names of a response's error codes, or `ok`."""
     from brokertwin.state.core.errors import error_name
 

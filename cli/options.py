@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.answers import Address
+    from brokertwin.gateway.edge_fields import Address
     from brokertwin.settings import Settings
     from brokertwin.state.core.settings import BrokerSettings
 
@@ -102,7 +102,7 @@ def address(option: str, text: str) -> "Address":
     Raises:
         UserError: the value is invalid.
     """
-    from brokertwin.gateway.answers import Address
+    from brokertwin.gateway.edge_fields import Address
 
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) not in PORTS:

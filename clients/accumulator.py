@@ -1,14 +1,13 @@
-"""Batches that wait to be sent: a queue for each partition.
+"""Batches waiting to be sent, in a queue for each partition.
 
 Source: seed 002; KIP-91, KIP-480; `RecordAccumulator` in Kafka. The head of a queue is sent when
-the batch is full or has lingered; one that was put back waits for its backoff, unless the leader
-has changed since. Of the nodes with such a partition each gets at most one batch of every
-partition that it leads.
+its batch is full or has lingered. A batch that was put back waits for its backoff, unless the
+leader has changed. A drain takes at most one batch of each partition that the node leads.
 
-Where a partition has to wait for its sequences, Kafka's client leaves the node's loop and with it
-the partitions behind; here only that partition is passed over.
+If a partition waits for its sequences, Kafka's client stops draining the node. Here only that
+partition is skipped.
 
-Not done: compression (sizes are those before it).
+Not done: compression. Sizes are uncompressed.
 """
 
 from collections import deque
@@ -17,24 +16,24 @@ from typing import NamedTuple
 
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.in_flight_requests import Jitter
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partition_sequences import is_later
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import ProducerBatch, Record
+from brokertwin.clients.producer_batch import PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
 
 NO_EPOCH = -1
 
 
 class Ready(NamedTuple):
-    """Nodes with something to send, and topics whose leader is not known."""
+    """Nodes with batches to send, and topics with an unknown leader."""
 
     nodes: list[int]
     leaderless: list[str]
 
 
 class Accumulator:
-    """The queues. `is_flushing` and `is_committing` send every batch without lingering."""
+    """The queues. `is_flushing` and `is_committing` disable lingering."""
 
     def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
         self.is_flushing = self.is_committing = False
@@ -45,8 +44,8 @@ class Accumulator:
         self._muted: set[TopicPartition] = set()
         self._first: dict[int, TopicPartition] = {}
 
-    def append(self, now: int, partition: TopicPartition, record: Record) -> ProducerBatch:
-        """Adds a record to the last batch of its partition, or to a new one."""
+    def append(self, now: int, partition: TopicPartition, record: PendingRecord) -> ProducerBatch:
+        """Add a record to the last batch of its partition, or to a new one."""
         queue = self._queues.setdefault(partition, deque())
         if self.has_open(partition, record.size_in_bytes):
             queue[-1].records.append(record)
@@ -56,20 +55,20 @@ class Accumulator:
         return batch
 
     def has_open(self, partition: TopicPartition, size_in_bytes: int) -> bool:
-        """Whether the last batch of a partition takes a record of this size."""
+        """Whether the last batch of a partition has room for the record."""
         queue = self._queues.get(partition)
         if not queue or queue[-1].is_closed:
             return False
         return queue[-1].size_in_bytes + size_in_bytes <= self._config.batch_size
 
     def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
-        """The batches that wait for a partition, in order."""
+        """The queued batches of a partition, in order."""
         return list(self._queues.get(partition, ()))
 
     def ready(self, now: int, cluster: MetadataSnapshot) -> Ready:
-        """The nodes that a batch can go to now, and topics of those that have nobody to go to.
+        """Return the nodes that can receive a batch, and the leaderless topics.
 
-        An answer about another topic may have taken the leader's node away.
+        The leader's node can be unknown: metadata for another topic may have removed it.
         """
         nodes: dict[int, None] = {}
         leaderless: dict[str, None] = {}
@@ -104,10 +103,10 @@ class Accumulator:
         cluster: MetadataSnapshot,
         may_drain: Callable[[ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """Takes what goes to `node` in one request: at most one batch of a partition.
+        """Take the batches for one request to `node`, one of each partition.
 
-        At most `max.request.size` bytes, but one batch at least; the next call begins with the
-        partition that this one had no room for.
+        Takes at most `max.request.size` bytes, but at least one batch. The next call starts with
+        the first partition that had no room.
         """
         taken: list[ProducerBatch] = []
         size = 0
@@ -129,23 +128,26 @@ class Accumulator:
             self._muted.update(batch.topic_partition for batch in taken)
         return taken
 
-    def _in_turn(self, node: int, led: list[PartitionMetadata]) -> list[PartitionMetadata]:
+    def _in_turn(self, node: int, led: list[PartitionInfo]) -> list[PartitionInfo]:
         first = self._first.pop(node, None)
         start = next((at for at, known in enumerate(led) if known.partition == first), 0)
         return led[start:] + led[:start]
 
     def unmute(self, partition: TopicPartition) -> None:
-        """The partition's request was answered; only with one request in flight at a time."""
+        """Drain the partition again; used with one request in flight."""
         self._muted.discard(partition)
 
     def put_back(self, now: int, batch: ProducerBatch) -> None:
-        """Queues a batch for another attempt after a backoff."""
+        """Queue a batch for another attempt after a backoff."""
         batch.retry_at = now + self._backoff.backoff(batch.attempts, self._jitter())
         batch.attempts += 1
         self.insert(batch)
 
     def insert(self, batch: ProducerBatch) -> None:
-        """Queues a batch in sequence order, before those without a sequence; else as the first."""
+        """Queue a batch in sequence order, before batches without a sequence.
+
+        A batch without a sequence becomes the first.
+        """
         queue = self._queues.setdefault(batch.topic_partition, deque())
         at = 0
         while at < len(queue) and _is_before(queue[at], batch):
@@ -153,27 +155,27 @@ class Accumulator:
         queue.insert(at, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Takes a batch out of its queue, if it is there."""
+        """Remove a batch from its queue if it is queued."""
         queue = self._queues.get(batch.topic_partition, deque())
         if batch in queue:
             queue.remove(batch)
 
     def deadlines(self) -> list[int]:
-        """When heads of queues may be sent."""
+        """The times at which queue heads become sendable."""
         return [max(head.retry_at, head.created + self._config.linger_ms) for head in self._heads()]
 
 
-def _epoch(known: PartitionMetadata) -> int:
+def _epoch(known: PartitionInfo) -> int:
     return known.leader_epoch if known.leader_epoch is not None else NO_EPOCH
 
 
-def _backs_off(head: ProducerBatch, known: PartitionMetadata, now: int) -> bool:
-    """Whether a retry waits still; one whose partition has a newer leader does not."""
+def _backs_off(head: ProducerBatch, known: PartitionInfo, now: int) -> bool:
+    """Whether a retry is in backoff; a newer leader ends the backoff."""
     return now < head.retry_at and _epoch(known) <= head.leader_epoch
 
 
 def _is_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Whether a queued batch stays before one that is put back."""
+    """Whether a queued batch stays ahead of a batch that is put back."""
     if not batch.has_sequence or not queued.has_sequence:
         return False
     return is_later(batch.base_sequence, queued.base_sequence)

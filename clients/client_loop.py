@@ -1,17 +1,17 @@
-"""A client's loop without sockets: requests wait for connections, go out, and are answered.
+"""The event loop of a client, without sockets.
 
 Source: seed 001; `NetworkClient`, `ConsumerNetworkClient`, `Sender.runOnce` in Kafka; KIP-35,
-KIP-511 (versions), KIP-601. Whoever drives a client (`clients/driver.py`) does in turns:
+KIP-511 (versions), KIP-601. The driver (`clients/driver.py`) repeats:
 
-    turn(now)              connections to open and to close, requests to send, how long to wait
-    (the network does that, and waits so long)
-    take(now, event)       a connection stands, one is gone, an answer has come
+    turn(now)              connections to open and close, requests to send, time to wait
+    (network I/O for that time)
+    take(now, event)       a connection opened or closed, or a response arrived
 
-A connection's first request is ApiVersions: from its answer on each request goes in the newest
-version that both sides speak, of those that its owner allows. One that no version of is in common
-ends unanswered, and `unsupported` names its API. The same answer has the cluster's finalized
-features (KIP-584). A node's requests go out in the order in which they were wanted. Times are ms on
-the driver's clock, which does not go back; `draw` gives numbers in [0, 1).
+The first request of a connection is ApiVersions. Later requests use the newest version that both
+sides support, within the versions that the request allows. A request without a common version
+fails, and `unsupported` names its API. The ApiVersions response also has the cluster's finalized
+features (KIP-584). Requests to a node are sent in order. Times are ms on the driver's monotonic
+clock; `draw` returns numbers in [0, 1).
 """
 
 from abc import ABC, abstractmethod
@@ -77,9 +77,10 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "DELETE_RECORDS": (0, 2),
     "DESCRIBE_TRANSACTIONS": (0, 0),
 }
-"""The first and last version of what clients ask: those of Kafka 3.0 and later.
+"""The first and last version that clients use, as in Kafka 3.0 and later.
 
-Which of Produce, TxnOffsetCommit and EndTxn a transaction takes its protocol says."""
+The transaction protocol limits Produce, TxnOffsetCommit and EndTxn further.
+"""
 
 RESPONSES: dict[str, type[Body]] = {
     "PRODUCE": ProduceResponse,
@@ -105,21 +106,24 @@ RESPONSES: dict[str, type[Body]] = {
     **consumer_requests.RESPONSES,
 }
 _known = [msgspec.json.Decoder(each) for each in RESPONSES.values()]
-"""That msgspec knows the types before threads are: two that first use one at once end a process."""
+"""Builds the msgspec decoders before threads start.
+
+msgspec crashes if two threads use a type for the first time at once.
+"""
 API_VERSIONS_VERSION = 4
 SOFTWARE = ApiVersionsRequest(client_software_name="brokertwin", client_software_version="1")
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the connection to a node; nothing is to be told of it any more."""
+    """Close the connection to a node; no event follows."""
 
     node: int
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a request; where `wants_answer`, its answer is told under `request_id`.
+    """Send a request; its response arrives under `request_id` if expected.
 
-    `body` has no record bytes: `batches` says whose they are, where there are any.
+    `body` has no record bytes. `batches` names the producer batches to encode.
     """
 
     node: int
@@ -128,36 +132,36 @@ class Send(msgspec.Struct, frozen=True):
     version: int
     body: Body
     batches: list[Any] = []
-    wants_answer: bool = True
+    expects_response: bool = True
 
 
 Action = Connect | Close | Send
 
 
-class Turn(NamedTuple):
-    """What to do, in order, and then how long to wait for something to happen, in ms."""
+class LoopTurn(NamedTuple):
+    """The actions in order, then how long to wait for events, in ms."""
 
     actions: list[Action]
     timeout_ms: int
 
 
 class Connected(msgspec.Struct, frozen=True):
-    """A connection stands."""
+    """A connection is open."""
 
     node: int
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """A connection is gone, or could not be made."""
+    """A connection is closed or failed to open."""
 
     node: int
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """An answer has come: its body by Kafka's names, without record bytes.
+class ResponseReceived(msgspec.Struct, frozen=True):
+    """A response: its body by Kafka's field names, without record bytes.
 
-    `records` has for each partition of a Fetch, by the topic's name or id and the number, what was
-    in its bytes (`clients/fetcher.py`'s `Records`).
+    `records` has the decoded records of each partition (`clients/fetcher.py`), by topic name or id
+    and partition.
     """
 
     node: int
@@ -166,11 +170,11 @@ class Answered(msgspec.Struct, frozen=True):
     records: Mapping[tuple[str, int], Any] = {}
 
 
-NetworkEvent = Connected | Disconnected | Answered
+NetworkEvent = Connected | Disconnected | ResponseReceived
 
 
-class UnderWay(NamedTuple):
-    """A request whose answer is waited for; `tag` is its owner's."""
+class InFlightRequest(NamedTuple):
+    """A request without a response yet; `tag` belongs to the sender."""
 
     node: int
     api: str
@@ -178,10 +182,10 @@ class UnderWay(NamedTuple):
     tag: Any
 
 
-class Wanted(NamedTuple):
-    """A request that waits for its connection; any node will do where `node` is None.
+class PendingRequest(NamedTuple):
+    """A request waiting for a connection; any node will do if `node` is None.
 
-    `versions`: it goes in one of these, in any where None.
+    `versions`: the allowed versions; None allows all.
     """
 
     node: Node | None
@@ -193,11 +197,11 @@ class Wanted(NamedTuple):
 
 
 class ClientLoop(ABC):
-    """Connections, metadata and requests of one client; what they are for is a subclass's.
+    """Connections, metadata and requests of a client; subclasses add the rest.
 
     Attributes:
-        unsupported: an API that a broker speaks no version of that this client does.
-        features: the cluster's finalized features and their levels, as far as brokers have told.
+        unsupported: an API without a common version.
+        features: finalized features of the cluster and their levels.
     """
 
     def __init__(
@@ -209,38 +213,40 @@ class ClientLoop(ABC):
         self.features: dict[str, int] = {}
         self._features_epoch = -1
         self._actions: list[Action] = []
-        self._waiting: list[Wanted] = []
-        self._under_way: dict[int, UnderWay] = {}
+        self._waiting: list[PendingRequest] = []
+        self._in_flight: dict[int, InFlightRequest] = {}
         self._handshakes: dict[int, int] = {}
         self._versions: dict[int, dict[str, Versions]] = {}
         self._last_id = 0
 
-    # What a subclass says
+    # Hooks
 
     @abstractmethod
     def _work(self, now: int) -> None:
-        """Whatever is due."""
+        """Do the due work."""
 
     @abstractmethod
     def _deadlines(self, now: int) -> list[int]:
-        """When there is something to do, if nothing happens before."""
+        """Return when `_work` may have something to do."""
 
     @abstractmethod
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
-        """The answer to a request of its own."""
+    def _on_response(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
+        """Handle a response to one of the subclass's requests."""
 
     @abstractmethod
     def _failed(self, now: int, tag: Any) -> None:
-        """A request of its own gets no answer."""
+        """Handle a request that gets no response."""
 
     @abstractmethod
     def _lost(self, now: int, node: int) -> None:
-        """A connection is gone, after `_failed` was told of what was on it."""
+        """Handle a closed connection, after `_failed` for its requests."""
 
-    # What drives it
+    # Driver
 
-    def turn(self, now: int) -> Turn:
-        """What is to be done now."""
+    def turn(self, now: int) -> LoopTurn:
+        """Return what to do now."""
         for node in self.network.overdue(now):
             self._actions.append(Close(node))
             self._disconnected(now, node)
@@ -266,25 +272,25 @@ class ClientLoop(ABC):
                     tag=action.sent,
                 )
         actions, self._actions = self._actions, []
-        return Turn(actions, poll.select_timeout_ms)
+        return LoopTurn(actions, poll.select_timeout_ms)
 
     def take(self, now: int, event: NetworkEvent) -> None:
-        """Something has happened; of a connection that was given up it counts for nothing."""
+        """Handle an event; events of closed connections are ignored."""
         match event:
             case Connected(node):
                 if self.network.connections.is_connecting(node):
                     self._shake_hands(node, API_VERSIONS_VERSION)
             case Disconnected(node):
                 self._disconnected(now, node)
-            case Answered() if event.request_id in self._handshakes:
+            case ResponseReceived() if event.request_id in self._handshakes:
                 self._greeted(now, event)
-            case Answered():
-                self._take_answer(now, event)
+            case ResponseReceived():
+                self._take_response(now, event)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing waits and nothing but fetches is under way."""
-        is_busy = any(request.api != "FETCH" for request in self._under_way.values())
+        """Whether no request except Fetch is pending or in flight."""
+        is_busy = any(request.api != "FETCH" for request in self._in_flight.values())
         return not is_busy and not self._waiting
 
     # Connections
@@ -294,7 +300,7 @@ class ClientLoop(ABC):
         self._handshakes[request_id] = node
         self._actions.append(Send(node, request_id, "API_VERSIONS", version, SOFTWARE))
 
-    def _greeted(self, now: int, event: Answered) -> None:
+    def _greeted(self, now: int, event: ResponseReceived) -> None:
         node = self._handshakes.pop(event.request_id)
         response = msgspec.convert(event.body, ApiVersionsResponse)
         throttle_ms = response.throttle_time_ms
@@ -317,10 +323,10 @@ class ClientLoop(ABC):
         self.network.connected(node)
 
     def _learn_features(self, response: ApiVersionsResponse) -> None:
-        """Takes over what a broker has told, unless another has told something newer.
+        """Take over the features, unless another broker has newer ones.
 
-        Kafka's client takes no second answer of the same epoch: there it is the same. A gateway's
-        epoch is always 0.
+        Kafka's client ignores a second response of the same epoch because it is equal. The epoch of
+        a gateway is always 0.
         """
         epoch = response.finalized_features_epoch
         if epoch >= max(self._features_epoch, 0):
@@ -337,15 +343,15 @@ class ClientLoop(ABC):
         self._lost(now, node)
 
     def _drop(self, now: int, node: int) -> None:
-        """The connection is given up; a subclass with requests of its own may do more."""
+        """Close the connection; subclasses may do more."""
         self.network.disconnected(node, now)
 
     def _forget(self, now: int, node: int) -> None:
-        """What was on a connection, or waits for it, gets no answer."""
+        """Fail the requests on a connection and those waiting for it."""
         self._versions.pop(node, None)
         self._handshakes = {key: at for key, at in self._handshakes.items() if at != node}
-        lost = [key for key, request in self._under_way.items() if request.node == node]
-        tags = [self._under_way.pop(key).tag for key in lost]
+        lost = [key for key, request in self._in_flight.items() if request.node == node]
+        tags = [self._in_flight.pop(key).tag for key in lost]
         tags += [each.tag for each in self._waiting if each.node and each.node.id == node]
         self._waiting = [each for each in self._waiting if not each.node or each.node.id != node]
         for tag in tags:
@@ -355,14 +361,14 @@ class ClientLoop(ABC):
     # Requests
 
     def next_id(self) -> int:
-        """The id of the next request."""
+        """Return the id of the next request."""
         self._last_id += 1
         return self._last_id
 
     def version(self, node: int, api: str, within: Versions | None = None) -> int | None:
-        """The version in which a node is asked; None where it speaks none that this client does.
+        """Return the newest common version of an API, or None.
 
-        `within`: only these are allowed.
+        `within` limits the version.
         """
         common = self._versions.get(node, {}).get(api)
         if common is None:
@@ -371,7 +377,7 @@ class ClientLoop(ABC):
         newest = min(last, common[1])
         return newest if newest >= max(first, common[0]) else None
 
-    def _want(self, wanted: Wanted) -> None:
+    def _want(self, wanted: PendingRequest) -> None:
         self._waiting.append(wanted)
 
     def _send_waiting(self, now: int) -> None:
@@ -406,35 +412,35 @@ class ClientLoop(ABC):
         *,
         tag: Any,
         batches: list[Any] | None = None,
-        wants_answer: bool = True,
+        expects_response: bool = True,
         versions: Versions | None = None,
     ) -> bool:
-        """Puts a request on a connection that stands; False where the node does not speak it."""
+        """Send a request; returns False if the node does not support it."""
         version = self.version(node, api, versions)
         if version is None:
             self.unsupported = api
             if not isinstance(tag, RequestAndVersion):
                 self._failed(now, tag)
             return False
-        if wants_answer:
-            self._under_way[request_id] = UnderWay(node, api, version, tag)
+        if expects_response:
+            self._in_flight[request_id] = InFlightRequest(node, api, version, tag)
         self._actions.append(
-            Send(node, request_id, api, version, body, batches or [], wants_answer)
+            Send(node, request_id, api, version, body, batches or [], expects_response)
         )
         return True
 
-    def _take_answer(self, now: int, event: Answered) -> None:
-        request = self._under_way.pop(event.request_id, None)
+    def _take_response(self, now: int, event: ResponseReceived) -> None:
+        request = self._in_flight.pop(event.request_id, None)
         if request is None:
             return
         response = msgspec.convert(event.body, RESPONSES[request.api])
         throttle_ms = event.body.get("throttleTimeMs", 0)
         self.network.throttled(request.node, request.api, request.version, throttle_ms, now)
         if isinstance(response, MetadataResponse):
-            self.network.metadata_answered(request.node, response, request.version, now)
+            self.network.on_metadata_response(request.node, response, request.version, now)
             return
         self._settled(request.node, event.request_id)
-        self._answered(now, request, response, event)
+        self._on_response(now, request, response, event)
 
     def _settled(self, node: int, request_id: int) -> None:
-        self.network.answered(node, request_id)
+        self.network.on_response(node, request_id)

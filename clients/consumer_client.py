@@ -1,13 +1,13 @@
-"""A consumer: its coordinator, its fetcher and its metadata on one loop.
+"""A consumer: coordinator, fetcher and metadata on one event loop.
 
-Source: seed 001's consumer; `KafkaConsumer`, `ConsumerNetworkClient` in Kafka. Pure
-(`clients/client_loop.py` says who drives it):
+Source: seed 001's consumer; `KafkaConsumer`, `ConsumerNetworkClient` in Kafka. It does no I/O (see
+`clients/client_loop.py`):
 
-    records = client.poll(now)       the application polls: membership, then what has come
+    records = client.poll(now)       membership, then the fetched records
     turn, take                       in between, also while the application works
 
-The coordinator has a connection of its own, as in Kafka, so that no heartbeat waits behind a fetch;
-a leader has at most one fetch under way. What is read is given as (partition, offset, record).
+The coordinator has its own connection, as in Kafka, so a heartbeat is never delayed by a fetch. A
+leader has at most one fetch in flight. Records are (partition, offset, record).
 """
 
 import base64
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from brokertwin.clients.assignors.member import MembersAssignor
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_coordinator import (
-    ConsumerCoordinator,
-    Outgoing,
+    ClassicMembership,
+    CoordinatorRequest,
 )
 from brokertwin.clients.consumer_events import (
     Event,
@@ -39,17 +39,17 @@ from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.schema import Body
 
 COORDINATOR_NODE = 2**31 - 1
-"""A coordinator's connection goes by this less its id, beside that of the same broker's fetches."""
+"""Node id of a coordinator's connection is this minus the broker id."""
 
 UUID_BYTES = 16
 
 
-Coordination = Callable[[SubscriptionState], ConsumerCoordinator]
-"""Makes a coordinator over what is subscribed to and assigned."""
+Coordination = Callable[[SubscriptionState], ClassicMembership]
+"""Creates a membership over a subscription."""
 
 
 def drawn_member_id(draw: Draw) -> str:
-    """A member's id, as it draws it itself (KIP-1082): Kafka's letters for 16 bytes."""
+    """A client-generated member id (KIP-1082) in Kafka's text form of 16 bytes."""
     octets = bytes(int(draw() * 256) for _ in range(UUID_BYTES))
     return base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
@@ -59,10 +59,10 @@ def _membership(
     subscription: SubscriptionState,
     draw: Draw,
     assignor: MembersAssignor | None,
-) -> ConsumerCoordinator:
-    """By the group's protocol; a member of a consumer group draws its own id."""
+) -> ClassicMembership:
+    """Create the membership for the group's protocol."""
     if config.group_protocol is GroupProtocol.CLASSIC:
-        return ConsumerCoordinator(config, subscription, assignor)
+        return ClassicMembership(config, subscription, assignor)
     return ConsumerMembership(config, subscription, drawn_member_id(draw))
 
 
@@ -85,8 +85,8 @@ class ConsumerClient(FetchingClient):
     """One consumer.
 
     Attributes:
-        subscription: its topics, what it is assigned, and how far it has read.
-        coordinator: its membership.
+        subscription: topics, assigned partitions and positions.
+        coordinator: the group membership.
     """
 
     def __init__(
@@ -103,12 +103,13 @@ class ConsumerClient(FetchingClient):
         assignor: MembersAssignor | None = None,
         coordinator: Coordination | None = None,
     ) -> None:
-        """`assignor`: without one, Kafka's own that the configuration names.
+        """Create a consumer.
 
-        `pattern`: in the place of topics, a regular expression that whole names of topics match, in
-        a classic group one of Python (raises re.error), in a consumer group one of RE2.
-
-        `coordinator`: its membership, where that is none of a group of consumers.
+        Optional arguments:
+            assignor: replaces Kafka's assignors of the configuration.
+            pattern: a regular expression for whole topic names instead of topics. It is Python's in
+                a classic group (raises re.error) and RE2 in a consumer group.
+            coordinator: replaces the membership of a consumer group.
         """
         wanted = _metadata(config, topics, pattern, metadata, may_create=may_create_topics)
         super().__init__(wanted, SubscriptionState(topics, pattern), fetches, draw, network)
@@ -116,30 +117,30 @@ class ConsumerClient(FetchingClient):
         self.coordinator = made or _membership(config, self.subscription, draw, assignor)
         self._is_closing = False
 
-    # The application's side
+    # API
 
     def poll(self, now: int) -> list[tuple[TopicPartition, int, Any]]:
-        """The application polls: what it gets to work on now, may be nothing."""
+        """Return fetched records, if any; called by the application."""
         if self._is_closing or not self._has_matched():
             return []
-        self._tell_ids()
+        self._share_topic_ids()
         self.coordinator.poll(now, self.metadata.counts())
         return self._fetcher.take()
 
     def close(self, now: int) -> None:
-        """Commits, where that is automatic, and leaves; done when `is_quiet`."""
+        """Commit if automatic, and leave; done when `is_quiet`."""
         self._is_closing = True
         self.coordinator.close(now)
 
     def events(self) -> list[Event]:
-        """What has happened since the last call, in order."""
+        """Return the events since the last call, in order."""
         events, self.coordinator.events = [*self.coordinator.events, *self.truncations()], []
         return events
 
-    # The loop's
+    # Event loop
 
     def _has_matched(self) -> bool:
-        """Whether what it subscribes to is known; who waits for that does not join."""
+        """Whether the matching topics are known; before that it does not join."""
         if isinstance(self.metadata, PatternMetadata):
             matching = self.metadata.matching()
             if matching is None:
@@ -147,18 +148,18 @@ class ConsumerClient(FetchingClient):
             self.subscription.topics = matching
         return True
 
-    def _tell_ids(self) -> None:
+    def _share_topic_ids(self) -> None:
         if isinstance(self.coordinator, ConsumerMembership):
             self.coordinator.topic_ids = self.metadata.snapshot.topic_ids
             if isinstance(self.metadata, AssignedMetadata):
                 self.metadata.want_ids(self.coordinator.assigned_ids)
 
     def _work(self, now: int) -> None:
-        self._tell_ids()
+        self._share_topic_ids()
         if not self._is_closing:
             self.coordinator.tick(now)
         for outgoing in self.coordinator.take():
-            self._ask_coordinator(now, outgoing)
+            self._send_to_coordinator(now, outgoing)
         self.metadata.want(self.subscription.topics | self.coordinator.group_topics)
         if not self._is_closing:
             self._read(now)
@@ -166,13 +167,13 @@ class ConsumerClient(FetchingClient):
             self._fetcher.needs_metadata = self.coordinator.needs_metadata = False
             self.metadata.request_update()
 
-    def _ask_coordinator(self, now: int, outgoing: Outgoing) -> None:
+    def _send_to_coordinator(self, now: int, outgoing: CoordinatorRequest) -> None:
         node = self._coordinator_node()
         if outgoing.to_coordinator and node is None:
             self.coordinator.failed(now, outgoing.id)
             return
         to = node if outgoing.to_coordinator else None
-        self._want(Wanted(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
+        self._want(PendingRequest(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
 
     def _coordinator_node(self) -> Node | None:
         found = self.coordinator.coordinator
@@ -181,14 +182,16 @@ class ConsumerClient(FetchingClient):
     def _deadlines(self, now: int) -> list[int]:
         return [time for time in self.coordinator.deadlines() if time > now]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
-        if isinstance(request.tag, Outgoing):
-            self.coordinator.answered(now, request.tag.id, response)
+    def _on_response(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
+        if isinstance(request.tag, CoordinatorRequest):
+            self.coordinator.on_response(now, request.tag.id, response)
         else:
-            super()._answered(now, request, response, event)
+            super()._on_response(now, request, response, event)
 
     def _failed(self, now: int, tag: Any) -> None:
-        if isinstance(tag, Outgoing):
+        if isinstance(tag, CoordinatorRequest):
             self.coordinator.failed(now, tag.id)
         else:
             super()._failed(now, tag)

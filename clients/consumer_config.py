@@ -1,4 +1,4 @@
-"""The settings of a consumer, by Kafka's names, with today's defaults.
+"""Consumer settings by Kafka's names, with current defaults.
 
 Source: `ConsumerConfig`, `GroupRebalanceConfig` in Kafka.
 """
@@ -8,21 +8,21 @@ from enum import StrEnum
 import msgspec
 
 from brokertwin.clients.assignors.assign import AssignorName
-from brokertwin.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 
 
 class GroupProtocol(StrEnum):
-    """Who assigns: the group's leader, or its coordinator (KIP-848)."""
+    """Assignment by the group's leader, or by its coordinator (KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in ms. Raises ValueError where Kafka's consumer does.
+    """Times in ms. Raises ValueError for settings that Kafka rejects.
 
-    `max_poll_interval_ms` is what the coordinator is told as the rebalance time-out.
-    `fetches_offsets_from_any` sends OffsetFetch to any live broker, which forwards it (seed 003).
+    `max_poll_interval_ms` is also the rebalance timeout. `fetches_offsets_from_any` sends
+    OffsetFetch to any live broker, which forwards it (seed 003).
     """
 
     group_id: str
@@ -44,14 +44,4 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
         if not self.assignors:
-            raise ValueError("partition.assignment.strategy names no assignor")
-
-
-def config_0_10(group_id: str) -> ConsumerConfig:
-    """The defaults of the seed's era: range alone, a session of 10 seconds, constant pauses."""
-    return ConsumerConfig(
-        group_id=group_id,
-        assignors=(AssignorName.RANGE,),
-        session_timeout_ms=10_000,
-        retry_backoff=constant_backoff(),
-    )
+            raise ValueError("partition.assignment.strategy must name an assignor")

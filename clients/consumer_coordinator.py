@@ -1,24 +1,26 @@
-"""A consumer's membership in a classic group: find, join, sync, heartbeat, commit, leave.
+"""Membership in a classic group: find, join, sync, heartbeat, commit, leave.
 
 Source: seed 001; KIP-62, KIP-345, KIP-394, KIP-429; `AbstractCoordinator`, `ConsumerCoordinator`,
 `Heartbeat` in Kafka. The caller has the clock and the connections. It calls `poll` when the
-application polls and `tick` in between, as Kafka's heartbeat thread does; sends what `take` gives;
-and tells what became of it: `answered`, `failed`.
+application polls, and `tick` in between, as Kafka's heartbeat thread does. It sends the requests of
+`take` and reports results with `on_response` and `failed`.
 
-    error of            14 15 16 27      22              25         82, 23, 24, 26, 30, 81
-    JoinGroup           again            -               as new     the end
-    SyncGroup           joins again      joins again     as new     the end
-    Heartbeat           27: joins again  joins again     as new     the end
-    OffsetCommit        again in time    fails, joins    as new     the end, or fails
+    error             14 COORDINATOR_LOAD_    22 ILLEGAL_    25 UNKNOWN_   82 FENCED_INSTANCE_ID,
+                      IN_PROGRESS, 15, 16     GENERATION     MEMBER_ID     others
+    JoinGroup         retried                 -              new member    fatal
+    SyncGroup         rejoins                 rejoins        new member    fatal
+    Heartbeat         retried later           rejoins        new member    fatal
+    OffsetCommit      retried until timeout   fails, rejoins new member    fatal, or fails
 
-14, 15, 16, 7 and a closed connection: the coordinator is looked for again (not after 14). 79 gives
-the id to join with. An answer to what was sent in an earlier generation resets nothing.
+27 REBALANCE_IN_PROGRESS causes a rejoin. 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 7
+REQUEST_TIMED_OUT and a closed connection cause a new coordinator lookup. 79 MEMBER_ID_REQUIRED has
+the member id to join with. A response to a request of an earlier generation resets nothing.
 
-Who joins again stores first what was read, where commits are automatic, until max.poll.interval.ms
-is over; gives back all partitions, or in a cooperative group those of topics that it no longer
-wants; and has lost all of them where its generation is gone.
+Before a rejoin the member commits if commits are automatic, until max.poll.interval.ms is over.
+Then it revokes all partitions; in a cooperative group only those of topics that it no longer
+subscribes to. If its generation is over, all partitions are lost.
 
-`consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848).
+`consumer_membership.py` is the counterpart for `group.protocol=consumer` (KIP-848).
 """
 
 import base64
@@ -32,13 +34,13 @@ from brokertwin.clients import consumer_requests as requests
 from brokertwin.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
-    Assigned,
     CommitFailed,
-    Committed,
+    ConsumerFailed,
     Event,
-    Failed,
-    Lost,
-    Revoked,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
@@ -51,7 +53,7 @@ from brokertwin.state.apis.offset_commit import OffsetCommitResponse
 from brokertwin.state.apis.offset_fetch import OffsetFetchResponse
 from brokertwin.state.core.errors import Error, error_name, error_of
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 
 COORDINATOR_GONE = frozenset(
     {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}
@@ -64,14 +66,14 @@ RETRIABLE_COMMIT = RETRIABLE | {
 }
 NEW_GENERATION = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID})
 NOT_A_MEMBER = frozenset({Error.UNKNOWN_MEMBER_ID, Error.STALE_MEMBER_EPOCH})
-"""What a member of a consumer group asks for again: a heartbeat says what has become of it."""
+"""Errors of OffsetFetch that are retried: the next heartbeat resolves them."""
 
 JOIN_ALLOWANCE_MS = 5_000
-"""A JoinGroup may be answered so much later than the rebalance time-out."""
+"""A JoinGroup response may take this long beyond the rebalance timeout."""
 
 
-class MemberState(StrEnum):
-    """Where a member stands, by Kafka's names."""
+class ClientMemberState(StrEnum):
+    """State of the membership, by Kafka's names."""
 
     UNJOINED = "Unjoined"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -79,13 +81,13 @@ class MemberState(StrEnum):
     STABLE = "Stable"
 
 
-JOINED = frozenset({MemberState.COMPLETING_REBALANCE, MemberState.STABLE})
+JOINED = frozenset({ClientMemberState.COMPLETING_REBALANCE, ClientMemberState.STABLE})
 
 
-class Outgoing(NamedTuple):
-    """A request to the coordinator, or, while it is not known, to any broker.
+class CoordinatorRequest(NamedTuple):
+    """A request to the coordinator, or to any broker while it is unknown.
 
-    `timeout_ms` is None where `request.timeout.ms` holds.
+    `request.timeout.ms` applies if `timeout_ms` is None.
     """
 
     id: int
@@ -95,39 +97,38 @@ class Outgoing(NamedTuple):
     timeout_ms: int | None = None
 
 
-class Commit(msgspec.Struct):
-    """A commit that is not answered yet; it is tried again until `until`, in ms."""
+class PendingCommit(msgspec.Struct):
+    """An unacknowledged commit; retried until `until`, in ms."""
 
     id: int
     offsets: dict[TopicPartition, int]
     until: int
     epochs: dict[TopicPartition, int]
     retry_at: int = 0
-    is_under_way: bool = False
+    is_in_flight: bool = False
 
 
 class _Pending(NamedTuple):
-    """A request under way, and the generation that it was sent in."""
+    """A request in flight, and the generation it was sent in."""
 
     api: str
     generation: Generation
-    commit: Commit | None = None
+    commit: PendingCommit | None = None
 
 
-class ConsumerCoordinator:
-    """One member; without an `assignor` by Kafka's own that the configuration names.
+class ClassicMembership:
+    """The membership of one consumer; `assignor` replaces Kafka's.
 
     Attributes:
-        state: where it stands.
-        generation: the generation it is of, -1 in none, and its member id.
-        coordinator: the group's coordinator, as far as it is known.
-        is_leader: whether it has assigned.
-        group_topics: the topics whose partitions it has to know.
-        events: what has happened, for the application to take.
-        fatal: why it can not go on.
-        needs_metadata: whether something assigned is not known to metadata.
-        is_held: whether the application has to end something first: meanwhile it does not join.
-        holds_revoked: whether each `Revoked` sets `is_held`, as Kafka waits for its listener.
+        generation: generation id (-1 if none), member id and protocol.
+        coordinator: the group's coordinator if known.
+        is_leader: whether it assigned in this generation.
+        group_topics: topics whose partition counts it needs.
+        events: events for the application.
+        fatal: the error that ended the membership.
+        needs_metadata: an assigned topic is missing from the metadata.
+        is_held: the application has to finish something before the next join.
+        holds_revoked: each `PartitionsRevoked` sets `is_held`, as Kafka waits for its listener.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class ConsumerCoordinator:
     ) -> None:
         self.config = config
         self.subscription = subscription
-        self.state = MemberState.UNJOINED
+        self.state = ClientMemberState.UNJOINED
         self.generation = Generation()
         self.coordinator: Node | None = None
         self.is_leader = False
@@ -147,7 +148,7 @@ class ConsumerCoordinator:
         self.fatal: Error | None = None
         self.needs_metadata = False
         self.is_held = self.holds_revoked = False
-        self._outgoing: list[Outgoing] = []
+        self._outgoing: list[CoordinatorRequest] = []
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._counts: dict[str, int] = {}
@@ -159,16 +160,19 @@ class ConsumerCoordinator:
         self._must_rejoin = self._must_prepare = True
         self._rejoin_reason = ""
         self._prepare_until: int | None = None
-        self._prepare_commit: Commit | None = None
-        self._commits: list[Commit] = []
+        self._prepare_commit: PendingCommit | None = None
+        self._commits: list[PendingCommit] = []
         self._attempts = 0
         self._retry_at = self._heartbeat_at = self._session_until = self._poll_until = 0
         self._commit_at: int | None = None
 
-    # The application's side
+    # API
 
     def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
-        """The application polls; `partition_counts` by topic, 0 where there is none."""
+        """Take over assignments; called when the application polls.
+
+        `partition_counts` is by topic, 0 for a nonexistent topic.
+        """
         self._poll_until = now + self.config.max_poll_interval_ms
         self._counts = dict(partition_counts)
         if self.fatal is not None:
@@ -181,7 +185,7 @@ class ConsumerCoordinator:
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """What is due without the application: the lookup, heartbeats, commits that wait."""
+        """Run lookup, heartbeats and commits, without the application."""
         if self.fatal is None and self.coordinator is None:
             self._find(now)
         if self.fatal is not None or self.coordinator is None:
@@ -189,47 +193,49 @@ class ConsumerCoordinator:
         if self.state in JOINED:
             self._stay_alive(now)
         self._send_commits(now)
-        self._ask_for_offsets(now)
+        self._fetch_offsets(now)
 
-    def take(self) -> list[Outgoing]:
-        """What is to be sent, in order."""
+    def take(self) -> list[CoordinatorRequest]:
+        """Return the requests to send, in order."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
     def deadlines(self) -> list[int]:
-        """When `tick` may have something to do, also times that are past."""
+        """Return when `tick` may have something to do; may be in the past."""
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
         if self.state in JOINED:
             times += [self._heartbeat_at, self._session_until, self._poll_until]
         return times
 
     def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
-        """Stores offsets; the id under which `Committed` or `CommitFailed` tells of it.
+        """Commit offsets; events have the returned id.
 
-        `waits`: as `commitSync`, which tries again for `default.api.timeout.ms`; else once.
+        `waits` retries for `default.api.timeout.ms`, as `commitSync`.
         """
         until = now + self.config.default_api_timeout_ms if waits else 0
         return self._queue_commit(now, dict(offsets), until).id
 
     def close(self, now: int) -> None:
-        """Stores what was read, where commits are automatic, gives everything back, and leaves."""
-        if self.config.enable_auto_commit and self.state is MemberState.STABLE:
+        """Commit if automatic, revoke all partitions, and leave."""
+        if self.config.enable_auto_commit and self.state is ClientMemberState.STABLE:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
-        self._give_back(self.subscription.assigned, is_lost=self.state is not MemberState.STABLE)
+        self._give_back(
+            self.subscription.assigned, is_lost=self.state is not ClientMemberState.STABLE
+        )
         self.leave(now, "the consumer is being closed")
 
     def leave(self, now: int, reason: str) -> None:
-        """Leaves the group; a static member only stops."""
+        """Leave the group; a static member only stops."""
         is_dynamic = self.config.group_instance_id is None
-        is_member = self.state is not MemberState.UNJOINED and self.generation.member_id != ""
+        is_member = self.state is not ClientMemberState.UNJOINED and self.generation.member_id != ""
         if is_dynamic and is_member and self.coordinator is not None:
             self._send("LEAVE_GROUP", requests.leave_group(self.config, self.generation, reason))
         self._reset("consumer pro-actively leaving the group", keeps_member_id=False)
 
-    # What becomes of requests
+    # Results of requests
 
-    def answered(self, now: int, request_id: int, response: Body) -> None:
-        """The answer to a request."""
+    def on_response(self, now: int, request_id: int, response: Body) -> None:
+        """Handle a response."""
         pending = self._pending.pop(request_id)
         match response:
             case FindCoordinatorResponse():
@@ -239,14 +245,14 @@ class ConsumerCoordinator:
             case SyncGroupResponse():
                 self._synced(now, pending, response)
             case HeartbeatResponse():
-                self._heard(now, pending, error_of(response.error_code))
+                self._on_heartbeat(now, pending, error_of(response.error_code))
             case OffsetCommitResponse():
                 self._stored(now, pending, response)
             case OffsetFetchResponse():
                 self._read(now, response)
 
     def failed(self, now: int, request_id: int) -> None:
-        """No answer comes: the connection is closed."""
+        """Handle a request without a response: the connection is closed."""
         pending = self._pending.pop(request_id)
         if self._is_bound(pending.api):
             self.coordinator = None
@@ -255,14 +261,14 @@ class ConsumerCoordinator:
         self._back_off(now)
 
     def disconnected(self, now: int) -> None:
-        """The coordinator can not be reached."""
+        """Handle an unreachable coordinator."""
         self.coordinator = None
         self._back_off(now)
 
-    # Finding
+    # Coordinator lookup
 
     def _find(self, now: int) -> None:
-        if now >= self._retry_at and not self._is_under_way("FIND_COORDINATOR"):
+        if now >= self._retry_at and not self._is_in_flight("FIND_COORDINATOR"):
             self._send("FIND_COORDINATOR", requests.find_coordinator(self.config))
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
@@ -277,11 +283,11 @@ class ConsumerCoordinator:
         else:
             self._end(error)
 
-    # Joining
+    # Join
 
     def _rejoin(self, now: int) -> None:
-        """Sends JoinGroup where that is due, and nothing of a rebalance is under way."""
-        is_joining = self._is_under_way("JOIN_GROUP") or self._is_under_way("SYNC_GROUP")
+        """Send JoinGroup if due and no rebalance request is in flight."""
+        is_joining = self._is_in_flight("JOIN_GROUP") or self._is_in_flight("SYNC_GROUP")
         waits = is_joining or self._assignment is not None or self._to_assign is not None
         may_join = self.coordinator is not None and now >= self._retry_at and not self.is_held
         if waits or not (self._must_rejoin and may_join):
@@ -289,29 +295,33 @@ class ConsumerCoordinator:
         if self._must_prepare and not self._prepare(now):
             return
         self._must_prepare = False
-        self.state = MemberState.PREPARING_REBALANCE
+        self.state = ClientMemberState.PREPARING_REBALANCE
         self.is_leader = False
         self._joined_topics = self.group_topics = self.subscription.topics
         timeout_ms = self.config.max_poll_interval_ms + JOIN_ALLOWANCE_MS
         self._send("JOIN_GROUP", self._join_request(), timeout_ms=timeout_ms)
 
     def _join_request(self) -> JoinGroupRequest:
-        said = self.subscription
+        claims = self.subscription
         reason = self._rejoin_reason
-        return requests.join_group(self.config, self.generation, said, self._assignor, reason)
+        return requests.join_group(self.config, self.generation, claims, self._assignor, reason)
 
     def _request_rejoin(self, reason: str) -> None:
-        """Joins again, and says why (KIP-800); by a pattern with what matches it then."""
+        """Rejoin with a reason (KIP-800); a pattern is matched again."""
         self.needs_metadata = self.needs_metadata or self.subscription.pattern is not None
         self._must_rejoin = True
         self._rejoin_reason = reason
 
     def _prepare(self, now: int) -> bool:
-        """Stores what was read and gives back what has to be; whether that is done."""
+        """Commit and revoke before a join; True when done."""
         if self._prepare_until is None:
             self._prepare_until = now + self.config.max_poll_interval_ms
             consumed = self.subscription.all_consumed()
-            if self.config.enable_auto_commit and self.state is MemberState.STABLE and consumed:
+            if (
+                self.config.enable_auto_commit
+                and self.state is ClientMemberState.STABLE
+                and consumed
+            ):
                 self.subscription.is_pending_revocation = not self._assignor.is_cooperative
                 self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
         if self._prepare_commit in self._commits and now < self._prepare_until:
@@ -329,14 +339,16 @@ class ConsumerCoordinator:
 
     def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
         if partitions:
-            self.events.append(Lost(partitions) if is_lost else Revoked(partitions))
+            self.events.append(
+                PartitionsLost(partitions) if is_lost else PartitionsRevoked(partitions)
+            )
         kept = self.subscription.positions.keys() - set(partitions)
         self.subscription.assign(sorted(kept))
 
     def _joined(self, now: int, pending: _Pending, response: JoinGroupResponse) -> None:
         error = error_of(response.error_code)
-        if error is Error.NONE and self.state is MemberState.PREPARING_REBALANCE:
-            self.state = MemberState.COMPLETING_REBALANCE
+        if error is Error.NONE and self.state is ClientMemberState.PREPARING_REBALANCE:
+            self.state = ClientMemberState.COMPLETING_REBALANCE
             self.generation = Generation(
                 response.generation_id, response.member_id, response.protocol_name or ""
             )
@@ -356,16 +368,16 @@ class ConsumerCoordinator:
             self._join_failed(now, pending, error)
 
     def _assign(self) -> None:
-        """The leader assigns, as soon as it knows all topics that anybody wants."""
+        """Assign as the leader, once all topics of the group are known."""
         if self._to_assign is None:
             return
-        said = requests.subscriptions(self._to_assign)
-        self.group_topics = frozenset(t for each in said.values() for t in each.topics)
+        claims = requests.subscriptions(self._to_assign)
+        self.group_topics = frozenset(t for each in claims.values() for t in each.topics)
         if not self.group_topics <= self._counts.keys():
             return
         self._to_assign = None
         self._assigned_counts = self._counts_of_group()
-        self._sync(self._assignor.assign(self.generation.protocol, self._counts, said))
+        self._sync(self._assignor.assign(self.generation.protocol, self._counts, claims))
 
     def _sync(self, assignment: Mapping[str, bytes]) -> None:
         self._send("SYNC_GROUP", requests.sync_group(self.config, self.generation, assignment))
@@ -373,16 +385,16 @@ class ConsumerCoordinator:
     def _synced(self, now: int, pending: _Pending, response: SyncGroupResponse) -> None:
         error = error_of(response.error_code)
         is_current = pending.generation == self.generation
-        is_completing = self.state is MemberState.COMPLETING_REBALANCE
+        is_completing = self.state is ClientMemberState.COMPLETING_REBALANCE
         if error is Error.NONE and is_current and is_completing:
-            self.state = MemberState.STABLE
+            self.state = ClientMemberState.STABLE
             self._must_rejoin, self._rejoin_reason = False, ""
             self._assignment = base64.b64decode(response.assignment)
         else:
             self._join_failed(now, pending, error)
 
     def _join_failed(self, now: int, pending: _Pending, error: Error) -> None:
-        """A join or a sync was refused, or its answer comes too late."""
+        """Handle a JoinGroup or SyncGroup error, or an outdated response."""
         self._request_rejoin(f"rebalance failed due to {error_name(error)}")
         if error in NEW_GENERATION and pending.generation == self.generation:
             self._reset_on(error, pending)
@@ -393,12 +405,12 @@ class ConsumerCoordinator:
             self._end(error)
 
     def _take_assignment(self, now: int) -> None:
-        """The application polls: what has been assigned is read from now on."""
-        if self._assignment is None or self.state is not MemberState.STABLE:
+        """Take over the assignment at the application's poll."""
+        if self._assignment is None or self.state is not ClientMemberState.STABLE:
             self._assignment = None
             return
-        told, self._assignment = self._assignment, None
-        assigned = decode_assignment(told)
+        encoded, self._assignment = self._assignment, None
+        assigned = decode_assignment(encoded)
         self._must_prepare = True
         if any(partition.topic not in self.subscription.topics for partition in assigned):
             self._request_rejoin("received assignment does not match the current subscription")
@@ -407,20 +419,20 @@ class ConsumerCoordinator:
         revoked = sorted(owned - set(assigned))
         added = sorted(set(assigned) - owned)
         if revoked:
-            self.events.append(Revoked(revoked))
+            self.events.append(PartitionsRevoked(revoked))
             self._request_rejoin("need to revoke partitions and re-join")
             self.is_held = self.holds_revoked
-        self._assignor.assigned(self.generation.protocol, self.generation.id, told)
+        self._assignor.assigned(self.generation.protocol, self.generation.id, encoded)
         self.subscription.assign(sorted(assigned))
         self._commit_at = now + self.config.auto_commit_interval_ms
-        self.events.append(Assigned(added))
+        self.events.append(PartitionsAssigned(added))
 
     def _look_at_topics(self) -> None:
-        """Whether the subscription, or for the leader a topic, is another than when it joined."""
+        """Rejoin if the subscription or, on the leader, a topic changed."""
         has_changed = self.is_leader and self._counts_of_group() != self._assigned_counts
         if self._must_rejoin:
             return
-        if self.state is MemberState.STABLE and has_changed:
+        if self.state is ClientMemberState.STABLE and has_changed:
             self._request_rejoin("cached metadata has changed")
         if self._joined_topics is not None and self._joined_topics != self.subscription.topics:
             self._request_rejoin("subscription has changed")
@@ -428,7 +440,7 @@ class ConsumerCoordinator:
     def _counts_of_group(self) -> dict[str, int | None]:
         return {topic: self._counts.get(topic) for topic in self.group_topics}
 
-    # Staying
+    # Heartbeats
 
     def _stay_alive(self, now: int) -> None:
         if now >= self._session_until:
@@ -439,11 +451,11 @@ class ConsumerCoordinator:
             self._heartbeat_at = now + self.config.heartbeat_interval_ms
             self._send("HEARTBEAT", requests.heartbeat(self.config, self.generation))
 
-    def _heard(self, now: int, pending: _Pending, error: Error) -> None:
+    def _on_heartbeat(self, now: int, pending: _Pending, error: Error) -> None:
         is_current = pending.generation == self.generation
         if error in {Error.NONE, Error.REBALANCE_IN_PROGRESS}:
             self._session_until = now + self.config.session_timeout_ms
-            if error is not Error.NONE and self.state is MemberState.STABLE:
+            if error is not Error.NONE and self.state is ClientMemberState.STABLE:
                 self._request_rejoin("group is already rebalancing")
         elif error in RETRIABLE:
             self._lose_coordinator(error)
@@ -458,10 +470,10 @@ class ConsumerCoordinator:
         self._reset(reason, keeps_member_id=error is Error.ILLEGAL_GENERATION)
 
     def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
-        """Of no generation any more: what is assigned is lost, as the next poll finds out."""
+        """Leave the generation; the next poll reports the partitions as lost."""
         member_id = self.generation.member_id if keeps_member_id else ""
         self.generation = Generation(NO_GENERATION, member_id)
-        self.state = MemberState.UNJOINED
+        self.state = ClientMemberState.UNJOINED
         self._must_prepare = True
         self._request_rejoin(reason)
         self._assignment = self._to_assign = None
@@ -472,28 +484,30 @@ class ConsumerCoordinator:
         is_preparing = self._prepare_until is not None
         if not self.config.enable_auto_commit or self._commit_at is None or is_preparing:
             return
-        if now >= self._commit_at and self.state is MemberState.STABLE:
+        if now >= self._commit_at and self.state is ClientMemberState.STABLE:
             self._commit_at = now + self.config.auto_commit_interval_ms
             self._queue_commit(now, self.subscription.all_consumed(), 0)
 
-    def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> Commit:
+    def _queue_commit(
+        self, now: int, offsets: dict[TopicPartition, int], until: int
+    ) -> PendingCommit:
         self._last_id += 1
-        commit = Commit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
+        commit = PendingCommit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
         if offsets:
             self._commits.append(commit)
             self._send_commits(now)
         else:
-            self.events.append(Committed(commit.id, {}))
+            self.events.append(OffsetsCommitted(commit.id, {}))
         return commit
 
     def _send_commits(self, now: int) -> None:
         if self.coordinator is None:
             return
         for commit in list(self._commits):
-            if commit.is_under_way or now < commit.retry_at:
+            if commit.is_in_flight or now < commit.retry_at:
                 continue
-            if self.state is MemberState.STABLE:
-                commit.is_under_way = True
+            if self.state is ClientMemberState.STABLE:
+                commit.is_in_flight = True
                 offsets, epochs = commit.offsets, commit.epochs
                 body = requests.offset_commit(self.config, self.generation, offsets, epochs)
                 self._send("OFFSET_COMMIT", body, commit=commit)
@@ -502,12 +516,12 @@ class ConsumerCoordinator:
 
     def _stored(self, now: int, pending: _Pending, response: OffsetCommitResponse) -> None:
         commit = pending.commit
-        assert commit is not None, "a commit's answer belongs to a commit"
+        assert commit is not None, "an OffsetCommit response belongs to a commit"
         errors = [error_of(p.error_code) for topic in response.topics for p in topic.partitions]
         error = next((each for each in errors if each is not Error.NONE), Error.NONE)
         if error is Error.NONE:
             self._commits.remove(commit)
-            self.events.append(Committed(commit.id, commit.offsets))
+            self.events.append(OffsetsCommitted(commit.id, commit.offsets))
             return
         self._lose_coordinator(error)
         if error is Error.REBALANCE_IN_PROGRESS:
@@ -518,25 +532,25 @@ class ConsumerCoordinator:
             self._end(error)
         self._commit_failed(now, commit, error)
 
-    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
-        commit.is_under_way = False
+    def _commit_failed(self, now: int, commit: PendingCommit, error: Error) -> None:
+        commit.is_in_flight = False
         commit.retry_at = now + self._pause()
         if error not in RETRIABLE_COMMIT or commit.retry_at >= commit.until:
             self._give_up(commit, error)
 
-    def _give_up(self, commit: Commit, error: Error) -> None:
+    def _give_up(self, commit: PendingCommit, error: Error) -> None:
         self._commits.remove(commit)
         self.events.append(CommitFailed(commit.id, error))
 
-    def _ask_for_offsets(self, now: int) -> None:
+    def _fetch_offsets(self, now: int) -> None:
         unknown = self.subscription.unknown()
-        if unknown and now >= self._retry_at and not self._is_under_way("OFFSET_FETCH"):
+        if unknown and now >= self._retry_at and not self._is_in_flight("OFFSET_FETCH"):
             member = self._reads_as
             self._send("OFFSET_FETCH", requests.offset_fetch(self.config, unknown, member))
 
     @property
     def _reads_as(self) -> Generation | None:
-        """As whom it asks for offsets; a member of a classic group need not say."""
+        """Identity in OffsetFetch; a classic member sends none."""
         return None
 
     def _read(self, now: int, response: OffsetFetchResponse) -> None:
@@ -549,19 +563,19 @@ class ConsumerCoordinator:
         elif error is not Error.NONE:
             self._end(error)
         for topic in group.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code != Error.NONE:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if result.error_code != Error.NONE:
                     self._back_off(now)
                 elif partition in self.subscription.unknown():
-                    if answer.committed_offset >= 0:
-                        epoch = answer.committed_leader_epoch
+                    if result.committed_offset >= 0:
+                        epoch = result.committed_leader_epoch
                         known = epoch if epoch >= 0 else None
-                        self.subscription.seek(partition, answer.committed_offset, known)
+                        self.subscription.seek(partition, result.committed_offset, known)
                     else:
                         self.subscription.without_offset.add(partition)
 
-    # Sending
+    # Requests
 
     def _send(
         self,
@@ -569,19 +583,19 @@ class ConsumerCoordinator:
         body: Body,
         *,
         timeout_ms: int | None = None,
-        commit: Commit | None = None,
+        commit: PendingCommit | None = None,
     ) -> None:
         self._last_id += 1
         self._pending[self._last_id] = _Pending(api, self.generation, commit)
         is_bound = self._is_bound(api)
-        self._outgoing.append(Outgoing(self._last_id, api, body, is_bound, timeout_ms))
+        self._outgoing.append(CoordinatorRequest(self._last_id, api, body, is_bound, timeout_ms))
 
     def _is_bound(self, api: str) -> bool:
-        """Whether a request goes to the coordinator; the others go to any broker."""
+        """Whether the request goes to the coordinator instead of any broker."""
         is_free = api == "OFFSET_FETCH" and self.config.fetches_offsets_from_any
         return api != "FIND_COORDINATOR" and not is_free
 
-    def _is_under_way(self, api: str) -> bool:
+    def _is_in_flight(self, api: str) -> bool:
         return any(pending.api == api for pending in self._pending.values())
 
     def _lose_coordinator(self, error: Error) -> None:
@@ -597,4 +611,4 @@ class ConsumerCoordinator:
 
     def _end(self, error: Error) -> None:
         self.fatal = error
-        self.events.append(Failed(error))
+        self.events.append(ConsumerFailed(error))

@@ -1,4 +1,4 @@
-"""What a consumer tells its application, beside records: of its membership, and of its logs."""
+"""Events of a consumer besides records: membership, commits, truncation."""
 
 from typing import NamedTuple
 
@@ -6,40 +6,40 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
 
 
-class Assigned(NamedTuple):
-    """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
+class PartitionsAssigned(NamedTuple):
+    """Newly assigned partitions (`onPartitionsAssigned`)."""
 
     partitions: list[TopicPartition]
 
 
-class Revoked(NamedTuple):
-    """Partitions that it has given back (`onPartitionsRevoked`)."""
+class PartitionsRevoked(NamedTuple):
+    """Revoked partitions (`onPartitionsRevoked`)."""
 
     partitions: list[TopicPartition]
 
 
-class Lost(NamedTuple):
-    """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
+class PartitionsLost(NamedTuple):
+    """Partitions that others may own already (`onPartitionsLost`)."""
 
     partitions: list[TopicPartition]
 
 
-class Committed(NamedTuple):
-    """Offsets that the group has stored."""
+class OffsetsCommitted(NamedTuple):
+    """Committed offsets."""
 
     commit_id: int
     offsets: dict[TopicPartition, int]
 
 
 class CommitFailed(NamedTuple):
-    """Offsets that it has not, as far as is known."""
+    """A commit that failed, as far as is known."""
 
     commit_id: int
     error: Error
 
 
 class Truncated(NamedTuple):
-    """A log has lost what was read of it: `position` was next, reading goes on at `end`."""
+    """A truncated log: reading continues at `end` instead of `position`."""
 
     partition: TopicPartition
     position: int
@@ -47,19 +47,26 @@ class Truncated(NamedTuple):
 
 
 class ShareAcknowledged(NamedTuple):
-    """What a member of a share group has said of records is told; with an `error` it is not."""
+    """The result of acknowledging share records."""
 
     partition: TopicPartition
     offsets: list[int]
     error: Error
 
 
-class Failed(NamedTuple):
-    """The consumer can not go on."""
+class ConsumerFailed(NamedTuple):
+    """A fatal error of the consumer."""
 
     error: Error
 
 
 Event = (
-    Assigned | Revoked | Lost | Committed | CommitFailed | Truncated | ShareAcknowledged | Failed
+    PartitionsAssigned
+    | PartitionsRevoked
+    | PartitionsLost
+    | OffsetsCommitted
+    | CommitFailed
+    | Truncated
+    | ShareAcknowledged
+    | ConsumerFailed
 )

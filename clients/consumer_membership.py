@@ -1,26 +1,29 @@
-"""A consumer's membership in a consumer group (KIP-848): the coordinator assigns, heartbeats tell.
+"""Membership in a consumer group (KIP-848): heartbeats and reconciliation.
 
 Source: KIP-848, KIP-1082; `ConsumerMembershipManager`, `ConsumerHeartbeatRequestManager`,
-`AbstractHeartbeatRequestManager` in Kafka. It is driven like `consumer_coordinator.py`, whose
-lookup, commits and committed offsets it has.
+`AbstractHeartbeatRequestManager` in Kafka. It is driven like `consumer_coordinator.py` and shares
+its lookup, commits and committed offsets.
 
-    phase           heartbeat                           leaves it
-    JOINING         at once, epoch 0, says all          an answer: RECONCILING or STABLE
-    RECONCILING     each interval                       a poll: what goes is stored and given back,
-                                                        what comes is read: ACKNOWLEDGING
-    ACKNOWLEDGING   at once, says what is owned         sent: STABLE
-    STABLE          each interval, says what changed    another assignment: RECONCILING
-    FENCED, STALE   none                                the next poll: all is lost; JOINING
+    phase           heartbeat                         ends with
+    JOINING         at once, epoch 0, all fields      a response: RECONCILING or STABLE
+    RECONCILING     each interval                     a poll: removed partitions are committed and
+                                                      revoked, added ones are read: ACKNOWLEDGING
+    ACKNOWLEDGING   at once, with owned partitions    sent: STABLE
+    STABLE          each interval, changed fields     a new assignment: RECONCILING
+    FENCED, STALE   none                              the next poll: partitions are lost; JOINING
 
-    error of a heartbeat           what becomes of it
-    14, 15, 16, no answer          again after a pause; 15 and 16 look for the coordinator
-    25, 110                        FENCED: all is lost, and the member joins anew under its id
-    anything else                  the end
+    error of a heartbeat                   effect
+    14 COORDINATOR_LOAD_IN_PROGRESS,       retried after a backoff; 15 and 16 cause a lookup
+    15 COORDINATOR_NOT_AVAILABLE,
+    16 NOT_COORDINATOR, no response
+    25 UNKNOWN_MEMBER_ID,                  FENCED: partitions are lost; rejoins with its member id
+    110 FENCED_MEMBER_EPOCH
+    any other error                        fatal
 
-Who has not polled for max.poll.interval.ms leaves (epoch -1) and is STALE. An assignment names
-topics by their ids: one whose name metadata does not know yet waits. After a heartbeat without an
-answer everything is said again. A pattern (`SubscribedTopicRegex`) the coordinator matches; one
-that is none of RE2 ends the member (128).
+A member that has not polled for max.poll.interval.ms leaves (epoch -1) and is STALE. An assignment
+has topic ids; topics that the metadata does not know yet wait. A heartbeat after one without a
+response has all fields. The coordinator matches a pattern (`SubscribedTopicRegex`); 128
+INVALID_REGULAR_EXPRESSION is fatal.
 """
 
 from collections.abc import Mapping
@@ -30,13 +33,13 @@ from typing import ClassVar
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
     RETRIABLE,
-    Commit,
-    ConsumerCoordinator,
-    MemberState,
+    ClassicMembership,
+    ClientMemberState,
+    PendingCommit,
 )
 from brokertwin.clients.consumer_events import (
-    Assigned,
-    Revoked,
+    PartitionsAssigned,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
@@ -61,8 +64,8 @@ FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
 NO_TIMEOUT = -1
 
 
-class Phase(StrEnum):
-    """Where a member stands, by Kafka's names (`MemberState`)."""
+class MembershipPhase(StrEnum):
+    """Phase of the membership, by Kafka's names (`MemberState`)."""
 
     JOINING = "JOINING"
     RECONCILING = "RECONCILING"
@@ -73,22 +76,22 @@ class Phase(StrEnum):
     LEAVING = "LEAVING"
 
 
-SILENT = frozenset({Phase.FENCED, Phase.STALE, Phase.LEAVING})
-AT_ONCE = frozenset({Phase.JOINING, Phase.ACKNOWLEDGING})
+SILENT = frozenset({MembershipPhase.FENCED, MembershipPhase.STALE, MembershipPhase.LEAVING})
+AT_ONCE = frozenset({MembershipPhase.JOINING, MembershipPhase.ACKNOWLEDGING})
 
 Heartbeat = ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse
-"""What a coordinator answers to a heartbeat, in a consumer group or in a share group."""
+"""The heartbeat response of a consumer group or a share group."""
 
-Said = tuple[frozenset[str], frozenset[TopicPartition]]
-"""What the coordinator was last told: topics and owned partitions."""
+ReportedState = tuple[frozenset[str], frozenset[TopicPartition]]
+"""Last reported state: topics and owned partitions."""
 
 
-class ConsumerMembership(ConsumerCoordinator):
-    """One member. `member_id` is drawn by its owner and kept for good.
+class ConsumerMembership(ClassicMembership):
+    """The membership of one consumer; the owner generates `member_id`.
 
     Attributes:
-        phase: where it stands.
-        topic_ids: the ids of topics, as metadata has them.
+        phase: the phase of the membership.
+        topic_ids: topic ids from the metadata.
     """
 
     heartbeat_api: ClassVar[str] = "CONSUMER_GROUP_HEARTBEAT"
@@ -97,29 +100,29 @@ class ConsumerMembership(ConsumerCoordinator):
         self, config: ConsumerConfig, subscription: SubscriptionState, member_id: str
     ) -> None:
         super().__init__(config, subscription)
-        self.phase = Phase.JOINING
+        self.phase = MembershipPhase.JOINING
         self.topic_ids: Mapping[str, Uuid] = {}
         self._member_id = member_id
         self.generation = Generation(JOIN_EPOCH, member_id)
         self._target: Assignment | share_group_heartbeat.Assignment | None = None
-        self._said: Said | None = None
+        self._reported: ReportedState | None = None
 
-    # The application's side
+    # API
 
     def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
-        """The application polls: what was assigned is taken over."""
+        """Take over the assignment; called when the application polls."""
         self._poll_until = now + self.config.max_poll_interval_ms
         if self.fatal is not None:
             return
-        if self.phase in (Phase.FENCED, Phase.STALE):
+        if self.phase in (MembershipPhase.FENCED, MembershipPhase.STALE):
             self._give_back(self.subscription.assigned, is_lost=True)
-            self.phase = Phase.JOINING
+            self.phase = MembershipPhase.JOINING
         self._reconcile(now)
         self._commit_automatically(now)
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """What is due without the application."""
+        """Run lookup, heartbeats and commits, without the application."""
         if self.fatal is not None:
             return
         if self.coordinator is None:
@@ -127,53 +130,56 @@ class ConsumerMembership(ConsumerCoordinator):
             return
         if self.phase not in SILENT and now >= self._poll_until:
             self.leave(now, "")
-            self.phase = Phase.STALE
+            self.phase = MembershipPhase.STALE
         self._beat(now)
         self._send_commits(now)
-        if self.state is MemberState.STABLE:
-            self._ask_for_offsets(now)
+        if self.state is ClientMemberState.STABLE:
+            self._fetch_offsets(now)
 
     @property
     def assigned_ids(self) -> frozenset[Uuid]:
-        """The ids of the topics that it has, or is to have."""
-        told = self._target.topic_partitions if self._target is not None else []
+        """Ids of the assigned topics and of the target assignment."""
+        target = self._target.topic_partitions if self._target is not None else []
         owned = {topic for topic, _ in self.subscription.positions} & self.topic_ids.keys()
-        return frozenset({each.topic_id for each in told} | {self.topic_ids[at] for at in owned})
+        return frozenset({each.topic_id for each in target} | {self.topic_ids[at] for at in owned})
 
     def deadlines(self) -> list[int]:
-        """When `tick` may have something to do, also times that are past."""
+        """Return when `tick` may have something to do; may be in the past."""
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
         return times if self.phase in SILENT else [*times, self._heartbeat_at, self._poll_until]
 
     def leave(self, now: int, reason: str) -> None:
-        """Leaves the group; a static member says that it comes back. A reason goes nowhere."""
+        """Leave the group; a static member announces that it returns.
+
+        The reason is not sent.
+        """
         is_static = self.config.group_instance_id is not None
-        if self.state is MemberState.STABLE and self.coordinator is not None:
+        if self.state is ClientMemberState.STABLE and self.coordinator is not None:
             epoch = STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH
             self._send(self.heartbeat_api, self._request(epoch))
         self._reset(reason, keeps_member_id=True)
-        self.phase = Phase.LEAVING
+        self.phase = MembershipPhase.LEAVING
 
     @property
     def _reads_as(self) -> Generation:
         return self.generation
 
-    # What becomes of requests
+    # Results of requests
 
-    def answered(self, now: int, request_id: int, response: Body) -> None:
-        """The answer to a request."""
+    def on_response(self, now: int, request_id: int, response: Body) -> None:
+        """Handle a response."""
         if not isinstance(response, Heartbeat):
-            super().answered(now, request_id, response)
+            super().on_response(now, request_id, response)
             return
         pending = self._pending.pop(request_id)
         error = error_of(response.error_code)
         if self.phase in SILENT:
             return
         if error is Error.NONE:
-            self._heard_of(now, response)
+            self._accept_heartbeat(now, response)
         elif error in RETRIABLE:
             self._lose_coordinator(error)
-            self._said = None
+            self._reported = None
             self._back_off(now)
         elif error not in FENCES:
             self._end(error)
@@ -181,34 +187,36 @@ class ConsumerMembership(ConsumerCoordinator):
             self._reset_on(error, pending)
 
     def failed(self, now: int, request_id: int) -> None:
-        """No answer comes."""
+        """Handle a request without a response."""
         if self._pending[request_id].api == self.heartbeat_api:
-            self._said = None
+            self._reported = None
         super().failed(now, request_id)
 
-    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
-        """As of a classic member; a topic that is gone holds up no rebalance."""
+    def _commit_failed(self, now: int, commit: PendingCommit, error: Error) -> None:
+        """Fail a commit; a deleted topic does not block a rebalance."""
         if commit is self._prepare_commit and error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             self._give_up(commit, error)
         else:
             super()._commit_failed(now, commit, error)
 
-    def _heard_of(self, now: int, response: Heartbeat) -> None:
+    def _accept_heartbeat(self, now: int, response: Heartbeat) -> None:
         self._attempts = 0
-        self.state = MemberState.STABLE
+        self.state = ClientMemberState.STABLE
         self.generation = Generation(response.member_epoch, self._member_id)
         self._heartbeat_at = now + response.heartbeat_interval_ms
         if response.assignment is not None:
             self._target = response.assignment
         if self.phase in AT_ONCE or self._target is not None:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
 
     def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
-        """Fenced: what is owned is lost, as the next poll finds out."""
-        self.state = MemberState.UNJOINED
-        self.phase = Phase.FENCED
+        """Leave the generation; the next poll reports the partitions as lost."""
+        self.state = ClientMemberState.UNJOINED
+        self.phase = MembershipPhase.FENCED
         self.generation = Generation(JOIN_EPOCH, self._member_id)
-        self._target = self._said = self._prepare_until = self._prepare_commit = None
+        self._target = self._reported = self._prepare_until = self._prepare_commit = None
         self._heartbeat_at = 0
 
     # Heartbeats
@@ -217,15 +225,17 @@ class ConsumerMembership(ConsumerCoordinator):
         is_due = self.phase in AT_ONCE or now >= self._heartbeat_at
         if self.phase in SILENT or not is_due or now < self._retry_at:
             return
-        if self._is_under_way(self.heartbeat_api):
+        if self._is_in_flight(self.heartbeat_api):
             return
         self._send(self.heartbeat_api, self._request(self.generation.id))
         self._heartbeat_at = max(self._heartbeat_at, now + self.config.heartbeat_interval_ms)
-        if self.phase is Phase.ACKNOWLEDGING:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+        if self.phase is MembershipPhase.ACKNOWLEDGING:
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
 
     def _request(self, epoch: int) -> Body:
-        """What has changed since it was last said; everything, where nothing was."""
+        """Return a heartbeat with changed fields; with all after a reset."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.config.group_id,
             member_id=self._member_id,
@@ -233,13 +243,13 @@ class ConsumerMembership(ConsumerCoordinator):
             instance_id=self.config.group_instance_id,
         )
         if epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            if not self.subscription.positions:  # it is closed, and wants nothing any more
+            if not self.subscription.positions:  # closed: it no longer subscribes
                 request.subscribed_topic_names = []
                 request.topic_partitions = []
                 request.subscribed_topic_regex = self.subscription.pattern and ""
             return request
-        topics, owned = self._said if self._said is not None else (None, None)
-        self._said = self.subscription.topics, frozenset(self.subscription.positions)
+        topics, owned = self._reported if self._reported is not None else (None, None)
+        self._reported = self.subscription.topics, frozenset(self.subscription.positions)
         if topics is None:
             request.rebalance_timeout_ms = self.config.max_poll_interval_ms
             request.rack_id = self.config.client_rack or None
@@ -247,25 +257,25 @@ class ConsumerMembership(ConsumerCoordinator):
             request.subscribed_topic_regex = self.subscription.pattern
         if topics != self.subscription.topics:
             request.subscribed_topic_names = sorted(self.subscription.topics)
-        if owned != self._said[1]:
+        if owned != self._reported[1]:
             request.topic_partitions = self._by_id()
         return request
 
     def _by_id(self) -> list[TopicPartitions]:
         partitions: dict[Uuid, list[int]] = {}
         for topic, partition in self.subscription.assigned:
-            if topic in self.topic_ids:  # not one that is deleted
+            if topic in self.topic_ids:  # the topic is deleted
                 partitions.setdefault(self.topic_ids[topic], []).append(partition)
         return [TopicPartitions(topic_id=key, partitions=at) for key, at in partitions.items()]
 
-    # Reconciling
+    # Reconciliation
 
     def _reconcile(self, now: int) -> None:
-        """Takes over the assignment, as far as its topics' names are known."""
-        if self._target is None or self.phase is not Phase.RECONCILING:
+        """Take over the assignment, as far as topic names are known."""
+        if self._target is None or self.phase is not MembershipPhase.RECONCILING:
             return
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
-        wanted = {
+        assigned = {
             TopicPartition(names[topic.topic_id], partition)
             for topic in self._target.topic_partitions
             if topic.topic_id in names
@@ -274,23 +284,25 @@ class ConsumerMembership(ConsumerCoordinator):
         unknown = [each for each in self._target.topic_partitions if each.topic_id not in names]
         self.needs_metadata = bool(unknown)
         owned = set(self.subscription.positions)
-        if owned - wanted and not self._is_stored(now):
+        if owned - assigned and not self._is_stored(now):
             return
         self._prepare_until = self._prepare_commit = None
         if not unknown:
             self._target = None
-        if wanted == owned and self._commit_at is not None:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+        if assigned == owned and self._commit_at is not None:
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
             return
-        if owned - wanted:
-            self.events.append(Revoked(sorted(owned - wanted)))
-        self.subscription.assign(sorted(wanted))
+        if owned - assigned:
+            self.events.append(PartitionsRevoked(sorted(owned - assigned)))
+        self.subscription.assign(sorted(assigned))
         self._commit_at = self._commit_at or now + self.config.auto_commit_interval_ms
-        self.events.append(Assigned(sorted(wanted - owned)))
-        self.phase = Phase.ACKNOWLEDGING
+        self.events.append(PartitionsAssigned(sorted(assigned - owned)))
+        self.phase = MembershipPhase.ACKNOWLEDGING
 
     def _is_stored(self, now: int) -> bool:
-        """Whether what was read is stored, or needs not be, before partitions are given back."""
+        """Whether offsets are committed before partitions are revoked."""
         if self._prepare_until is None:
             self._prepare_until = now + self.config.max_poll_interval_ms
             consumed = self.subscription.all_consumed()

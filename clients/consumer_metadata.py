@@ -1,11 +1,11 @@
-"""What a consumer asks of metadata: topics by name, all of them, or those it is assigned by id.
+"""Topics in the metadata requests of a consumer.
 
 Source: `ConsumerMetadata` in Kafka.
 
-    subscribes to                            asks for
-    topics                                   these, and those of its group while it leads
-    a pattern, in a classic group            all topics; those that match it are its subscription
-    a pattern, in a consumer group           the ids that it is assigned (KIP-848): brokers match
+    subscription                       requested topics
+    topics                             these, and those of the group on its leader
+    pattern, classic group             all; the client matches the pattern
+    pattern, consumer group            the assigned topic ids (KIP-848); brokers match the pattern
 """
 
 import re
@@ -17,11 +17,11 @@ from brokertwin.state.core.schema import Uuid
 
 
 class ConsumerMetadata(Metadata):
-    """The metadata of a consumer: the topics that it or its group subscribes to.
+    """The metadata of a consumer.
 
     Attributes:
-        topics: those that it asks for.
-        may_create: whether asking for a topic may create it (`allow.auto.create.topics`).
+        topics: topics of the consumer or its group.
+        may_create: `allow.auto.create.topics`.
     """
 
     def __init__(
@@ -32,18 +32,18 @@ class ConsumerMetadata(Metadata):
         self.may_create = may_create
 
     def want(self, topics: frozenset[str]) -> None:
-        """Asks for these topics; for new ones at once."""
+        """Request these topics; new ones at once."""
         if topics - self.topics:
             self.request_update_for_new_topics()
         self.topics = topics
 
     def counts(self) -> dict[str, int]:
-        """Partitions of each topic that an answer has named; 0 where there is no such topic."""
+        """Partition counts of the topics in responses; 0 if nonexistent."""
         named = self.topics & (self.snapshot.by_topic.keys() | self.topic_errors.keys())
         return {topic: self.snapshot.partition_count(topic) or 0 for topic in named}
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic is one of those."""
+        """Whether the topic is subscribed to."""
         return topic in self.topics
 
     def _request_for_all(self) -> MetadataRequest:
@@ -52,9 +52,9 @@ class ConsumerMetadata(Metadata):
 
 
 class PatternMetadata(ConsumerMetadata):
-    """That of one that subscribes to what matches a pattern, internal topics left out.
+    """The metadata of a pattern subscription without internal topics.
 
-    Raises re.error where that is no regular expression.
+    Raises re.error for an invalid pattern.
     """
 
     def __init__(self, pattern: str, settings: MetadataSettings | None) -> None:
@@ -62,20 +62,20 @@ class PatternMetadata(ConsumerMetadata):
         self._pattern = re.compile(pattern)
 
     def matching(self) -> frozenset[str] | None:
-        """The topics that match; None as long as no broker has told of any."""
+        """The matching topics; None before the first response."""
         if not self.last_successful_refresh_ms:
             return None
         known = self.snapshot.by_topic.keys() - self.snapshot.internal_topics
         return frozenset(topic for topic in known if self._pattern.fullmatch(topic))
 
     def counts(self) -> dict[str, int]:
-        """As above; an answer names all topics that there are, so the others have no partitions."""
+        """As in the base class; topics missing from a full response count 0."""
         if self.is_update_for_new_topics_requested:
             return super().counts()
         return {topic: self.snapshot.partition_count(topic) or 0 for topic in self.topics}
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic matches, or the group subscribes to it."""
+        """Whether the topic matches or the group subscribes to it."""
         does_match = not is_internal and self._pattern.fullmatch(topic) is not None
         return does_match or topic in self.topics
 
@@ -84,21 +84,21 @@ class PatternMetadata(ConsumerMetadata):
 
 
 class AssignedMetadata(ConsumerMetadata):
-    """That of one whose brokers match the pattern: the topics that it is assigned."""
+    """The metadata of a pattern subscription that brokers match."""
 
     def __init__(self, settings: MetadataSettings | None) -> None:
         super().__init__(frozenset(), settings, may_create=False)
         self._ids: frozenset[Uuid] = frozenset()
 
     def want_ids(self, ids: Iterable[Uuid]) -> None:
-        """Asks for these topics; for new ones at once."""
+        """Request these topics; new ones at once."""
         wanted = frozenset(ids)
         if wanted - self._ids:
             self.request_update_for_new_topics()
         self._ids = wanted
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Always: nothing else is asked for."""
+        """Always true: only assigned topics are requested."""
         return True
 
     def _request_for_all(self) -> MetadataRequest:

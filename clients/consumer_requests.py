@@ -1,4 +1,4 @@
-"""What a member of a classic group sends to its coordinator.
+"""Requests of a classic group member to its coordinator.
 
 Source: `AbstractCoordinator`, `ConsumerCoordinator` in Kafka.
 """
@@ -39,13 +39,10 @@ from brokertwin.state.apis.offset_fetch import (
 from brokertwin.state.apis.sync_group import MemberAssignment, SyncGroupRequest
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
-MAX_VERSIONS = {"OFFSET_COMMIT": 9, "OFFSET_FETCH": 9}
-"""Later versions name topics by their ids, which a coordinator need not know."""
-
 RESPONSES: dict[str, type[Body]] = {
     "FIND_COORDINATOR": FindCoordinatorResponse,
     "JOIN_GROUP": JoinGroupResponse,
@@ -55,11 +52,11 @@ RESPONSES: dict[str, type[Body]] = {
     "OFFSET_COMMIT": OffsetCommitResponse,
     "OFFSET_FETCH": OffsetFetchResponse,
 }
-"""What a member asks, and what answers are to be read as."""
+"""The response types of the member's requests."""
 
 
 class Generation(NamedTuple):
-    """Which generation a member is of, and under which id; -1 and "" outside of any."""
+    """Generation and member id; -1 and "" outside a generation."""
 
     id: int = NO_GENERATION
     member_id: str = ""
@@ -67,23 +64,23 @@ class Generation(NamedTuple):
 
 
 def find_coordinator(config: ConsumerConfig) -> FindCoordinatorRequest:
-    """Who coordinates the group."""
+    """Find the coordinator of the group."""
     return FindCoordinatorRequest(coordinator_keys=[config.group_id])
 
 
 def join_group(
     config: ConsumerConfig,
     generation: Generation,
-    said: SubscriptionState,
+    state: SubscriptionState,
     assignor: MembersAssignor,
     reason: str,
 ) -> JoinGroupRequest:
-    """The wish to be a member, with what the member says under each of its assignors."""
+    """Join the group, with a subscription for each assignor."""
     protocols = {}
     for name in assignor.names:
         subscription = Subscription(
-            topics=tuple(said.topics),
-            owned=tuple(said.assigned),
+            topics=tuple(state.topics),
+            owned=tuple(state.assigned),
             generation_id=generation.id,
             user_data=assignor.user_data(name),
             rack_id=config.client_rack or None,
@@ -99,7 +96,7 @@ def join_group_of(
     protocols: Mapping[str, bytes],
     reason: str,
 ) -> JoinGroupRequest:
-    """The wish to be a member of a group of any type; bytes by the names of its protocols."""
+    """Join a group of any type; metadata by protocol name."""
     return JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
@@ -116,7 +113,7 @@ def join_group_of(
 
 
 def subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]:
-    """What the leader is told of the members, by their ids."""
+    """Return the subscriptions that the leader receives, by member id."""
     return {
         member.member_id: decode_subscription(
             base64.b64decode(member.metadata), member.group_instance_id
@@ -131,7 +128,7 @@ def sync_group(
     assignment: Mapping[str, bytes],
     protocol_type: str = PROTOCOL_TYPE,
 ) -> SyncGroupRequest:
-    """The leader tells everybody's assignment; the others ask for theirs."""
+    """Send the assignments as the leader, or wait for one as a follower."""
     return SyncGroupRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -147,7 +144,7 @@ def sync_group(
 
 
 def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatRequest:
-    """The member is alive."""
+    """Send a heartbeat."""
     return HeartbeatRequest(
         group_id=config.group_id,
         generation_id=generation.id,
@@ -157,7 +154,7 @@ def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatReques
 
 
 def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
-    """The member goes."""
+    """Leave the group."""
     leaving = LeavingMember(member_id=generation.member_id, reason=reason)
     return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 
@@ -168,7 +165,7 @@ def offset_commit(
     offsets: Mapping[TopicPartition, int],
     epochs: Mapping[TopicPartition, int],
 ) -> OffsetCommitRequest:
-    """How far the partitions are read, and the epochs of the records before, where known."""
+    """Commit positions with the leader epochs of their preceding records."""
     topics: dict[str, CommitTopic] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         at = topics.setdefault(topic, CommitTopic(name=topic, partitions=[]))
@@ -192,9 +189,9 @@ def offset_commit(
 def offset_fetch(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], member: Generation | None = None
 ) -> OffsetFetchRequest:
-    """How far the group has read partitions; offsets pending in transactions are waited for.
+    """Fetch stable committed offsets.
 
-    `member`: who asks, in a consumer group, whose coordinator fences those of another epoch.
+    `member`: sent in a consumer group, whose coordinator fences other epochs.
     """
     topics: dict[str, FetchTopic] = {}
     for topic, partition in partitions:

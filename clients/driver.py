@@ -1,9 +1,10 @@
-"""What drives a client: a clock and a network, both given, so that a test can have its own.
+"""Drives a client with a given clock and network, real or simulated.
 
-    driver = Driver(client, network, clock)
-    driver.turn(timeout_ms=100)       # sends what is due; waits at most so long
+    driver = ClientDriver(client, network, clock)
+    driver.turn(timeout_ms=100)       # sends due requests; waits at most this long
 
-`clients/io/sockets.py` has a network of sockets. Source: `NetworkClient.poll`, `Selector` in Kafka.
+`clients/io/sockets.py` has the network of sockets. Source: `NetworkClient.poll`, `Selector` in
+Kafka.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,34 +13,34 @@ from typing import Protocol
 from brokertwin.clients.client_loop import Action, ClientLoop, NetworkEvent
 
 Clock = Callable[[], int]
-"""Gives ms that never go back."""
+"""A monotonic clock in ms."""
 
 
-class Network(Protocol):
-    """Connections to nodes, by their ids."""
+class ClientNetwork(Protocol):
+    """Connections to nodes by id."""
 
     def do(self, action: Action) -> None:
-        """Opens or closes a connection, or sends on one that stands."""
+        """Open or close a connection, or send on an open one."""
 
     def wait(self, timeout_ms: int) -> Iterable[NetworkEvent]:
-        """What has happened, in order; waits for something, at most so long."""
+        """Wait for events at most this long; returns them in order."""
 
 
-class Driver:
-    """One client on a network. Not for several threads."""
+class ClientDriver:
+    """Drives one client. Not thread-safe."""
 
-    def __init__(self, client: ClientLoop, network: Network, clock: Clock) -> None:
+    def __init__(self, client: ClientLoop, network: ClientNetwork, clock: Clock) -> None:
         self.client = client
         self._network = network
         self._clock = clock
 
     @property
     def now(self) -> int:
-        """The clock's time, in ms."""
+        """The current time in ms."""
         return self._clock()
 
     def turn(self, timeout_ms: int) -> None:
-        """Sends what is due, and takes what happens within `timeout_ms` at most."""
+        """Send due requests and handle events for at most `timeout_ms`."""
         turn = self.client.turn(self._clock())
         for action in turn.actions:
             self._network.do(action)
@@ -47,7 +48,7 @@ class Driver:
             self.client.take(self._clock(), event)
 
     def turn_until(self, is_done: Callable[[], bool], timeout_ms: int) -> bool:
-        """Turns until something holds; whether it does."""
+        """Turn until a condition holds; returns whether it does."""
         until = self._clock() + timeout_ms
         while not is_done():
             left = until - self._clock()

@@ -1,20 +1,20 @@
-"""Incremental fetch sessions (KIP-227), the client's side: one handler for each broker.
+"""The client side of incremental fetch sessions (KIP-227), one per broker.
 
 Source: seed 000; `FetchSessionHandler`, `FetchMetadata`, `FetchRequest.Builder` in Kafka.
 
-    answer                                      next request          accepted
-    error 70 (session not found)                (0, 0)                no
-    any other error of the whole answer         (S, 0)                no
-    full, throttled (nothing in it)             (0, 0)                no
-    full, other partitions than were asked      (0, 0)                no
-    full, session id 0                          (0, 0)                yes
-    full, session id S                          (S, 1)                yes
-    incremental, a partition not of the session (S, 0)                no
-    incremental, session id 0                   (0, 0)                yes
-    incremental, session id S                   (S, next epoch)       yes
+    response                                        next request      accepted
+    70 FETCH_SESSION_ID_NOT_FOUND                   (0, 0)            no
+    any other top-level error                       (S, 0)            no
+    full, throttled and empty                       (0, 0)            no
+    full, other partitions than requested           (0, 0)            no
+    full, session id 0                              (0, 0)            yes
+    full, session id S                              (S, 1)            yes
+    incremental, a partition not in the session     (S, 0)            no
+    incremental, session id 0                       (0, 0)            yes
+    incremental, session id S                       (S, next epoch)   yes
 
-No answer at all is `handle_error`: (S, 0). (S, 0) closes S and asks for a new session; in the
-seed's version it was named nextCloseExisting, which today is (S, -1) and closes only.
+Without a response, `handle_error` sets (S, 0), which closes S and requests a new session. The seed
+calls that nextCloseExisting, which today is (S, -1) and only closes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,35 +47,30 @@ NAMES_VERSION = TOPIC_ID_VERSION - 1
 
 
 class FetchMetadata(NamedTuple):
-    """Session id and epoch, as a fetch request carries them."""
+    """Session id and epoch of a fetch request."""
 
     session_id: int
     epoch: int
 
     @property
     def is_full(self) -> bool:
-        """Whether the request names every partition."""
+        """Whether the request has every partition."""
         return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
     def next_incremental(self) -> "FetchMetadata":
-        """The session goes on."""
+        """Continue the session."""
         return FetchMetadata(self.session_id, next_epoch(self.epoch))
 
-    def next_close_existing(self) -> "FetchMetadata":
-        """Close the session and make none."""
-        return FetchMetadata(self.session_id, FINAL_EPOCH)
-
     def next_close_existing_attempt_new(self) -> "FetchMetadata":
-        """Close the session and ask for a new one."""
+        """Close the session and request a new one."""
         return FetchMetadata(self.session_id, INITIAL_EPOCH)
 
 
 INITIAL = FetchMetadata(INVALID_SESSION_ID, INITIAL_EPOCH)
-LEGACY = FetchMetadata(INVALID_SESSION_ID, FINAL_EPOCH)
 
 
 class PartitionData(msgspec.Struct, frozen=True):
-    """What a client asks of one partition; epochs are -1 where it knows none."""
+    """A partition of a fetch request; unknown epochs are -1."""
 
     fetch_offset: int
     log_start_offset: int
@@ -86,9 +81,9 @@ class PartitionData(msgspec.Struct, frozen=True):
 
 
 class FetchRequestData(msgspec.Struct):
-    """What one fetch request says, and the whole session that it stands for.
+    """A fetch request and the full session.
 
-    `to_replace` are partitions of a topic that was made anew: their former ids are forgotten.
+    `to_replace` has partitions of recreated topics; their former ids are forgotten.
     """
 
     metadata: FetchMetadata
@@ -99,11 +94,11 @@ class FetchRequestData(msgspec.Struct):
     can_use_topic_ids: bool
 
     def version(self, latest: int) -> int:
-        """The version to send: below 13 where a topic's id is not known."""
+        """Return the version to use: below 13 if a topic id is unknown."""
         return latest if self.can_use_topic_ids else min(latest, NAMES_VERSION)
 
     def request(self, version: int) -> FetchRequest:
-        """The body, without the limits (max wait, bytes, isolation), which the caller sets."""
+        """Return the body; the caller sets max wait, bytes and isolation."""
         forgotten = list(self.to_forget)
         if version >= TOPIC_ID_VERSION:
             forgotten += self.to_replace
@@ -115,15 +110,15 @@ class FetchRequestData(msgspec.Struct):
         )
 
 
-class Verdict(NamedTuple):
-    """Whether an answer counts; if not, `problem` says why and its payload is to be dropped."""
+class ResponseCheck(NamedTuple):
+    """Whether to accept a response; otherwise `problem` has the reason."""
 
     is_accepted: bool
     problem: str = ""
 
 
 class Builder:
-    """Collects the partitions that are wanted now, in their order, for one request."""
+    """Collects the partitions of one request, in order."""
 
     def __init__(self, handler: "FetchSessionHandler") -> None:
         self._handler = handler
@@ -131,24 +126,24 @@ class Builder:
         self._is_spent = False
 
     def add(self, partition: TopicPartition, data: PartitionData) -> None:
-        """A partition that is wanted."""
+        """Add a partition."""
         self._next[partition] = data
 
     def build(self) -> FetchRequestData:
-        """The request. Raises RuntimeError when called again."""
+        """Return the request. Raises RuntimeError if called again."""
         if self._is_spent:
-            raise RuntimeError("a builder gives one request")
+            raise RuntimeError("a builder builds one request")
         self._is_spent = True
         return self._handler.next_request(self._next)
 
 
 class FetchSessionHandler:
-    """The session with one broker, as the client sees it.
+    """The session with one broker.
 
     Attributes:
-        next_metadata: what the next request carries.
-        session_partitions: the partitions of the session in its order, with what was last asked.
-        session_topic_names: topic ids and names; empty where the session has no ids.
+        next_metadata: session id and epoch of the next request.
+        session_partitions: the session's partitions in order.
+        session_topic_names: topic names by id; empty without ids.
     """
 
     def __init__(self) -> None:
@@ -158,15 +153,18 @@ class FetchSessionHandler:
 
     @property
     def session_id(self) -> int:
-        """The session's id, 0 where there is none."""
+        """The session's id, 0 if there is none."""
         return self.next_metadata.session_id
 
     def builder(self) -> Builder:
-        """Collects the partitions of the next request."""
+        """Return a builder for the next request."""
         return Builder(self)
 
     def next_request(self, wanted: dict[TopicPartition, PartitionData]) -> FetchRequestData:
-        """The request that makes the session hold `wanted`; `builder` is the usual way to it."""
+        """Return the request that makes the session hold `wanted`.
+
+        Usually called by `builder`.
+        """
         removed: list[TopicIdPartition] = []
         replaced: list[TopicIdPartition] = []
         to_send = dict(wanted)
@@ -175,7 +173,7 @@ class FetchSessionHandler:
         else:
             removed, replaced = self._move_on(to_send)
         has_all_ids = all(data.topic_id != ZERO_UUID for data in wanted.values())
-        can_use_ids = has_all_ids and all(gone.topic_id != ZERO_UUID for gone in removed)
+        can_use_ids = has_all_ids and all(removed.topic_id != ZERO_UUID for removed in removed)
         self.session_topic_names = (
             {data.topic_id: partition.topic for partition, data in wanted.items()}
             if can_use_ids
@@ -186,8 +184,8 @@ class FetchSessionHandler:
             self.next_metadata, to_send, removed, replaced, session, can_use_ids
         )
 
-    def handle_response(self, response: FetchResponse, version: int) -> Verdict:
-        """Takes an answer to the last request; `version` is that of the request."""
+    def handle_response(self, response: FetchResponse, version: int) -> ResponseCheck:
+        """Check a response to the last request; `version` is the request's."""
         if response.error_code != Error.NONE:
             return self._handle_refusal(response.error_code)
         if self.next_metadata.is_full:
@@ -195,19 +193,15 @@ class FetchSessionHandler:
         return self._handle_incremental(response, version)
 
     def handle_error(self) -> None:
-        """No answer came: the broker may have moved the session on or not, so it is given up."""
+        """Reset the session without a response: its epoch is unknown."""
         self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-
-    def notify_close(self) -> None:
-        """The client closes: the next request, an empty one, only frees the session."""
-        self.next_metadata = self.next_metadata.next_close_existing()
 
     def _move_on(
         self, to_send: dict[TopicPartition, PartitionData]
     ) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:
-        """Brings the session to what is wanted; leaves in `to_send` what the broker must hear.
+        """Update the session; keeps needed partitions in `to_send`.
 
-        Added partitions come first in `to_send`, then those that were altered or replaced.
+        Added partitions come first, then altered or replaced ones.
         """
         removed, replaced = [], []
         for partition, former in list(self.session_partitions.items()):
@@ -225,44 +219,46 @@ class FetchSessionHandler:
             self.session_partitions.setdefault(partition, data)
         return removed, replaced
 
-    def _handle_refusal(self, code: int) -> Verdict:
+    def _handle_refusal(self, code: int) -> ResponseCheck:
         if code == Error.FETCH_SESSION_ID_NOT_FOUND:
             self.next_metadata = INITIAL
         else:
             self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-        return Verdict(False, error_name(code))
+        return ResponseCheck(False, error_name(code))
 
-    def _handle_full(self, response: FetchResponse, version: int) -> Verdict:
+    def _handle_full(self, response: FetchResponse, version: int) -> ResponseCheck:
         self.next_metadata = INITIAL
-        answered = set(self._answered(response.responses, version))
-        if not answered and response.throttle_time_ms > 0:
-            return Verdict(False, f"throttled for {response.throttle_time_ms} ms")
-        omitted = self.session_partitions.keys() - answered
+        named = set(self._named_partitions(response.responses, version))
+        if not named and response.throttle_time_ms > 0:
+            return ResponseCheck(False, f"throttled for {response.throttle_time_ms} ms")
+        omitted = self.session_partitions.keys() - named
         problems = [
             *_problem("omits", omitted),
-            *self._strangers(answered, response.responses, version),
+            *self._unexpected(named, response.responses, version),
         ]
         if problems:
-            return Verdict(False, ", ".join(problems))
+            return ResponseCheck(False, ", ".join(problems))
         if response.session_id != INVALID_SESSION_ID:
             opened = FetchMetadata(response.session_id, INITIAL_EPOCH)
             self.next_metadata = opened.next_incremental()
-        return Verdict(True)
+        return ResponseCheck(True)
 
-    def _handle_incremental(self, response: FetchResponse, version: int) -> Verdict:
-        answered = set(self._answered(response.responses, version))
-        problems = self._strangers(answered, response.responses, version)
+    def _handle_incremental(self, response: FetchResponse, version: int) -> ResponseCheck:
+        named = set(self._named_partitions(response.responses, version))
+        problems = self._unexpected(named, response.responses, version)
         if problems:
             self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-            return Verdict(False, ", ".join(problems))
+            return ResponseCheck(False, ", ".join(problems))
         if response.session_id == INVALID_SESSION_ID:
             self.next_metadata = INITIAL
         else:
             self.next_metadata = self.next_metadata.next_incremental()
-        return Verdict(True)
+        return ResponseCheck(True)
 
-    def _answered(self, topics: list[FetchResponseTopic], version: int) -> Iterator[TopicPartition]:
-        """The partitions of an answer; those of an id that is not of the session are left out."""
+    def _named_partitions(
+        self, topics: list[FetchResponseTopic], version: int
+    ) -> Iterator[TopicPartition]:
+        """The partitions of a response; those of unknown ids are left out."""
         for topic in topics:
             name: str | None = topic.topic
             if version >= TOPIC_ID_VERSION:
@@ -271,11 +267,11 @@ class FetchSessionHandler:
                 for partition in topic.partitions:
                     yield TopicPartition(name, partition.partition_index)
 
-    def _strangers(
-        self, answered: set[TopicPartition], topics: list[FetchResponseTopic], version: int
+    def _unexpected(
+        self, named: set[TopicPartition], topics: list[FetchResponseTopic], version: int
     ) -> list[str]:
-        """What an answer names that is not of the session."""
-        problems = _problem("has extra", answered - self.session_partitions.keys())
+        """Problems with partitions and ids that are not in the session."""
+        problems = _problem("has extra", named - self.session_partitions.keys())
         if version >= TOPIC_ID_VERSION:
             ids = {topic.topic_id for topic in topics}
             unknown = sorted(ids - self.session_topic_names.keys())
@@ -284,28 +280,28 @@ class FetchSessionHandler:
 
 
 def _is_replaced(former: PartitionData, data: PartitionData) -> bool:
-    """Whether the topic was made anew. From an id to none, or back, is a mere alteration."""
+    """Whether the topic was recreated; between an id and none is no change."""
     has_ids = ZERO_UUID not in (former.topic_id, data.topic_id)
     return has_ids and former.topic_id != data.topic_id
 
 
-def _problem(what: str, partitions: Iterable[TopicPartition]) -> list[str]:
+def _problem(problem: str, partitions: Iterable[TopicPartition]) -> list[str]:
     names = [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
-    return [f"{what} {', '.join(names)}"] if names else []
+    return [f"{problem} {', '.join(names)}"] if names else []
 
 
-def _named(topic: str, topic_id: Uuid, version: int) -> tuple[str, Uuid]:
-    """How a version names a topic: by its id from 13 on, by its name before."""
+def _topic_key(topic: str, topic_id: Uuid, version: int) -> tuple[str, Uuid]:
+    """Name a topic by id from version 13 on, otherwise by name."""
     return ("", topic_id) if version >= TOPIC_ID_VERSION else (topic, ZERO_UUID)
 
 
 def _requested(
     to_send: dict[TopicPartition, PartitionData], version: int
 ) -> list[FetchRequestTopic]:
-    """Runs of partitions of one topic; a topic comes again where another one came in between."""
+    """Group consecutive partitions by topic; a topic may occur again."""
     topics: list[FetchRequestTopic] = []
     for partition, data in to_send.items():
-        named = _named(partition.topic, data.topic_id, version)
+        named = _topic_key(partition.topic, data.topic_id, version)
         if not topics or (topics[-1].topic, topics[-1].topic_id) != named:
             topics.append(FetchRequestTopic(topic=named[0], topic_id=named[1], partitions=[]))
         topics[-1].partitions.append(
@@ -321,10 +317,10 @@ def _requested(
     return topics
 
 
-def _forgotten(gone: list[TopicIdPartition], version: int) -> list[FetchForgottenTopic]:
+def _forgotten(removed: list[TopicIdPartition], version: int) -> list[FetchForgottenTopic]:
     topics: dict[tuple[str, Uuid], FetchForgottenTopic] = {}
-    for topic_id, topic, partition in gone:
-        named = _named(topic, topic_id, version)
+    for topic_id, topic, partition in removed:
+        named = _topic_key(topic, topic_id, version)
         if named not in topics:
             topics[named] = FetchForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
         topics[named].partitions.append(partition)

@@ -1,27 +1,23 @@
-"""What a consumer reads: a fetch under way for each leader, ahead of what is wanted.
+"""Fetching for a consumer: one fetch in flight per leader, with prefetch.
 
 Source: seed 001; KIP-41, KIP-227, KIP-392; `AbstractFetch`, `FetchBuffer`, `FetchCollector`,
 `OffsetFetcher` in Kafka.
 
     the application polls
-      take          gives up to max.poll.records of what has come; positions move on
-      requests      before they are handed over: the next fetches go out (prefetch)
-      (the caller waits for the network only where `take` gave nothing)
+    take          returns up to max.poll.records buffered records; positions advance
+    requests      the next fetches, before the records are returned (prefetch)
+    (the caller waits for the network only if `take` returned nothing)
 
-A leader is asked where none of its partitions has something left to be taken, so a session keeps
-its partitions. What comes for a partition that was given back, or has another position by now, is
-dropped. 1 OFFSET_OUT_OF_RANGE, and a partition without a committed offset, begin where
-auto.offset.reset says (`lookups`).
+A leader is fetched from when none of its partitions has buffered records, so a session keeps its
+partitions. Records of revoked partitions or for outdated positions are dropped. 1
+OFFSET_OUT_OF_RANGE and a missing committed offset apply auto.offset.reset (`lookups`). Records
+buffered before a pause are still returned.
 
-Record bytes are the caller's: it tells the records of each partition, and where the next ones are.
+The caller decodes record bytes and passes the records of each partition.
 
-What has come of a partition before it was paused is given all the same.
-
-A consumer in a rack (`client.rack`) may be sent to a replica nearby (`preferred_replicas.py`).
-A broker that is not, or no longer, the leader may name who is (KIP-951): `take_moved`.
-
-A position whose leader has changed is held against it before more is read
-(`position_validation.py`).
+With `client.rack`, a leader may redirect to a replica (`preferred_replicas.py`). A broker that is
+not the leader may name the leader (KIP-951): `take_moved`. A position is validated after a leader
+change (`position_validation.py`).
 """
 
 from collections import deque
@@ -57,11 +53,11 @@ NO_EPOCH = -1
 HAS_MOVED = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH})
 CLIENT = -1
 REQUEST_TIMEOUT_MS = 30_000
-"""How long a broker may look for offsets in remote storage (`request.timeout.ms`)."""
+"""How long a broker may read remote storage (`request.timeout.ms`)."""
 
 
 class OffsetReset(IntEnum):
-    """Where to begin without an offset (`auto.offset.reset`): what ListOffsets is asked for."""
+    """`auto.offset.reset`, as the timestamp of ListOffsets."""
 
     EARLIEST = -2
     LATEST = -1
@@ -82,9 +78,9 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Records(NamedTuple):
-    """What has come of a partition: records by offset, and the offset behind them.
+    """Records of a partition by offset, and the offset after them.
 
-    `epochs` has for each batch the offset behind it and the epoch of the leader that wrote it.
+    `epochs` has for each batch the offset after it and its leader epoch.
     """
 
     items: list[tuple[int, Any]]
@@ -92,8 +88,8 @@ class Records(NamedTuple):
     epochs: Sequence[tuple[int, int]] = ()
 
 
-class Fetch(NamedTuple):
-    """A fetch for a leader."""
+class PendingFetch(NamedTuple):
+    """A fetch request for a broker."""
 
     node: int
     data: FetchRequestData
@@ -101,7 +97,7 @@ class Fetch(NamedTuple):
 
 
 class _Buffered(msgspec.Struct):
-    """What has come of a partition and is not taken; `position` is what the next take expects."""
+    """Buffered records; `position` is the expected position of the next take."""
 
     partition: TopicPartition
     node: int
@@ -111,7 +107,7 @@ class _Buffered(msgspec.Struct):
     epochs: deque[tuple[int, int]]
 
     def epoch(self) -> int | None:
-        """Of the batch with the record before `position`; None where it has told none."""
+        """Leader epoch of the record before `position`; None if unknown."""
         while self.epochs and self.epochs[0][0] < self.position:
             self.epochs.popleft()
         return self.epochs[0][1] if self.epochs and self.epochs[0][1] >= 0 else None
@@ -121,8 +117,8 @@ class Fetcher:
     """The fetches of one consumer.
 
     Attributes:
-        needs_metadata: whether an answer said that what is known is out of date.
-        validator: holds positions against their leaders.
+        needs_metadata: a response showed that metadata is outdated.
+        validator: validates positions after leader changes.
     """
 
     def __init__(self, settings: FetchSettings, subscription: SubscriptionState) -> None:
@@ -131,7 +127,7 @@ class Fetcher:
         self.validator = PositionValidator(subscription)
         self._subscription = subscription
         self._sessions: dict[int, FetchSessionHandler] = {}
-        self._under_way: dict[int, FetchRequestData] = {}
+        self._in_flight: dict[int, FetchRequestData] = {}
         self._buffer: deque[_Buffered] = deque()
         self._looking_up: set[TopicPartition] = set()
         self._moved: dict[TopicPartition, tuple[int, int]] = {}
@@ -139,8 +135,8 @@ class Fetcher:
 
     def requests(
         self, snapshot: MetadataSnapshot, latest_version: int, now: int, only: int | None = None
-    ) -> list[Fetch]:
-        """The fetches to send now, to all brokers that are `wanted` or `only` to one of them."""
+    ) -> list[PendingFetch]:
+        """Return the fetches to send, `only` to one broker if given."""
         return [
             self._fetch(node, parts, latest_version)
             for node, parts in self.wanted(snapshot, now).items()
@@ -150,9 +146,12 @@ class Fetcher:
     def wanted(
         self, snapshot: MetadataSnapshot, now: int
     ) -> dict[int, dict[TopicPartition, PartitionData]]:
-        """What is to be read of each broker without a fetch under way or records to be taken."""
+        """Return the partitions to fetch by broker.
+
+        Leaves out brokers with a fetch in flight or buffered records.
+        """
         self._preferred.keep(self._subscription.positions)
-        busy = self._under_way.keys() | {each.node for each in self._buffer}
+        busy = self._in_flight.keys() | {each.node for each in self._buffer}
         wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
             known = snapshot.partitions.get(partition)
@@ -175,29 +174,29 @@ class Fetcher:
     def _node_of(
         self, partition: TopicPartition, leader: int, snapshot: MetadataSnapshot, now: int
     ) -> int:
-        """Who is asked of a partition: the replica that its leader has named, or the leader."""
+        """The broker to fetch from: the preferred replica, or the leader."""
         replica = self._preferred.of(partition, now)
         if replica is None:
             return leader
-        if self._preferred.is_there(partition, replica, snapshot):
+        if self._preferred.is_available(partition, replica, snapshot):
             return replica
         self.needs_metadata = True
         return leader
 
     def _fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
-    ) -> Fetch:
+    ) -> PendingFetch:
         handler = self._sessions.setdefault(node, FetchSessionHandler())
-        data = self._under_way[node] = handler.next_request(wanted)
+        data = self._in_flight[node] = handler.next_request(wanted)
         body = data.request(data.version(latest_version))
         body.max_wait_ms = self.settings.fetch_max_wait_ms
         body.min_bytes = self.settings.fetch_min_bytes
         body.max_bytes = self.settings.fetch_max_bytes
         body.isolation_level = self.settings.isolation_level
         body.rack_id = self.settings.client_rack
-        return Fetch(node, data, body)
+        return PendingFetch(node, data, body)
 
-    def answered(
+    def on_response(
         self,
         node: int,
         response: FetchResponse,
@@ -205,35 +204,35 @@ class Fetcher:
         records: dict[TopicPartition, Records],
         now: int,
     ) -> None:
-        """A broker's answer, and the records in it."""
-        data = self._under_way.pop(node)
+        """Handle a fetch response and its decoded records."""
+        data = self._in_flight.pop(node)
         handler = self._sessions[node]
         names = handler.session_topic_names
         if not handler.handle_response(response, version).is_accepted:
             return
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
-            for answer in topic.partitions:
-                partition = TopicPartition(name, answer.partition_index)
-                if answer.error_code != Error.NONE:
-                    self._refused(partition, answer.error_code)
-                    leader = answer.current_leader
-                    if leader and answer.error_code in HAS_MOVED and leader.leader_id >= 0:
+            for result in topic.partitions:
+                partition = TopicPartition(name, result.partition_index)
+                if result.error_code != Error.NONE:
+                    self._refused(partition, result.error_code)
+                    leader = result.current_leader
+                    if leader and result.error_code in HAS_MOVED and leader.leader_id >= 0:
                         self._moved[partition] = (leader.leader_id, leader.leader_epoch)
                     continue
-                if answer.preferred_read_replica >= 0:
-                    self._preferred.name(partition, answer.preferred_read_replica, now)
+                if result.preferred_read_replica >= 0:
+                    self._preferred.name(partition, result.preferred_read_replica, now)
                 if partition in records:
                     self._buffer_records(node, data, partition, records[partition])
 
     def take_moved(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The leaders, and their epochs, that answers have named since the last call."""
+        """Return the leaders and epochs named since the last call (KIP-951)."""
         moved, self._moved = self._moved, {}
         return moved
 
     def failed(self, node: int) -> None:
-        """No answer comes: what was asked of a replica is asked of the leader."""
-        data = self._under_way.pop(node, None)
+        """Handle a fetch without a response; falls back to the leaders."""
+        data = self._in_flight.pop(node, None)
         if data is not None:
             self._sessions[node].handle_error()
             self.needs_metadata = True
@@ -241,7 +240,7 @@ class Fetcher:
                 self._preferred.forget(partition)
 
     def take(self) -> list[tuple[TopicPartition, int, Any]]:
-        """Partition, offset and record of what is given to the application now."""
+        """Return partition, offset and record for the application."""
         taken: list[tuple[TopicPartition, int, Any]] = []
         while self._buffer and len(taken) < self.settings.max_poll_records:
             first = self._buffer[0]
@@ -263,25 +262,27 @@ class Fetcher:
     def _buffer_records(
         self, node: int, data: FetchRequestData, partition: TopicPartition, found: Records
     ) -> None:
-        asked = data.session_partitions[partition].fetch_offset
-        items = deque((offset, record) for offset, record in found.items if offset >= asked)
-        if items or found.next_offset > asked:
+        requested = data.session_partitions[partition].fetch_offset
+        items = deque((offset, record) for offset, record in found.items if offset >= requested)
+        if items or found.next_offset > requested:
             epochs = deque(found.epochs)
-            self._buffer.append(_Buffered(partition, node, asked, items, found.next_offset, epochs))
+            self._buffer.append(
+                _Buffered(partition, node, requested, items, found.next_offset, epochs)
+            )
 
     def _refused(self, partition: TopicPartition, code: int) -> None:
         had_replica = self._preferred.forget(partition)
         if code == Error.OFFSET_OUT_OF_RANGE and had_replica:
-            return  # the leader may have it
+            return  # retry at the leader, which may have the offset
         if code == Error.OFFSET_OUT_OF_RANGE:
             self._subscription.reset(partition)
         elif code in INVALID_METADATA:
             self.needs_metadata = True
 
-    # Where to begin
+    # Offset reset
 
     def lookups(self, snapshot: MetadataSnapshot) -> list[tuple[int, ListOffsetsRequest]]:
-        """What leaders are asked, by node, for partitions without an offset."""
+        """Return ListOffsets requests by node for partitions without an offset."""
         wanted = self._subscription.without_offset - self._looking_up
         known = {at for at in wanted if has_leader(snapshot, at)}
         self.needs_metadata = self.needs_metadata or wanted != known
@@ -290,32 +291,32 @@ class Fetcher:
         return list_offsets(snapshot, known, settings.auto_offset_reset, settings.isolation_level)
 
     def looked_up(self, response: ListOffsetsResponse) -> None:
-        """A leader says where partitions begin or end; one with an error is looked up again."""
+        """Handle a ListOffsets response; errors are retried."""
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
                 self._looking_up.discard(partition)
-                if answer.error_code in INVALID_METADATA:
+                if result.error_code in INVALID_METADATA:
                     self.needs_metadata = True
-                elif partition in self._subscription.without_offset and not answer.error_code:
-                    self._subscription.seek(partition, answer.offset)
+                elif partition in self._subscription.without_offset and not result.error_code:
+                    self._subscription.seek(partition, result.offset)
 
     def lookup_failed(self, request: ListOffsetsRequest) -> None:
-        """No answer comes."""
+        """Retry a lookup without a response."""
         self.needs_metadata = True
         for topic in request.topics:
-            for asked in topic.partitions:
-                self._looking_up.discard(TopicPartition(topic.name, asked.partition_index))
+            for requested in topic.partitions:
+                self._looking_up.discard(TopicPartition(topic.name, requested.partition_index))
 
 
 def has_leader(snapshot: MetadataSnapshot, partition: TopicPartition) -> bool:
-    """Whether somebody can be asked of a partition."""
+    """Whether the partition has a known leader."""
     known = snapshot.partitions.get(partition)
     return known is not None and known.leader_id in snapshot.nodes
 
 
 def known_epoch(snapshot: MetadataSnapshot, partition: TopicPartition) -> int:
-    """The epoch of the leader that is asked: one of another epoch refuses (KIP-320)."""
+    """The leader epoch to send, for fencing (KIP-320)."""
     epoch = snapshot.partitions[partition].leader_epoch
     return NO_EPOCH if epoch is None else epoch
 
@@ -326,7 +327,7 @@ def list_offsets(
     timestamp: OffsetReset,
     isolation_level: int,
 ) -> list[tuple[int, ListOffsetsRequest]]:
-    """What the leaders of partitions are asked, by node; each of them `has_leader`."""
+    """ListOffsets requests by node; each partition must have a leader."""
     topics: dict[int, dict[str, ListTopic]] = {}
     for partition in sorted(partitions):
         leader = snapshot.partitions[partition].leader_id
@@ -346,9 +347,9 @@ def list_offsets(
             ListOffsetsRequest(
                 replica_id=CLIENT,
                 isolation_level=isolation_level,
-                topics=list(asked.values()),
+                topics=list(requested.values()),
                 timeout_ms=REQUEST_TIMEOUT_MS,
             ),
         )
-        for node, asked in topics.items()
+        for node, requested in topics.items()
     ]

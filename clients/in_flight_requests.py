@@ -1,9 +1,9 @@
-"""A producer's requests under way: which node takes another one, and which has the least to do.
+"""In-flight requests of a producer: node availability and load.
 
-Source: seed 002; `InFlightRequests` and `NetworkClient.leastLoadedNode` in Kafka. The connections
-are the caller's: it opens one when the first request goes to a node, so a node counts as being
-connected to until it answers, and says when one is closed. Where several nodes are equal, Kafka
-takes one by chance; here it is the lowest id.
+Source: seed 002; `InFlightRequests` and `NetworkClient.leastLoadedNode` in Kafka. The caller has
+the connections. It opens one with the first request to a node, so a node counts as connecting until
+its first response. The caller reports closed connections. Kafka breaks ties between nodes at
+random; here the lowest id wins.
 """
 
 from collections.abc import Callable
@@ -13,39 +13,39 @@ from brokertwin.clients.backoff import ExponentialBackoff
 from brokertwin.clients.node_connections import ConnectionState, NodeConnections
 
 Jitter = Callable[[], float]
-"""Gives a number from 0 (inclusive) to 1 (exclusive) with each call."""
+"""Returns a number in [0, 1)."""
 
 
 class Requests(Protocol):
-    """What a sender has to know of nodes; `clients/producer_client.py` has them on its loop."""
+    """The nodes, as a sender needs them (see `clients/producer_client.py`)."""
 
     def next_id(self) -> int:
-        """The id of the next request."""
+        """Return the id of the next request."""
 
     def set_nodes(self, nodes: list[int]) -> None:
-        """The nodes that there are now."""
+        """Set the current nodes."""
 
     def may_send(self, node: int, now: int) -> bool:
-        """Whether a node takes another request."""
+        """Whether a node accepts another request."""
 
     def least_loaded(self, now: int) -> int | None:
-        """The node with the least to do; None while no node takes a request."""
+        """The least loaded node; None if no node accepts a request."""
 
     def sent(self, node: int, request_id: int, now: int) -> None:
-        """A request is under way."""
+        """Track a request."""
 
-    def answered(self, node: int, request_id: int) -> None:
-        """Its answer has come."""
+    def on_response(self, node: int, request_id: int) -> None:
+        """Mark a request as done."""
 
     def disconnected(self, node: int, now: int) -> list[int]:
-        """The connection is closed; the requests that get no answer any more."""
+        """Handle a closed connection; returns its requests."""
 
     def deadlines(self, now: int) -> list[int]:
-        """When nodes that took nothing may take something."""
+        """Return when refusing nodes may accept requests again."""
 
 
 class InFlightRequests:
-    """Request ids by node, in their order. Times are ms on the caller's clock."""
+    """Request ids by node, in order. Times are ms on the caller's clock."""
 
     def __init__(self, in_flight_max: int, reconnect: ExponentialBackoff, jitter: Jitter) -> None:
         self._last_id = 0
@@ -55,17 +55,17 @@ class InFlightRequests:
         self._nodes: dict[int, list[int]] = {}
 
     def next_id(self) -> int:
-        """The id of the next request."""
+        """Return the id of the next request."""
         self._last_id += 1
         return self._last_id
 
     def set_nodes(self, nodes: list[int]) -> None:
-        """The nodes that there are now; one that has gone stays while requests are under way."""
+        """Set the current nodes; a removed node stays while it has requests."""
         busy = [node for node, requests in self._nodes.items() if requests]
         self._nodes = {node: self._nodes.get(node, []) for node in sorted({*busy, *nodes})}
 
     def may_send(self, node: int, now: int) -> bool:
-        """Whether a node takes another request."""
+        """Whether a node accepts another request."""
         requests = self._nodes.get(node)
         if requests is None or len(requests) >= self._in_flight_max:
             return False
@@ -75,24 +75,24 @@ class InFlightRequests:
         return self._connections.state(node) is ConnectionState.DISCONNECTED
 
     def least_loaded(self, now: int) -> int | None:
-        """The node with the fewest requests under way; None while no node takes one."""
+        """The node with the fewest requests; None if no node accepts one."""
         able = [node for node in self._nodes if self.may_send(node, now)]
         return min(able, key=lambda node: (len(self._nodes[node]), node), default=None)
 
     def sent(self, node: int, request_id: int, now: int) -> None:
-        """A request is under way."""
+        """Track a request."""
         if self._connections.state(node) is None or self._is_down(node):
             self._connections.connecting(node, now, self._jitter())
         self._nodes[node].append(request_id)
 
-    def answered(self, node: int, request_id: int) -> None:
-        """Its answer has come."""
+    def on_response(self, node: int, request_id: int) -> None:
+        """Mark a request as done."""
         if not self._connections.is_ready(node):
             self._connections.ready(node, self._jitter())
         self._nodes[node].remove(request_id)
 
     def disconnected(self, node: int, now: int) -> list[int]:
-        """The connection is closed; the requests that get no answer any more."""
+        """Handle a closed connection; returns its requests."""
         if self._connections.state(node) is not None:
             self._connections.disconnected(node, now, self._jitter())
         unanswered = self._nodes.get(node, [])
@@ -101,6 +101,6 @@ class InFlightRequests:
         return unanswered
 
     def deadlines(self, now: int) -> list[int]:
-        """When nodes whose connection was closed may be tried again."""
+        """Return when closed connections may be reopened."""
         down = (node for node in self._nodes if self._is_down(node))
         return [now + self._connections.delay_ms(node, now) for node in down]

@@ -1,16 +1,16 @@
-"""A reader of whole topics, of no group: every partition from its beginning, and up to its end.
+"""Reads whole topics without a group, from the beginning to the end.
 
-Source: `KafkaBasedLog` in Kafka Connect, `KafkaConsumer.assign`. `read_to_end` asks leaders where
-the partitions end now, and `is_at_end` says whether all before that has been taken.
+Source: `KafkaBasedLog` in Kafka Connect, `KafkaConsumer.assign`. `read_to_end` requests the current
+end offsets; `is_at_end` is true once all earlier records are taken.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_client import ConsumerClient, Coordination
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import ConsumerCoordinator
+from brokertwin.clients.consumer_coordinator import ClassicMembership
 from brokertwin.clients.fetcher import (
     FetchSettings,
     OffsetReset,
@@ -31,7 +31,7 @@ NO_GROUP = ConsumerConfig(group_id="", enable_auto_commit=False)
 
 
 def assign_all(subscription: SubscriptionState, partition_counts: Mapping[str, int]) -> None:
-    """Every partition that is known; a new one is read from where `auto.offset.reset` says."""
+    """Assign all known partitions; new ones start at `auto.offset.reset`."""
     known = {
         TopicPartition(topic, at) for topic in subscription.topics
         for at in range(partition_counts.get(topic, 0))
@@ -42,36 +42,36 @@ def assign_all(subscription: SubscriptionState, partition_counts: Mapping[str, i
         subscription.without_offset |= new
 
 
-class WholeTopics(ConsumerCoordinator):
-    """In the place of a membership."""
+class WholeTopics(ClassicMembership):
+    """Replaces the membership of a group."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
         super().__init__(NO_GROUP, subscription)
 
     def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
-        """The application polls: partitions that are new are read, too."""
+        """Assign new partitions; called when the application polls."""
         assign_all(self.subscription, partition_counts)
 
     def tick(self, now: int) -> None:
-        """There is nobody to be heard by."""
+        """Do nothing: there is no coordinator."""
 
     def deadlines(self) -> list[int]:
-        """None."""
+        """Return no deadlines."""
         return []
 
     def close(self, now: int) -> None:
-        """There is nothing to leave."""
+        """Do nothing: there is no group to leave."""
 
 
 class _Ends(NamedTuple):
-    """A question for the ends of partitions, of the `number`th reading."""
+    """A ListOffsets request of the given reading."""
 
     number: int
     request: ListOffsetsRequest
 
 
 class LogClient(ConsumerClient):
-    """One reader; the other side of its `coordinator` may be a membership of its own kind."""
+    """One reader; `coordinator` may create another kind of membership."""
 
     def __init__(
         self,
@@ -92,20 +92,20 @@ class LogClient(ConsumerClient):
         )
         self._isolation_level = isolation_level
         self._reading = 0
-        self._unasked: set[TopicPartition] = set()
-        self._asking: dict[TopicPartition, int] = {}
+        self._to_request: set[TopicPartition] = set()
+        self._requested: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self.read_to_end()
 
     def read_to_end(self) -> None:
-        """From now on `is_at_end` is about the ends as they are after this call."""
+        """Make `is_at_end` refer to the end offsets after this call."""
         self._reading += 1
         self._ends.clear()
-        self._asking.clear()
+        self._requested.clear()
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything before the ends has been taken."""
+        """Whether every record before the end offsets is taken."""
         positions = self.subscription.positions
         topics = {partition.topic for partition in positions}
         return topics == self.subscription.topics and all(
@@ -115,46 +115,48 @@ class LogClient(ConsumerClient):
 
     def _work(self, now: int) -> None:
         known = self.subscription.positions.keys()
-        self._unasked |= known - self._ends.keys() - self._asking.keys()
+        self._to_request |= known - self._ends.keys() - self._requested.keys()
         super()._work(now)
-        self._ask_for_ends()
+        self._fetch_ends()
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _on_response(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         if not isinstance(request.tag, _Ends):
-            super()._answered(now, request, response, event)
+            super()._on_response(now, request, response, event)
             return
         assert isinstance(response, ListOffsetsResponse)
-        self._no_longer_asked(request.tag)
+        self._clear_requested(request.tag)
         for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != Error.NONE:
+            for result in topic.partitions:
+                if result.error_code != Error.NONE:
                     self.metadata.request_update()
                 elif request.tag.number == self._reading:
-                    self._ends[TopicPartition(topic.name, answer.partition_index)] = answer.offset
+                    self._ends[TopicPartition(topic.name, result.partition_index)] = result.offset
 
     def _failed(self, now: int, tag: Any) -> None:
         if isinstance(tag, _Ends):
-            self._no_longer_asked(tag)
+            self._clear_requested(tag)
             self.metadata.request_update()
         else:
             super()._failed(now, tag)
 
-    def _no_longer_asked(self, tag: _Ends) -> None:
+    def _clear_requested(self, tag: _Ends) -> None:
         for topic in tag.request.topics:
-            for asked in topic.partitions:
-                at = TopicPartition(topic.name, asked.partition_index)
-                if self._asking.get(at) == tag.number:
-                    del self._asking[at]
+            for listed in topic.partitions:
+                at = TopicPartition(topic.name, listed.partition_index)
+                if self._requested.get(at) == tag.number:
+                    del self._requested[at]
 
-    def _ask_for_ends(self) -> None:
+    def _fetch_ends(self) -> None:
         snapshot = self.metadata.snapshot
-        known = {at for at in self._unasked if has_leader(snapshot, at)}
-        if known != self._unasked:
+        known = {at for at in self._to_request if has_leader(snapshot, at)}
+        if known != self._to_request:
             self.metadata.request_update()
-        self._unasked -= known
-        self._asking |= dict.fromkeys(known, self._reading)
+        self._to_request -= known
+        self._requested |= dict.fromkeys(known, self._reading)
         for node, request in list_offsets(
             snapshot, known, OffsetReset.LATEST, self._isolation_level
         ):
             tag = _Ends(self._reading, request)
-            self._want(Wanted(snapshot.nodes[node], "LIST_OFFSETS", request, tag))
+            self._want(PendingRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))

@@ -1,4 +1,4 @@
-"""A record as applications see it, without an offset, and how large it is.
+"""A record to produce, without an offset, and its size.
 
 Source: `ProducerRecord`, `DefaultRecord` in Kafka.
 """
@@ -6,11 +6,11 @@ Source: `ProducerRecord`, `DefaultRecord` in Kafka.
 from typing import NamedTuple
 
 RECORD_OVERHEAD = 21
-"""The most that a record has beside key, value and headers (`DefaultRecord`)."""
+"""Maximum overhead of a record (`DefaultRecord`)."""
 
 
-class Message(NamedTuple):
-    """A record: `timestamp` in ms since 1970; key and value are None where there is none."""
+class ProducerRecord(NamedTuple):
+    """A record; `timestamp` in ms since 1970, key and value may be None."""
 
     key: bytes | None
     value: bytes | None
@@ -18,7 +18,7 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def size_of(message: Message) -> int:
-    """The most bytes that a message takes in a batch, before compression."""
+def size_of(message: ProducerRecord) -> int:
+    """Maximum uncompressed size of a record in a batch, in bytes."""
     size = RECORD_OVERHEAD + len(message.key or b"") + len(message.value or b"")
     return size + sum(10 + len(name) * 4 + len(value or b"") for name, value in message.headers)

@@ -1,23 +1,22 @@
-"""What a client knows of the cluster, and when it asks again.
+"""Cluster metadata of a client, and when to refresh it.
 
 Source: seed 001; `Metadata`, `ProducerMetadata` in Kafka; KIP-526 (partial updates), KIP-580
-(back-off), KIP-951 (leaders in Produce and Fetch answers).
+(backoff), KIP-951 (leaders in Produce and Fetch responses).
 
-    what happens                       asked for     last refresh   back-off goes on
+    event                              requested      last refresh   backoff continues
     request_update                     full          -              yes
     request_update(resets=True)        full          -              failures only
     request_update_for_new_topics      new topics    0              no
-    failed_update                      as before     now            yes, one failure more
-    update of everything               done          now            equivalent answers only
-    update of the new topics           done          now            equivalent answers only
+    failed_update                      unchanged     now            yes, one more failure
+    full update                        done          now            equivalent responses only
+    update of the new topics           done          now            equivalent responses only
 
-An error inside an answer asks again at once, after the request has been marked as done. A machine
-is not thread-safe and has no clock: `now` is in ms, `unit` in [0, 1) chooses the back-off's jitter.
-`clients/io/metadata_shell.py` shares one among threads.
+An error inside a response requests another update at once. The machine has no clock and is not
+thread-safe: `now` is in ms, `unit` in [0, 1) selects the backoff's jitter.
 
-By the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update, and there are no updates of
-the new topics alone: a new topic asks for everything, with back-off.
-Ids of topics that are not retained are not kept; Kafka keeps them until the next full update.
+With the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update. There are no partial
+updates: a new topic requests a full update with backoff. Ids of topics that are not retained are
+dropped; Kafka keeps them until the next full update.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +30,7 @@ from brokertwin.clients.metadata_snapshot import (
     NO_LEADER,
     LeaderAndEpoch,
     MetadataSnapshot,
-    PartitionMetadata,
+    PartitionInfo,
     bootstrap_snapshot,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -41,30 +40,30 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 
 RELIABLE_EPOCHS_VERSION = 9
-"""From this version of Metadata on, leader epochs are right during a reassignment too."""
+"""From this version on, leader epochs are right during a reassignment."""
 
 INVALID_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
-"""Errors that ask for an update (`InvalidMetadataException` and what extends it)."""
+"""Errors that request an update (`InvalidMetadataException`)."""
 
 
-class Rules(StrEnum):
-    """Whose rules hold: today's, or those of the client of Kafka 0.10, which seed 001 shows."""
+class MetadataRules(StrEnum):
+    """Current behaviour, or that of the Kafka 0.10 client in seed 001."""
 
     TODAY = "today"
     KAFKA_0_10 = "0.10"
 
 
 class MetadataSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a client's metadata; times in ms, fields by Kafka's names."""
+    """By Kafka's names; times in ms."""
 
     refresh_backoff: ExponentialBackoff = retry_backoff()
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
-    rules: Rules = Rules.TODAY
+    rules: MetadataRules = MetadataRules.TODAY
 
 
 class RequestAndVersion(NamedTuple):
-    """A metadata request, which wants it was made of, and whether it asks for new topics only."""
+    """A metadata request and the `request_version` that it covers."""
 
     request: MetadataRequest
     request_version: int
@@ -72,21 +71,21 @@ class RequestAndVersion(NamedTuple):
 
 
 class MetadataError(msgspec.Struct, frozen=True):
-    """An error that a caller is told once, and the topics that it is of, if of any."""
+    """An error that the caller receives once, and its topics."""
 
     code: Error
     topics: tuple[str, ...] = ()
 
 
 class ClusterChanged(msgspec.Struct, frozen=True):
-    """For listeners: the cluster as it now is (`ClusterResourceListener`)."""
+    """For listeners: the new cluster state (`ClusterResourceListener`)."""
 
     cluster_id: str | None
     snapshot: MetadataSnapshot
 
 
 class VersionAdvanced(msgspec.Struct, frozen=True):
-    """For waiters: `update_version` is now this."""
+    """For waiters: the new `update_version`."""
 
     version: int
 
@@ -98,16 +97,16 @@ class Metadata:
     """The metadata of one client.
 
     Attributes:
-        snapshot: the cluster as it is known.
-        update_version: counts the answers that were taken, and the bootstrap.
-        request_version: counts the changes of what is wanted.
-        last_refresh_ms: the last try, successful or not; 0 before the first.
-        last_successful_refresh_ms: the last full update.
+        snapshot: the known cluster.
+        update_version: number of responses and bootstraps.
+        request_version: number of changes to the requested topics.
+        last_refresh_ms: last attempt, successful or not; 0 before the first.
+        last_successful_refresh_ms: last full update.
         attempts: failures since the last success.
-        equivalent_response_count: answers in a row that brought nothing new.
-        last_seen_leader_epochs: the greatest leader epoch seen of each partition.
-        topic_errors: the topics that the last answer naming them gave an error, and which.
-        fatal_error: told to the next caller who waits or asks.
+        equivalent_response_count: consecutive responses without news.
+        last_seen_leader_epochs: greatest leader epoch of each partition.
+        topic_errors: errors of topics in their last response.
+        fatal_error: raised to the next caller.
     """
 
     def __init__(self, settings: MetadataSettings | None = None) -> None:
@@ -133,20 +132,20 @@ class Metadata:
 
     @property
     def is_update_requested(self) -> bool:
-        """Whether an update was asked for, full or for new topics."""
+        """Whether an update is requested, full or for new topics."""
         return self._needs_full_update or self._needs_partial_update
 
     @property
     def is_update_for_new_topics_requested(self) -> bool:
-        """Whether a topic is wanted since the last request was made."""
+        """Whether a topic was added since the last request."""
         return self._needs_partial_update
 
     def time_to_allow_update(self, now: int, unit: float = 0.5) -> int:
-        """Ms for which back-off forbids a request."""
+        """Return the remaining backoff in ms."""
         backoff = self.settings.refresh_backoff
         if self._time_to_expire(now) == 0:
             self.equivalent_response_count = 0
-        if now >= self.last_refresh_ms + backoff.max_ms:  # no pause is longer
+        if now >= self.last_refresh_ms + backoff.max_ms:  # no backoff is longer
             return 0
         failed = backoff.backoff(max(self.attempts - 1, 0), unit)
         idle = 0
@@ -155,7 +154,7 @@ class Metadata:
         return max(self.last_refresh_ms + max(failed, idle) - now, 0)
 
     def time_to_next_update(self, now: int, unit: float = 0.5) -> int:
-        """Ms until the next request is due; 0 where it is due now."""
+        """Return the ms until the next request is due; 0 if due now."""
         wanted = 0 if self.is_update_requested else self._time_to_expire(now)
         return max(wanted, self.time_to_allow_update(now, unit))
 
@@ -163,12 +162,12 @@ class Metadata:
         expires = self.last_successful_refresh_ms + self.settings.metadata_max_age_ms
         return max(expires - now, 0)
 
-    # Asking
+    # Requests
 
     def request_update(self, *, resets: bool = False) -> int:
-        """Asks for a full update; the version to wait beyond.
+        """Request a full update; returns the version to wait beyond.
 
-        `resets` forgets that the last answers brought nothing new.
+        `resets` clears the count of equivalent responses.
         """
         self._needs_full_update = True
         if resets:
@@ -176,7 +175,7 @@ class Metadata:
         return self.update_version
 
     def request_update_for_new_topics(self) -> int:
-        """Asks for new topics, without back-off; the version to wait beyond."""
+        """Request new topics without backoff; returns the version to wait beyond."""
         self.last_refresh_ms = 0
         self._needs_partial_update = True
         self.equivalent_response_count = 0
@@ -184,9 +183,9 @@ class Metadata:
         return self.update_version
 
     def new_request(self, now: int) -> RequestAndVersion:
-        """The request to send now: for the new topics only, where nothing else is due."""
+        """Return the request to send: partial if no full update is due."""
         request = None
-        has_partial = self.settings.rules is Rules.TODAY
+        has_partial = self.settings.rules is MetadataRules.TODAY
         if has_partial and not self._needs_full_update and self._time_to_expire(now) > 0:
             request = self._request_for_new_topics()
         if request is not None:
@@ -200,27 +199,27 @@ class Metadata:
         return None
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the client still wants to know of a topic."""
+        """Whether the client still needs the topic."""
         return True
 
-    # Answers
+    # Responses
 
     def bootstrap(self, addresses: Iterable[tuple[str, int]], now: int = 0) -> list[Event]:
-        """Begins with the configured addresses, as nodes -1, -2, ..., and asks for an update.
+        """Start with the configured addresses as nodes -1, -2 and so on.
 
-        `now` counts only where the bootstrap is an update by itself (0.10), which asks for none.
+        Requests an update, except in 0.10, where the bootstrap at `now` is one.
         """
         self._bootstrap_addresses = tuple(addresses)
         self.snapshot = bootstrap_snapshot(self._bootstrap_addresses)
         self.update_version += 1
-        if self.settings.rules is Rules.KAFKA_0_10:
+        if self.settings.rules is MetadataRules.KAFKA_0_10:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True
         return [VersionAdvanced(self.update_version)]
 
     def rebootstrap(self) -> list[Event]:
-        """Begins again with the addresses of `bootstrap` (KIP-899)."""
+        """Start again with the addresses of `bootstrap` (KIP-899)."""
         return self.bootstrap(self._bootstrap_addresses)
 
     def update(
@@ -230,10 +229,9 @@ class Metadata:
         version: int,
         now: int,
     ) -> list[Event]:
-        """Takes the answer to `sent`; `version` is the API version of both.
+        """Apply the response to `sent`; `version` is the API version.
 
-        Gives back what listeners and waiters are to be told, in that order. Raises RuntimeError
-        after `close`.
+        Returns events for listeners and waiters, in order. Raises RuntimeError after `close`.
         """
         if self.is_closed:
             raise RuntimeError("the metadata is closed")
@@ -245,27 +243,27 @@ class Metadata:
             self._needs_full_update = False
             self.last_successful_refresh_ms = now
         self.equivalent_response_count += 1
-        answered = self._answered(response, version >= RELIABLE_EPOCHS_VERSION, now)
+        received = self._snapshot_of(response, version >= RELIABLE_EPOCHS_VERSION, now)
         if sent.is_partial:
             named = {topic.name for topic in response.topics}
             known = self.snapshot
-            answered = known.merged_with(
-                answered,
+            received = known.merged_with(
+                received,
                 lambda topic: (
                     topic not in named and self.retains(topic, topic in known.internal_topics, now)
                 ),
             )
-        self.snapshot = answered
-        self._invalid_topics = answered.invalid_topics
-        self._unauthorized_topics = answered.unauthorized_topics
+        self.snapshot = received
+        self._invalid_topics = received.invalid_topics
+        self._unauthorized_topics = received.unauthorized_topics
         self._forget_epochs(now)
         return [
-            ClusterChanged(answered.cluster_id, answered),
+            ClusterChanged(received.cluster_id, received),
             VersionAdvanced(self.update_version),
         ]
 
     def failed_update(self, now: int) -> None:
-        """A request failed; what was asked for stays asked for."""
+        """Record a failed request; the requested update stays requested."""
         self.last_refresh_ms = now
         self.attempts += 1
         self.equivalent_response_count = 0
@@ -282,12 +280,12 @@ class Metadata:
             if partition.topic in retained
         }
 
-    def _answered(
+    def _snapshot_of(
         self, response: MetadataResponse, has_reliable_epochs: bool, now: int
     ) -> MetadataSnapshot:
-        """What an answer says, with older knowledge where that is the newer one."""
+        """Convert a response; keeps known partitions with newer leader epochs."""
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        partitions: dict[TopicPartition, PartitionMetadata] = {}
+        partitions: dict[TopicPartition, PartitionInfo] = {}
         ids: dict[str, Uuid] = {}
         retained = [
             topic
@@ -320,47 +318,44 @@ class Metadata:
 
     def _partitions_of(
         self, topic: api.TopicMetadata, name: str, has_reliable_epochs: bool
-    ) -> Iterable[PartitionMetadata]:
+    ) -> Iterable[PartitionInfo]:
         former_id = self.snapshot.topic_ids.get(name)
-        is_anew = topic.topic_id != ZERO_UUID and topic.topic_id != former_id
+        is_recreated = topic.topic_id != ZERO_UUID and topic.topic_id != former_id
         for partition in topic.partitions:
-            answered = _partition(name, partition)
-            latest = self._latest(answered, has_reliable_epochs, is_anew)
+            received = _partition(name, partition)
+            latest = self._latest(received, has_reliable_epochs, is_recreated)
             if latest is not None:
                 yield latest
             if partition.error_code in INVALID_METADATA:
                 self.request_update()
 
     def _latest(
-        self, answered: PartitionMetadata, has_reliable_epochs: bool, is_anew: bool
-    ) -> PartitionMetadata | None:
-        """The newer of what is answered and what is known; None where neither is left."""
-        partition, epoch = answered.partition, answered.leader_epoch
+        self, received: PartitionInfo, has_reliable_epochs: bool, is_recreated: bool
+    ) -> PartitionInfo | None:
+        """The newer of a received and the known partition, or None."""
+        partition, epoch = received.partition, received.leader_epoch
         if not has_reliable_epochs or epoch is None:
             self.last_seen_leader_epochs.pop(partition, None)
             self.equivalent_response_count = 0
-            return msgspec.structs.replace(answered, leader_epoch=None)
+            return msgspec.structs.replace(received, leader_epoch=None)
         seen = self.last_seen_leader_epochs.get(partition)
-        if seen is not None and not is_anew and epoch < seen:
+        if seen is not None and not is_recreated and epoch < seen:
             return self.snapshot.partitions.get(partition)
-        if seen is None or is_anew or epoch > seen:
+        if seen is None or is_recreated or epoch > seen:
             self.equivalent_response_count = 0
         self.last_seen_leader_epochs[partition] = epoch
-        return answered
+        return received
 
-    # Leaders and their epochs
-
-    def last_seen_leader_epoch(self, partition: TopicPartition) -> int | None:
-        """The greatest leader epoch seen of a partition."""
-        return self.last_seen_leader_epochs.get(partition)
+    # Leader epochs
 
     def update_last_seen_epoch_if_newer(self, partition: TopicPartition, epoch: int) -> bool:
-        """Takes an epoch that another answer told; whether it is news, which asks for an update.
+        """Apply a leader epoch from another response, if it is newer.
 
-        Where none is known nothing happens. Raises ValueError for a negative epoch.
+        Returns True and requests an update if it is newer. Ignored if no epoch is known. Raises
+        ValueError for a negative epoch.
         """
         if epoch < 0:
-            raise ValueError(f"a leader epoch is not negative, as {epoch} for {partition} is")
+            raise ValueError(f"the leader epoch of {partition} must not be negative: {epoch}")
         seen = self.last_seen_leader_epochs.get(partition)
         if seen is None or epoch <= seen:
             return False
@@ -368,8 +363,8 @@ class Metadata:
         self._needs_full_update = True
         return True
 
-    def partition_if_current(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """What is known of a partition, unless a newer leader epoch was heard of."""
+    def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
+        """The known partition, unless its leader epoch is outdated."""
         known = self.snapshot.partitions.get(partition)
         seen = self.last_seen_leader_epochs.get(partition)
         if known is None or seen is None or known.leader_epoch == seen:
@@ -377,7 +372,7 @@ class Metadata:
         return None
 
     def current_leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """The leader and its epoch, as far as they are known to be current."""
+        """The current leader and epoch, as far as known."""
         known = self.partition_if_current(partition)
         if known is None:
             epoch = self.last_seen_leader_epochs.get(partition)
@@ -387,10 +382,10 @@ class Metadata:
     def update_partition_leadership(
         self, leaders: Mapping[TopicPartition, tuple[int, int]], nodes: Iterable[Node]
     ) -> tuple[list[TopicPartition], list[Event]]:
-        """Takes leaders (node id and epoch) out of a Produce or Fetch answer, with their nodes.
+        """Apply leaders (node id, epoch) from a Produce or Fetch response.
 
-        Gives back the partitions that it changed. Unknown partitions and nodes and epochs that are
-        not newer are passed over. `update_version` stays as it is.
+        Returns the changed partitions. Ignores unknown partitions and nodes, and epochs that are
+        not newer. `update_version` does not change.
         """
         known_nodes = self.snapshot.nodes | {node.id: node for node in nodes}
         moved = {}
@@ -410,18 +405,8 @@ class Metadata:
 
     # Errors
 
-    def take_error(self) -> MetadataError | None:
-        """The error to tell a caller now, if any; it is told once."""
-        error = self.fatal_error
-        if error is None and self._unauthorized_topics:
-            error = _topics_error(Error.TOPIC_AUTHORIZATION_FAILED, self._unauthorized_topics)
-        elif error is None and self._invalid_topics:
-            error = _topics_error(Error.INVALID_TOPIC_EXCEPTION, self._invalid_topics)
-        self._clear_errors()
-        return error
-
     def take_error_of(self, topic: str) -> MetadataError | None:
-        """The error to tell a caller who wants `topic`; those of other topics are forgotten too."""
+        """Return the error for a user of `topic` once; clears all errors."""
         error = self.fatal_error
         if error is None and topic in self._unauthorized_topics:
             error = MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, (topic,))
@@ -431,7 +416,7 @@ class Metadata:
         return error
 
     def take_fatal_error(self) -> MetadataError | None:
-        """The fatal error, if there is one; it is told once."""
+        """Return the fatal error once, if any."""
         error, self.fatal_error = self.fatal_error, None
         return error
 
@@ -440,16 +425,16 @@ class Metadata:
         self._unauthorized_topics = self._invalid_topics = frozenset()
 
     def close(self) -> None:
-        """No update is taken any more."""
+        """Reject further updates."""
         self.is_closed = True
 
 
 class ProducerMetadata(Metadata):
-    """The metadata of a producer: it knows the topics that were sent to, and forgets idle ones.
+    """The metadata of a producer: topics that are in use.
 
     Attributes:
-        topics: topics and when they are forgotten, in ms.
-        new_topics: those of them that no answer has named yet.
+        topics: expiry time of each topic, in ms.
+        new_topics: topics without a response so far.
     """
 
     def __init__(self, settings: MetadataSettings | None = None) -> None:
@@ -458,7 +443,7 @@ class ProducerMetadata(Metadata):
         self.new_topics: dict[str, None] = {}
 
     def add(self, topic: str, now: int) -> None:
-        """The topic is used now; one that was not known asks for an update."""
+        """Mark a topic as used; a new topic requests an update."""
         is_new = topic not in self.topics
         self.topics[topic] = now + self.settings.metadata_max_idle_ms
         if is_new:
@@ -466,13 +451,13 @@ class ProducerMetadata(Metadata):
             self.request_update_for_topic(topic)
 
     def request_update_for_topic(self, topic: str) -> int:
-        """Asks for an update that has `topic` in it; the version to wait beyond."""
-        if topic in self.new_topics and self.settings.rules is Rules.TODAY:
+        """Request an update with `topic`; returns the version to wait beyond."""
+        if topic in self.new_topics and self.settings.rules is MetadataRules.TODAY:
             return self.request_update_for_new_topics()
         return self.request_update()
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic is in use; one that is idle too long is forgotten, unless it is new."""
+        """Whether the topic is in use; removes an expired topic."""
         expiry = self.topics.get(topic)
         if expiry is None:
             return False
@@ -485,7 +470,7 @@ class ProducerMetadata(Metadata):
     def update(
         self, sent: RequestAndVersion, response: MetadataResponse, version: int, now: int
     ) -> list[Event]:
-        """As `Metadata.update`; topics in the answer are not new any more."""
+        """Apply a response; its topics are no longer new."""
         events = super().update(sent, response, version, now)
         for topic in response.topics:
             self.new_topics.pop(topic.name or "", None)
@@ -502,21 +487,17 @@ def _request(topics: Iterable[str]) -> MetadataRequest:
     return MetadataRequest(topics=[WantedTopic(name=topic) for topic in topics])
 
 
-def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionMetadata:
-    return PartitionMetadata(
-        TopicPartition(topic, answered.partition_index),
-        answered.error_code,
-        answered.leader_id if answered.leader_id >= 0 else None,
-        answered.leader_epoch if answered.leader_epoch >= 0 else None,
-        tuple(answered.replica_nodes),
-        tuple(answered.isr_nodes),
-        tuple(answered.offline_replicas),
+def _partition(topic: str, received: api.PartitionMetadata) -> PartitionInfo:
+    return PartitionInfo(
+        TopicPartition(topic, received.partition_index),
+        received.error_code,
+        received.leader_id if received.leader_id >= 0 else None,
+        received.leader_epoch if received.leader_epoch >= 0 else None,
+        tuple(received.replica_nodes),
+        tuple(received.isr_nodes),
+        tuple(received.offline_replicas),
     )
 
 
 def _with_error(topics: Iterable[api.TopicMetadata], error: Error) -> frozenset[str]:
     return frozenset(t.name for t in topics if t.error_code == error and t.name)
-
-
-def _topics_error(code: Error, topics: frozenset[str]) -> MetadataError:
-    return MetadataError(code, tuple(sorted(topics)))

@@ -1,7 +1,7 @@
-"""What a client knows of a cluster at one moment: nodes, topics, partitions and their leaders.
+"""An immutable view of a cluster: nodes, topics, partitions, leaders.
 
-Source: seed 001; `Cluster`, `MetadataSnapshot`, `MetadataResponse.PartitionMetadata` in Kafka. A
-snapshot is never changed: an update makes another one.
+Source: seed 001; `Cluster`, `MetadataSnapshot`, `MetadataResponse.PartitionMetadata` in Kafka. An
+update creates a new snapshot.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,8 +14,8 @@ from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.core.schema import Uuid
 
 
-class PartitionMetadata(msgspec.Struct, frozen=True):
-    """A partition as metadata shows it; None where there is no leader or no epoch is given."""
+class PartitionInfo(msgspec.Struct, frozen=True):
+    """A partition in the metadata; leader or epoch may be unknown (None)."""
 
     partition: TopicPartition
     error: int
@@ -27,7 +27,7 @@ class PartitionMetadata(msgspec.Struct, frozen=True):
 
 
 class LeaderAndEpoch(msgspec.Struct, frozen=True):
-    """The leader of a partition, as far as it is known to be the current one."""
+    """The current leader of a partition, as far as known."""
 
     leader: Node | None
     epoch: int | None
@@ -38,71 +38,71 @@ NO_LEADER = LeaderAndEpoch(None, None)
 
 @dataclass(frozen=True)
 class MetadataSnapshot:
-    """The cluster as the last answers showed it."""
+    """The cluster of the latest responses."""
 
     cluster_id: str | None = None
     nodes: dict[int, Node] = field(default_factory=dict)
     controller_id: int | None = None
-    partitions: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionInfo] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     unauthorized_topics: frozenset[str] = frozenset()
     invalid_topics: frozenset[str] = frozenset()
     internal_topics: frozenset[str] = frozenset()
 
     @cached_property
-    def by_topic(self) -> dict[str, list[PartitionMetadata]]:
+    def by_topic(self) -> dict[str, list[PartitionInfo]]:
         """The partitions of each topic, by number."""
-        found: dict[str, list[PartitionMetadata]] = {}
+        found: dict[str, list[PartitionInfo]] = {}
         for partition in sorted(self.partitions):
             found.setdefault(partition.topic, []).append(self.partitions[partition])
         return found
 
     @cached_property
-    def by_node(self) -> dict[int, list[PartitionMetadata]]:
+    def by_node(self) -> dict[int, list[PartitionInfo]]:
         """The partitions that each node leads, by topic and number."""
-        found: dict[int, list[PartitionMetadata]] = {node: [] for node in self.nodes}
+        found: dict[int, list[PartitionInfo]] = {node: [] for node in self.nodes}
         for partition in sorted(self.partitions):
             known = self.partitions[partition]
             if known.leader_id in found:
                 found[known.leader_id].append(known)
         return found
 
-    def available_partitions(self, topic: str) -> list[PartitionMetadata]:
-        """The partitions of a topic that have a leader among the nodes, by number."""
+    def available_partitions(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic with a known leader, by number."""
         return [known for known in self.by_topic.get(topic, []) if known.leader_id in self.nodes]
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has; None where it is not known."""
+        """The number of partitions; None if the topic is unknown."""
         return len(self.by_topic[topic]) if topic in self.by_topic else None
 
     def leader(self, partition: TopicPartition) -> Node | None:
-        """The node that leads a partition, where both are known."""
+        """The leader of a partition, if known."""
         known = self.partitions.get(partition)
         if known is None or known.leader_id is None:
             return None
         return self.nodes.get(known.leader_id)
 
     def with_leaders(
-        self, moved: dict[TopicPartition, PartitionMetadata], nodes: dict[int, Node]
+        self, moved: dict[TopicPartition, PartitionInfo], nodes: dict[int, Node]
     ) -> "MetadataSnapshot":
-        """The same with other leaders of some partitions."""
+        """Return a copy with other leaders of some partitions."""
         return replace(self, partitions=self.partitions | moved, nodes=nodes)
 
     def merged_with(
         self, newer: "MetadataSnapshot", keeps: Callable[[str], bool]
     ) -> "MetadataSnapshot":
-        """`newer` on top of what is known of the topics that `keeps` says.
+        """Return `newer`, with the known topics that `keeps` accepts.
 
-        A topic that `newer` has partitions of loses its id where `newer` gives none.
+        A topic in `newer` without an id there loses its id.
         """
         kept = {tp: known for tp, known in self.partitions.items() if keeps(tp.topic)}
-        answered = {partition.topic for partition in newer.partitions}
+        named = {partition.topic for partition in newer.partitions}
         ids = {
             topic: topic_id
             for topic, topic_id in self.topic_ids.items()
-            if keeps(topic) and topic not in answered
+            if keeps(topic) and topic not in named
         }
-        ids |= {topic: newer.topic_ids[topic] for topic in answered & newer.topic_ids.keys()}
+        ids |= {topic: newer.topic_ids[topic] for topic in named & newer.topic_ids.keys()}
         return MetadataSnapshot(
             cluster_id=newer.cluster_id,
             nodes=newer.nodes,
@@ -122,6 +122,6 @@ def _merged(
 
 
 def bootstrap_snapshot(addresses: Iterable[tuple[str, int]]) -> MetadataSnapshot:
-    """The configured addresses as nodes -1, -2, ...; no partitions, none of them leads anything."""
+    """The configured addresses as nodes -1, -2 and so on, without partitions."""
     nodes = {-number: Node(-number, host, port) for number, (host, port) in enumerate(addresses, 1)}
     return MetadataSnapshot(nodes=nodes)

@@ -1,10 +1,10 @@
-"""A sender's wait until the metadata of its topic is known (`KafkaProducer.waitOnMetadata`).
+"""A wait for the metadata of a topic (`KafkaProducer.waitOnMetadata`).
 
-The machine says what to wait for, the caller waits and comes back:
+The machine returns what to wait for. The caller waits and calls again:
 
-    start ----------------------------> Known | Failed | WaitFor
-    resume, after the version came ---> Known | Failed | WaitFor
-    resume, after the time was over --> Failed
+    start ----------------------------> MetadataKnown | MetadataUnavailable | WaitFor
+    resume, at the version -----------> MetadataKnown | MetadataUnavailable | WaitFor
+    resume, after the timeout --------> MetadataUnavailable
 
 The caller wakes the sender's thread before it waits. Source: seed 001.
 """
@@ -15,33 +15,33 @@ from brokertwin.clients.metadata import ProducerMetadata
 from brokertwin.state.core.errors import Error, error_name
 
 
-class Known(msgspec.Struct, frozen=True):
-    """The topic and the partition are known, after so many ms."""
+class MetadataKnown(msgspec.Struct, frozen=True):
+    """The topic and the partition are known, after `waited_ms`."""
 
     partition_count: int
     waited_ms: int
 
 
 class WaitFor(msgspec.Struct, frozen=True):
-    """Wake the sender; come back when `update_version` is above `version`, or after so many ms."""
+    """Wake the sender; resume above `version` or after the time."""
 
     version: int
     remaining_ms: int
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """The wait is over without what was wanted; `cause` is the topic's own error, 0 if none."""
+class MetadataUnavailable(msgspec.Struct, frozen=True):
+    """The wait failed; `cause` is the topic's own error code, or 0."""
 
     code: Error
     message: str
     cause: int = 0
 
 
-Step = Known | WaitFor | Failed
+Step = MetadataKnown | WaitFor | MetadataUnavailable
 
 
 class MetadataWait:
-    """One wait. `partition` is None where any will do; times in ms, `max_wait_ms` max.block.ms."""
+    """One wait; `max_wait_ms` is max.block.ms. `partition` may be None."""
 
     def __init__(
         self, metadata: ProducerMetadata, topic: str, partition: int | None, max_wait_ms: int
@@ -54,45 +54,47 @@ class MetadataWait:
         self._version = -1
 
     def start(self, now: int) -> Step:
-        """The first step: no wait where the metadata is there already."""
+        """Return the first step; there is no wait if the topic is known."""
         self._begin = now
         if self._topic in self._metadata.snapshot.invalid_topics:
-            return Failed(Error.INVALID_TOPIC_EXCEPTION, f"{self._topic!r} is no name of a topic")
+            return MetadataUnavailable(
+                Error.INVALID_TOPIC_EXCEPTION, f"invalid topic name {self._topic!r}"
+            )
         self._metadata.add(self._topic, now)
-        return self._known(now) or self._ask(now)
+        return self._known(now) or self._request_update(now)
 
     def resume(self, now: int) -> Step:
-        """The next step, after the version was reached or the time was over."""
+        """Return the next step, at the version or after the timeout."""
         error = self._metadata.take_fatal_error()
         if error is not None:
-            return Failed(error.code, error_name(error.code))
+            return MetadataUnavailable(error.code, error_name(error.code))
         if self._metadata.is_closed:
-            return Failed(Error.UNKNOWN_SERVER_ERROR, "the producer was closed")
+            return MetadataUnavailable(Error.UNKNOWN_SERVER_ERROR, "the producer was closed")
         if now - self._begin >= self._max_wait_ms:
             return self._timed_out()
         if self._metadata.update_version <= self._version:
             return WaitFor(self._version, self._begin + self._max_wait_ms - now)
         error = self._metadata.take_error_of(self._topic)
         if error is not None:
-            return Failed(error.code, f"{error_name(error.code)}: {self._topic!r}")
-        return self._known(now) or self._ask(now)
+            return MetadataUnavailable(error.code, f"{error_name(error.code)}: {self._topic!r}")
+        return self._known(now) or self._request_update(now)
 
-    def _known(self, now: int) -> Known | None:
+    def _known(self, now: int) -> MetadataKnown | None:
         count = self._metadata.snapshot.partition_count(self._topic)
         if count is None or (self._partition is not None and self._partition >= count):
             return None
-        return Known(count, now - self._begin)
+        return MetadataKnown(count, now - self._begin)
 
-    def _ask(self, now: int) -> WaitFor:
+    def _request_update(self, now: int) -> WaitFor:
         self._metadata.add(self._topic, now)
         self._version = self._metadata.request_update_for_topic(self._topic)
         return WaitFor(self._version, self._begin + self._max_wait_ms - now)
 
-    def _timed_out(self) -> Failed:
+    def _timed_out(self) -> MetadataUnavailable:
         count = self._metadata.snapshot.partition_count(self._topic)
-        what = f"topic {self._topic!r}"
+        subject = f"topic {self._topic!r}"
         if count is not None:
-            what = f"partition {self._partition} of {what}, which has {count},"
-        message = f"{what} is not in the metadata after {self._max_wait_ms} ms"
+            subject = f"partition {self._partition} of {subject}, which has {count},"
+        message = f"{subject} is not in the metadata after {self._max_wait_ms} ms"
         cause = self._metadata.topic_errors.get(self._topic, 0)
-        return Failed(Error.REQUEST_TIMED_OUT, message, cause)
+        return MetadataUnavailable(Error.REQUEST_TIMED_OUT, message, cause)

@@ -1,25 +1,25 @@
-"""A client's network loop without the network: how long to wait, whom to ask for metadata.
+"""The network loop of a client without I/O: wait times and metadata requests.
 
 Source: seed 001; `NetworkClient` and its `DefaultMetadataUpdater` in Kafka; KIP-899 (rebootstrap).
 
-    select for min(what the caller has time for, metadata timeout, request.timeout.ms)
+    select for min(the caller's timeout, metadata timeout, request.timeout.ms)
 
     metadata                                       metadata timeout            0.10 (seed)
     not due for t ms                               t                           t
-    a request for it is under way                  request.timeout.ms          2147483647
-    no node can be used                            reconnect.backoff.ms        retry.backoff.ms
-    a node takes the request: it is sent           request.timeout.ms          0
-    a node is being connected to, now or since     reconnect.backoff.ms        0
-    otherwise                                      without limit               0
+    its request is in flight                       request.timeout.ms          2147483647
+    no usable node                                 reconnect.backoff.ms        retry.backoff.ms
+    sent to a ready node                           request.timeout.ms          0
+    a connection is being opened                   reconnect.backoff.ms        0
+    otherwise                                      unlimited                   0
 
-The caller does what the actions say and tells what became of it: `connected`, `answered`,
-`metadata_answered`, `disconnected`; `expire` tells it which connections to give up. `now` is in ms,
-`draw` gives numbers in [0, 1) for jitter and for the node to begin with.
-`clients/client_loop.py` joins it with what a consumer or a producer sends.
+The caller executes the actions and reports the results with `connected`, `on_response`,
+`on_metadata_response` and `disconnected`. `expire` returns the connections to close. `now` is in
+ms. `draw` returns numbers in [0, 1) for jitter and for the first node to try.
+`clients/client_loop.py` adds the requests of consumers and producers.
 
-A broker that has throttled a client is sent nothing until the time that its answer says is over
-(KIP-219, `NetworkClient.maybeThrottle`): the broker would not read it. Answers of which this holds
-are in `THROTTLING_SINCE`; clients of 0.10 know none.
+A throttled client sends nothing to the broker until the throttle time is over, because the broker
+would not read it (KIP-219, `NetworkClient.maybeThrottle`). `THROTTLING_SINCE` lists the responses
+that count; clients of 0.10 ignore throttling.
 
 Not done: telemetry, rebootstrap after a time (half of KIP-1102).
 """
@@ -35,8 +35,8 @@ from brokertwin.clients.metadata import (
     Event,
     Metadata,
     MetadataError,
+    MetadataRules,
     RequestAndVersion,
-    Rules,
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokertwin.clients.partitions import Node
@@ -45,7 +45,7 @@ from brokertwin.state.core.errors import Error
 
 IN_FLIGHT_MS_0_10 = 2**31 - 1
 NEVER = 2**15
-"""No version of any API."""
+"""Above every version of an API."""
 
 
 THROTTLING_SINCE = {
@@ -75,24 +75,26 @@ THROTTLING_SINCE = {
     "SYNC_GROUP": 2,
     "TXN_OFFSET_COMMIT": 1,
 }
-"""From which version on an answer's throttle time is the client's to keep
-(`shouldClientThrottle`); of other APIs the broker alone keeps it."""
+"""First version whose throttle time the client enforces (`shouldClientThrottle`).
+
+Other APIs are throttled by the broker alone.
+"""
 
 Draw = Callable[[], float]
-"""Gives a number in [0, 1) with each call."""
+"""Returns a number in [0, 1)."""
 
 
 class RecoveryStrategy(StrEnum):
-    """What to do when no node can be used (`metadata.recovery.strategy`)."""
+    """What to do without a usable node (`metadata.recovery.strategy`)."""
 
     NONE = "none"
     REBOOTSTRAP = "rebootstrap"
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a client's network loop by Kafka's names; times in ms.
+    """Settings of the network loop by Kafka's names; times in ms.
 
-    Whose metadata timeouts hold is for the rules of the metadata to say.
+    `MetadataRules` decides which metadata timeouts apply.
     """
 
     request_timeout_ms: int = 30_000
@@ -109,7 +111,7 @@ class Connect(msgspec.Struct, frozen=True):
 
 
 class SendMetadata(msgspec.Struct, frozen=True):
-    """Send a metadata request; then call `metadata_answered` or `disconnected`."""
+    """Send a metadata request; then call `on_metadata_response` or `disconnected`."""
 
     node: Node
     sent: RequestAndVersion
@@ -119,29 +121,29 @@ Action = Connect | SendMetadata
 
 
 class Poll(NamedTuple):
-    """One turn of the loop: what to do, then how long to wait for the network, in ms."""
+    """The actions of a turn, then how long to wait for I/O, in ms."""
 
     actions: list[Action]
     metadata_timeout_ms: int
     select_timeout_ms: int
 
 
-class InFlight(msgspec.Struct):
-    """A request under way; `request_id` is None for one of metadata."""
+class SentRequest(msgspec.Struct):
+    """A request in flight; `request_id` is None for metadata."""
 
     request_id: int | None
     deadline: int
 
 
-class Lost(NamedTuple):
-    """Connections to close, and the requests that get no answer any more."""
+class LostConnections(NamedTuple):
+    """Connections to close, and their requests without a response."""
 
     nodes: list[int]
     request_ids: list[int]
 
 
 class NetworkClient:
-    """Connections, requests under way, and the metadata that they are for."""
+    """Connections, in-flight requests, and the metadata updater."""
 
     def __init__(
         self, metadata: Metadata, draw: Draw, settings: NetworkSettings | None = None
@@ -151,17 +153,17 @@ class NetworkClient:
             self.settings.reconnect_backoff, self.settings.socket_connection_setup_timeout
         )
         self._metadata = metadata
-        self._is_0_10 = metadata.settings.rules is Rules.KAFKA_0_10
+        self._is_0_10 = metadata.settings.rules is MetadataRules.KAFKA_0_10
         self._draw = draw
-        self._in_flight: dict[int, list[InFlight]] = {}
+        self._in_flight: dict[int, list[SentRequest]] = {}
         self._in_progress: RequestAndVersion | None = None
         self._throttled_until: dict[int, int] = {}
         self._actions: list[Action] = []
 
-    # The loop
+    # Loop
 
     def poll(self, timeout_ms: int, now: int) -> Poll:
-        """Asks for metadata if that is due; `timeout_ms` is what the caller has time for."""
+        """Request metadata if due; `timeout_ms` is the caller's limit."""
         metadata_timeout = self._maybe_update(now)
         actions, self._actions = self._actions, []
         select = min(timeout_ms, metadata_timeout, self.settings.request_timeout_ms)
@@ -170,7 +172,7 @@ class NetworkClient:
         return Poll(actions, metadata_timeout, select)
 
     def ready(self, node: Node, now: int) -> bool:
-        """Whether a request can go to the node now; if it can not, it is connected to."""
+        """Whether the node can receive a request; connects if it cannot."""
         if self.can_send(node.id, now):
             return True
         if self.connections.can_connect(node.id, now):
@@ -178,18 +180,18 @@ class NetworkClient:
         return False
 
     def can_send(self, node: int, now: int) -> bool:
-        """Whether the connection stands, has room for a request, and is not throttled."""
+        """Whether the connection is open, has room, and is not throttled."""
         if self._throttled_until and self._throttled_until.get(node, 0) > now:
             return False
-        under_way = len(self._in_flight.get(node, ()))
-        room = under_way < self.settings.max_in_flight_requests_per_connection
+        in_flight = len(self._in_flight.get(node, ()))
+        room = in_flight < self.settings.max_in_flight_requests_per_connection
         return self.connections.is_ready(node) and room
 
     def least_loaded_node(self, now: int) -> Node | None:
-        """The node to ask anything: idle, else least busy, else connecting, else to be connected.
+        """Return the least loaded node, or None.
 
-        Among those to be connected, the one whose last try is longest ago; among equals the first
-        from a drawn place on.
+        Idle nodes come first, then less busy ones, then connecting ones, then disconnected ones by
+        the oldest attempt. Ties are broken from a random start.
         """
         nodes = list(self._metadata.snapshot.nodes.values())
         start = int(self._draw() * len(nodes))
@@ -208,7 +210,7 @@ class NetworkClient:
         )
 
     def poll_delay_ms(self, node: int, now: int) -> int:
-        """How long a sender waits for a node that is not ready."""
+        """How long to wait for a node that is not ready."""
         if self._is_0_10 and self.connections.is_connecting(node):
             return UNLIMITED_MS
         throttled = self._throttled_until.get(node, 0) - now
@@ -218,16 +220,16 @@ class NetworkClient:
 
     def _maybe_update(self, now: int) -> int:
         due = self._metadata.time_to_next_update(now, self._draw())
-        under_way = self._under_way_ms() if self._in_progress is not None else 0
-        if max(due, under_way) > 0:
-            return max(due, under_way)
+        in_flight = self._in_flight_ms() if self._in_progress is not None else 0
+        if max(due, in_flight) > 0:
+            return max(due, in_flight)
         node = self.least_loaded_node(now)
         if node is None and self._may_rebootstrap():
             self._metadata.rebootstrap()
             node = self.least_loaded_node(now)
-        return self._ask(node, now) if node is not None else self._nobody_ms()
+        return self._request_metadata(node, now) if node is not None else self._no_node_ms()
 
-    def _ask(self, node: Node, now: int) -> int:
+    def _request_metadata(self, node: Node, now: int) -> int:
         if self.can_send(node.id, now):
             self._in_progress = self._metadata.new_request(now)
             self._sent(node.id, None, now)
@@ -240,10 +242,10 @@ class NetworkClient:
             return 0 if self._is_0_10 else self.settings.reconnect_backoff.initial_ms
         return 0 if self._is_0_10 else UNLIMITED_MS
 
-    def _under_way_ms(self) -> int:
+    def _in_flight_ms(self) -> int:
         return IN_FLIGHT_MS_0_10 if self._is_0_10 else self.settings.request_timeout_ms
 
-    def _nobody_ms(self) -> int:
+    def _no_node_ms(self) -> int:
         if self._is_0_10:
             return self._metadata.settings.refresh_backoff.initial_ms
         return self.settings.reconnect_backoff.initial_ms
@@ -257,39 +259,39 @@ class NetworkClient:
         self.connections.connecting(node.id, now, self._draw())
         self._actions.append(Connect(node))
 
-    # What becomes of it
+    # Results
 
     def connected(self, node: int) -> None:
-        """The connection to a node stands."""
+        """Mark the connection as open."""
         self.connections.ready(node, self._draw())
 
     def sent(self, node: int, request_id: int, now: int, timeout_ms: int | None = None) -> None:
-        """A request of the caller is under way; None: `request.timeout.ms` holds for it."""
+        """Track a request; without a timeout, `request.timeout.ms` applies."""
         self._sent(node, request_id, now, timeout_ms)
 
-    def answered(self, node: int, request_id: int) -> None:
-        """Its answer has come."""
+    def on_response(self, node: int, request_id: int) -> None:
+        """Mark a request as done."""
         self._done(node, request_id)
 
     def throttled(self, node: int, api: str, version: int, throttle_ms: int, now: int) -> None:
-        """An answer has said for how long the broker reads nothing; it is never less than before.
+        """Start throttling; an earlier throttle is never shortened.
 
-        Of an API or version of which the client need not care nothing is kept.
+        Ignored for responses that are not in `THROTTLING_SINCE`.
         """
         if throttle_ms > 0 and version >= THROTTLING_SINCE.get(api, NEVER) and not self._is_0_10:
             until = max(self._throttled_until.get(node, 0), now + throttle_ms)
             self._throttled_until[node] = until
 
-    def metadata_answered(
+    def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
     ) -> list[Event]:
-        """The metadata request was answered; an answer without brokers is a failed update.
+        """Handle a metadata response; one without brokers is a failed update.
 
-        One that says so has the client begin again (KIP-1102).
+        REBOOTSTRAP_REQUIRED starts a rebootstrap (KIP-1102).
         """
         self._done(node, None)
         sent, self._in_progress = self._in_progress, None
-        assert sent is not None, "no metadata request is under way"
+        assert sent is not None, "no metadata request is in flight"
         if not response.brokers:
             self._metadata.failed_update(now)
             is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
@@ -298,19 +300,13 @@ class NetworkClient:
             return []
         return self._metadata.update(sent, response, version, now)
 
-    def metadata_failed(self, node: int, error: MetadataError, now: int) -> None:
-        """The metadata request can not be answered, for a reason that repeating does not help."""
-        self._done(node, None)
-        self._in_progress = None
-        self._metadata.failed_update(now)
-        self._metadata.fatal_error = error
-
     def disconnected(
         self, node: int, now: int, fatal_error: MetadataError | None = None
     ) -> list[int]:
-        """A connection is gone or was not made; the caller's requests that get no answer any more.
+        """Handle a closed connection; returns its requests without a response.
 
-        The metadata may be why, so it is asked for. `fatal_error` is a failed authentication.
+        Requests metadata, because the node may have moved. `fatal_error` is a failed
+        authentication.
         """
         self.connections.disconnected(node, now, self._draw())
         unanswered = self._in_flight.pop(node, [])
@@ -326,7 +322,7 @@ class NetworkClient:
         return [r.request_id for r in unanswered if r.request_id is not None]
 
     def overdue(self, now: int) -> list[int]:
-        """Connections that take too long to be made, or have an overdue answer."""
+        """Connections that time out while opening or waiting for a response."""
         unanswered = [
             node
             for node, requests in self._in_flight.items()
@@ -336,17 +332,17 @@ class NetworkClient:
         unconnected = self.connections.overdue(now)
         return sorted({*unanswered, *unconnected}) if unanswered or unconnected else []
 
-    def expire(self, now: int) -> Lost:
-        """Gives up what is overdue."""
+    def expire(self, now: int) -> LostConnections:
+        """Close overdue connections."""
         nodes = self.overdue(now)
         request_ids = [lost for node in nodes for lost in self.disconnected(node, now)]
-        return Lost(nodes, request_ids)
+        return LostConnections(nodes, request_ids)
 
     def _sent(
         self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
     ) -> None:
         deadline = now + (timeout_ms or self.settings.request_timeout_ms)
-        self._in_flight.setdefault(node, []).append(InFlight(request_id, deadline))
+        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
 
     def _done(self, node: int, request_id: int | None) -> None:
         requests = self._in_flight[node]

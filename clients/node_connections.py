@@ -1,12 +1,11 @@
-"""The state of a client's connection to each node, and when it may be tried again.
+"""Connection state of each node, with reconnect backoff.
 
     (unknown) --connecting--> CONNECTING --ready--> READY
-                                  |                   |
-                                  +---disconnected----+--> DISCONNECTED --connecting--> ...
+           |                      |
+           +-----disconnected-----+--> DISCONNECTED --connecting--> ...
 
-Each failure in a row makes the pause before the next try longer, each failed try also the time that
-the next one is given; a connection that stands resets both. Source: `ClusterConnectionStates` in
-Kafka; KIP-144, KIP-601.
+Each consecutive failure increases the backoff. Each failed setup also increases the setup timeout.
+A successful connection resets both. Source: `ClusterConnectionStates` in Kafka; KIP-144, KIP-601.
 """
 
 from enum import StrEnum
@@ -16,11 +15,11 @@ import msgspec
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 
 UNLIMITED_MS = 2**63 - 1
-"""No time of its own: whoever waits goes on when something happens."""
+"""No timeout: wait for an event."""
 
 
 class ConnectionState(StrEnum):
-    """Where a connection stands."""
+    """State of a connection."""
 
     CONNECTING = "connecting"
     READY = "ready"
@@ -28,7 +27,7 @@ class ConnectionState(StrEnum):
 
 
 class NodeConnection(msgspec.Struct):
-    """One node; times in ms. `last_attempt_ms` is the last try or the last disconnect."""
+    """A node; times in ms. `last_attempt_ms` is the last try or disconnect."""
 
     state: ConnectionState
     last_attempt_ms: int
@@ -39,7 +38,7 @@ class NodeConnection(msgspec.Struct):
 
 
 class NodeConnections:
-    """The connections of one client; `unit` in [0, 1) chooses a back-off's jitter."""
+    """The connections of one client; `unit` in [0, 1) selects the jitter."""
 
     def __init__(
         self,
@@ -51,24 +50,24 @@ class NodeConnections:
         self._nodes: dict[int, NodeConnection] = {}
 
     def state(self, node: int) -> ConnectionState | None:
-        """The state of a node; None where none was tried."""
+        """The state of a node; None before the first attempt."""
         connection = self._nodes.get(node)
         return connection.state if connection is not None else None
 
     def is_ready(self, node: int) -> bool:
-        """Whether a request can go to the node."""
+        """Whether the node can receive a request."""
         return self.state(node) is ConnectionState.READY
 
     def is_connecting(self, node: int) -> bool:
-        """Whether the node is being connected to."""
+        """Whether the connection is being opened."""
         return self.state(node) is ConnectionState.CONNECTING
 
     def is_any_connecting(self) -> bool:
-        """Whether any node is being connected to."""
+        """Whether any connection is being opened."""
         return any(self.is_connecting(node) for node in self._nodes)
 
     def can_connect(self, node: int, now: int) -> bool:
-        """Whether the node may be tried now."""
+        """Whether a connection may be opened now."""
         connection = self._nodes.get(node)
         if connection is None:
             return True
@@ -76,12 +75,12 @@ class NodeConnections:
         return is_down and now - connection.last_attempt_ms >= connection.reconnect_backoff_ms
 
     def last_attempt_ms(self, node: int) -> int:
-        """When the node was last tried; 0 where it never was."""
+        """The time of the last attempt; 0 if there was none."""
         connection = self._nodes.get(node)
         return connection.last_attempt_ms if connection is not None else 0
 
     def connecting(self, node: int, now: int, unit: float) -> None:
-        """The node is tried now."""
+        """Start connecting."""
         connection = self._nodes.get(node)
         if connection is None:
             self._nodes[node] = NodeConnection(
@@ -95,7 +94,7 @@ class NodeConnections:
         connection.last_attempt_ms = now
 
     def ready(self, node: int, unit: float) -> None:
-        """The connection stands. Raises KeyError where the node was not tried."""
+        """Mark the connection as open. Raises KeyError if it was never tried."""
         connection = self._nodes[node]
         connection.state = ConnectionState.READY
         connection.failures = connection.failed_setups = 0
@@ -103,7 +102,7 @@ class NodeConnections:
         connection.setup_timeout_ms = self._setup.backoff(0, unit)
 
     def disconnected(self, node: int, now: int, unit: float) -> None:
-        """The connection is gone, or was not made. Raises KeyError where the node was not tried."""
+        """Mark the connection as closed or failed. Raises KeyError likewise."""
         connection = self._nodes[node]
         was_connecting = connection.state is ConnectionState.CONNECTING
         connection.state = ConnectionState.DISCONNECTED
@@ -114,7 +113,7 @@ class NodeConnections:
         connection.setup_timeout_ms = self._setup.backoff(connection.failed_setups, unit)
 
     def delay_ms(self, node: int, now: int) -> int:
-        """How long to wait before looking at the node again (`connectionDelay`)."""
+        """How long to wait before checking the node again (`connectionDelay`)."""
         connection = self._nodes.get(node)
         if connection is None:
             return 0
@@ -126,7 +125,7 @@ class NodeConnections:
         return max(connection.reconnect_backoff_ms - waited, 0)
 
     def overdue(self, now: int) -> list[int]:
-        """The nodes whose connecting has taken too long, by id."""
+        """Nodes whose connection setup has timed out, by id."""
         connecting = ConnectionState.CONNECTING
         late = [
             node

@@ -1,14 +1,14 @@
-"""How long batches have waited for brokers that take none (KIP-794).
+"""How long batches have waited for unavailable brokers (KIP-794).
 
-Source: `RecordAccumulator.updateNodeLatencyStats`, `NodeLatencyStats` in Kafka. Each time that a
-batch is ready for a broker this hears whether it takes one: not one that is away, or that has
-enough requests under way. Partitions whose leader has kept a batch waiting for longer than
-`partitioner.availability.timeout.ms` are not drawn (`partitioner.py`) until it takes one.
+Source: `RecordAccumulator.updateNodeLatencyStats`, `NodeLatencyStats` in Kafka. When a batch is
+ready for a broker, the sender records whether the broker accepts it. A disconnected broker or one
+with enough in-flight requests does not. The partitioner skips partitions whose leader has kept a
+batch waiting longer than `partitioner.availability.timeout.ms`.
 """
 
 
 class NodeLatencies:
-    """Of one producer's brokers; times in ms. Nobody is slow where the time-out is 0."""
+    """Latencies of a producer's brokers; times in ms. 0 disables the check."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -16,7 +16,7 @@ class NodeLatencies:
         self._ready_at: dict[int, int] = {}
 
     def looked(self, node: int, now: int, *, takes: bool) -> None:
-        """A batch is ready for a broker, which takes it or does not."""
+        """Record whether a broker accepts a ready batch."""
         self._ready_at[node] = now
         if takes:
             self._taken_at[node] = now
@@ -24,7 +24,7 @@ class NodeLatencies:
             self._taken_at.setdefault(node, now)
 
     def is_slow(self, node: int | None) -> bool:
-        """Whether a broker has kept a batch waiting for longer than the time-out."""
+        """Whether a broker has kept a batch waiting beyond the timeout."""
         if node is None or node not in self._ready_at or self._timeout_ms <= 0:
             return False
         return self._ready_at[node] - self._taken_at[node] > self._timeout_ms

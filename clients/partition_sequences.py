@@ -1,12 +1,11 @@
-"""What a producer knows of its sequences on one partition.
+"""Sequence numbers of a producer on one partition.
 
 Source: seed 002; `TxnPartitionEntry` and `TxnPartitionMap` in Kafka.
 
-Kafka's client takes the greater of two sequences for the later one, for the last acknowledged and
-for the unresolved sequence, and sorts the batches in flight by their number. Past 2147483647 that
-is wrong: `last_acked` sticks at the high value, and the batch with sequence 0 overtakes those
-before it. Here a sequence is later where it lies less than half the circle ahead, and the batches
-in flight keep the order in which they got their sequences.
+Kafka's client compares sequences as numbers, for the last acknowledged and the unresolved sequence,
+and sorts in-flight batches by them. That is wrong after 2147483647: `last_acked` sticks at the high
+value, and the batch with sequence 0 overtakes earlier ones. Here a sequence is later if it is less
+than half the circle ahead, and in-flight batches keep their assignment order.
 """
 
 from brokertwin.clients.producer_batch import NO_ID, NO_SEQUENCE, IdAndEpoch, ProducerBatch
@@ -16,7 +15,7 @@ NO_OFFSET = -1
 
 
 def is_later(sequence: int, other: int) -> bool:
-    """Whether `sequence` comes after `other` on the circle of 2^31 sequences; all after -1."""
+    """Whether `sequence` follows `other` modulo 2^31; all follow -1."""
     if NO_SEQUENCE in (sequence, other):
         return sequence != NO_SEQUENCE
     ahead = (sequence - other) % (SEQUENCE_MAX + 1)
@@ -27,13 +26,12 @@ class PartitionSequences:
     """The sequences of one partition under one producer id and epoch.
 
     Attributes:
-        id_and_epoch: of the batches that get their sequence from here.
-        next_sequence: what the next new batch gets.
-        last_acked: the last sequence acknowledged, -1 before the first.
-        last_acked_offset: its offset, -1 where none is known.
-        in_flight: batches with a sequence that are not done, in sequence order.
-        unresolved: the sequence after the last batch that was given up with its outcome unknown;
-            None while there is no such batch.
+        id_and_epoch: of batches that receive their sequence here.
+        next_sequence: of the next new batch.
+        last_acked: last acknowledged sequence, -1 before the first.
+        last_acked_offset: its offset, -1 if unknown.
+        in_flight: unfinished batches with a sequence, in sequence order.
+        unresolved: the sequence after the last batch given up with unknown outcome, or None.
     """
 
     def __init__(self) -> None:
@@ -46,22 +44,22 @@ class PartitionSequences:
 
     @property
     def expected(self) -> int:
-        """The sequence that follows the last acknowledged one."""
+        """The sequence after the last acknowledged one."""
         return sequence_after(self.last_acked, 1)
 
     @property
     def is_all_acked(self) -> bool:
-        """Whether every sequence given so far was acknowledged."""
+        """Whether every assigned sequence is acknowledged."""
         return self.next_sequence == self.expected
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Gives a new batch its sequences and counts it as in flight."""
+        """Assign sequences to a new batch and add it to `in_flight`."""
         batch.number(self.id_and_epoch, self.next_sequence)
         self.next_sequence = sequence_after(self.next_sequence, len(batch.records))
         self.in_flight.append(batch)
 
     def acked(self, batch: ProducerBatch, base_offset: int) -> None:
-        """A batch of this id and epoch was acknowledged, at `base_offset` or (-1) somewhere."""
+        """Record an acknowledged batch; `base_offset` may be unknown (-1)."""
         if batch.id_and_epoch != self.id_and_epoch:
             return
         if is_later(batch.last_sequence, self.last_acked):
@@ -71,25 +69,25 @@ class PartitionSequences:
             self.last_acked_offset = max(self.last_acked_offset, last_offset)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """The batch is in flight no more."""
+        """Remove a batch from `in_flight`."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Its parts take the place of a batch that was split."""
+        """Replace a split batch by its parts."""
         at = self.in_flight.index(batch)
         self.in_flight[at : at + 1] = parts
 
     def mark_unresolved(self, batch: ProducerBatch) -> None:
-        """Whether `batch` was written will show only when those after it are answered."""
+        """Mark the outcome of a batch as unknown until later batches finish."""
         following = sequence_after(batch.last_sequence, 1)
         if self.unresolved is None or is_later(following, self.unresolved):
             self.unresolved = following
 
     def give_up_unsafe(self) -> list[ProducerBatch]:
-        """Takes out the batches that must not be written under other sequences.
+        """Remove the batches that must not be written under new sequences.
 
-        Those that may be in the log, or come into it, and those before one that was acknowledged.
+        These may be in the log or reach it, or precede an acknowledged batch.
         """
         unsafe = [
             batch
@@ -100,7 +98,7 @@ class PartitionSequences:
         return unsafe
 
     def restart(self, id_and_epoch: IdAndEpoch) -> None:
-        """Begins again at 0 under a new id or epoch; the batches in flight are renumbered."""
+        """Restart at 0 with a new id or epoch; renumbers in-flight batches."""
         sequence = 0
         for batch in self.in_flight:
             batch.renumber(id_and_epoch, sequence)

@@ -1,16 +1,15 @@
-"""Which partition a record goes to, where its sender does not say.
+"""Partition choice for records without a given partition.
 
 Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 `DefaultPartitioner` in Kafka.
 
-    with a key       murmur2 of the key, over all partitions
-    without, today   one partition, until batch.size bytes have gone there and its batch is full, or
-                     twice as many; then another one, drawn: the shorter its queue the likelier
-    without, 0.10    the next one, in a circle
+    with a key           murmur2 of the key, over all partitions
+    without, current     one partition until batch.size bytes are sent and its batch is full, or
+                         twice as many are sent; then a random one, preferring short queues
+    without, 0.10        round robin
 
-Only partitions with a leader are drawn, where there are any; of them, with
-`partitioner.availability.timeout.ms`, those whose leader takes batches (`node_latencies.py`), where
-there are any. Where queues count for nothing (`partitioner.adaptive.partitioning.enable`) neither
-does that.
+Partitions without a leader are only used if no partition has one. With
+`partitioner.availability.timeout.ms`, partitions of slow leaders (`node_latencies.py`) are avoided
+likewise. Without `partitioner.adaptive.partitioning.enable` neither queues nor slow leaders count.
 """
 
 from collections import Counter
@@ -19,8 +18,8 @@ from itertools import accumulate
 
 import msgspec
 
-from brokertwin.clients.metadata import Rules
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
@@ -28,16 +27,16 @@ from brokertwin.state.core.murmur2 import partition_of
 
 
 class _Sticky(msgspec.Struct):
-    """Where a topic's records without a key go, and how many bytes have gone there."""
+    """The current partition of a topic's records without a key."""
 
     partition: int
     produced_bytes: int = 0
 
 
 class Partitioner:
-    """The choices of one producer; `queued` says how many batches wait for a partition.
+    """The partitioner of one producer.
 
-    `is_slow`: whether the broker of an id takes no batches.
+    `queued` returns the queue length of a partition, `is_slow` whether a broker is slow.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Partitioner:
         config: ProducerConfig,
         draw: Draw,
         queued: Callable[[TopicPartition], int],
-        rules: Rules = Rules.TODAY,
+        rules: MetadataRules = MetadataRules.TODAY,
         is_slow: Callable[[int | None], bool] = lambda _: False,
     ) -> None:
         self._is_slow = is_slow
@@ -57,7 +56,7 @@ class Partitioner:
         self._turns: Counter[str] = Counter()
 
     def partition(self, topic: str, key: bytes | None, snapshot: MetadataSnapshot) -> int | None:
-        """The partition; None while the topic's are not known."""
+        """Return the partition; None while the topic is unknown."""
         count = snapshot.partition_count(topic)
         if not count:
             return None
@@ -65,7 +64,7 @@ class Partitioner:
             return partition_of(key, count)
         led = [known.partition.partition for known in snapshot.available_partitions(topic)]
         able = led or list(range(count))
-        if self._rules is Rules.KAFKA_0_10:
+        if self._rules is MetadataRules.KAFKA_0_10:
             self._turns[topic] += 1
             return able[(self._turns[topic] - 1) % len(able)]
         sticky = self._sticky.get(topic)
@@ -81,7 +80,7 @@ class Partitioner:
         is_full: bool,
         snapshot: MetadataSnapshot,
     ) -> None:
-        """A record without a key was added; `is_full`: its batch takes no more like it."""
+        """Record an appended record; `is_full`: its batch has no room for another."""
         sticky = self._sticky.get(partition.topic)
         if sticky is None or sticky.partition != partition.partition:
             return
@@ -105,5 +104,5 @@ class Partitioner:
         return next(each for each, upper in zip(able, sums, strict=True) if drawn < upper)
 
 
-def _leader(known: PartitionMetadata | None) -> int | None:
+def _leader(known: PartitionInfo | None) -> int | None:
     return None if known is None else known.leader_id

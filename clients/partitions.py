@@ -1,4 +1,4 @@
-"""Names that the client machines share: partitions of topics, and the nodes of a cluster.
+"""Topic partitions and nodes, shared by the client machines.
 
 Source: `TopicPartition`, `TopicIdPartition`, `Node` in Kafka.
 """
@@ -9,14 +9,14 @@ from brokertwin.state.core.schema import Uuid
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
+    """A partition by topic name."""
 
     topic: str
     partition: int
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id (the zero id where none is known) and name."""
+    """A partition by topic id (zero if unknown) and name."""
 
     topic_id: Uuid
     topic: str
@@ -24,7 +24,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker and where it is reached; the id of a bootstrap address is negative."""
+    """A broker and its address; bootstrap addresses have negative ids."""
 
     id: int
     host: str

@@ -1,19 +1,19 @@
-"""Whether the record before a position is still in the log of its leader (KIP-320).
+"""Detects log truncation before a position is read (KIP-320).
 
 Source: `SubscriptionState.maybeValidatePositionForCurrentLeader`, `OffsetsForLeaderEpochUtils`,
 `OffsetFetcherUtils.onSuccessfulResponseForValidatingPositions` in Kafka.
 
-    a position with an epoch, and             its leader is asked where that epoch ends; until it
-    a leader that it was not held against     has answered nothing is read there
+A position with an epoch is validated when its leader changes: the leader returns the end offset of
+that epoch. The partition is not read meanwhile.
 
-    it ends at or behind the position         goes on
-    it ends before the position               goes back to there: the log was cut (Truncated)
-    nothing is known of the epoch             begins where auto.offset.reset says
-    an error, no answer                       is asked again, with the next metadata
+    end offset at or after the position     reading continues
+    end offset before the position          the position is reset to it (Truncated)
+    unknown epoch                           auto.offset.reset applies
+    error or no response                    retried with the next metadata
 
-The epoch of a position is that of the batch with the record before it: what a fetch has told, or
-what was committed with the offset. A position without one is read at once. A committed epoch newer
-than what metadata knows waits for newer metadata, so nobody asks a leader of the past.
+The epoch of a position is that of the batch with the preceding record, from a fetch or from the
+committed offset. A position without an epoch is read at once. A committed epoch newer than the
+metadata waits for newer metadata, so no outdated leader is queried.
 """
 
 from typing import NamedTuple
@@ -35,46 +35,46 @@ from brokertwin.state.core.errors import Error
 
 NO_OFFSET = -1
 CONSUMER = -1
-"""Who asks is no replica."""
+"""Replica id of a consumer."""
 
 
-class Held(NamedTuple):
-    """A position, the epoch of the record before it, and the leader that it is held against."""
+class UnvalidatedPosition(NamedTuple):
+    """A position, the epoch of its preceding record, and the leader."""
 
     position: int
     epoch: int
     leader: LeaderAndEpoch
 
 
-class Question(NamedTuple):
-    """What a leader is asked, and about what."""
+class ValidationRequest(NamedTuple):
+    """A request to a leader, and the positions that it validates."""
 
     node: Node
     request: OffsetForLeaderEpochRequest
-    about: dict[TopicPartition, Held]
+    about: dict[TopicPartition, UnvalidatedPosition]
 
 
 class PositionValidator:
-    """Holds the positions of one consumer against their leaders.
+    """Validates the positions of one consumer.
 
     Attributes:
-        waiting: the partitions that are not read until their leader has answered.
-        truncations: the logs that were cut, for the application to take.
-        needs_metadata: whether an answer, or none, said that what is known is out of date.
+        waiting: partitions that are not read until validated.
+        truncations: truncated logs, for the application.
+        needs_metadata: a response, or none, showed outdated metadata.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
-        self.waiting: dict[TopicPartition, Held] = {}
+        self.waiting: dict[TopicPartition, UnvalidatedPosition] = {}
         self.truncations: list[Truncated] = []
         self.needs_metadata = False
         self._subscription = subscription
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
-        self._asked: dict[TopicPartition, Held] = {}
-        self._refused: dict[TopicPartition, MetadataSnapshot] = {}
+        self._in_flight: dict[TopicPartition, UnvalidatedPosition] = {}
+        self._retried_after: dict[TopicPartition, MetadataSnapshot] = {}
         self._snapshot: MetadataSnapshot | None = None
 
     def look(self, metadata: Metadata) -> None:
-        """Which positions are to be held against a leader, where metadata or they are new."""
+        """Find positions to validate after a change of metadata or position."""
         sought = self._subscription.sought
         if metadata.snapshot is self._snapshot and not sought:
             return
@@ -98,83 +98,87 @@ class PositionValidator:
         self._leaders[partition] = leader
         epoch = self._subscription.epochs.get(partition)
         if epoch is not None and leader.epoch is not None:
-            self.waiting[partition] = Held(position, epoch, leader)
+            self.waiting[partition] = UnvalidatedPosition(position, epoch, leader)
 
     def _forget(self, partition: TopicPartition) -> None:
-        for known in (self._leaders, self.waiting, self._asked, self._refused):
+        for known in (self._leaders, self.waiting, self._in_flight, self._retried_after):
             known.pop(partition, None)
 
-    def questions(self) -> list[Question]:
-        """What leaders are to be asked now."""
-        by_node: dict[Node, dict[TopicPartition, Held]] = {}
-        for partition, held in sorted(self.waiting.items()):
-            is_refused = self._refused.get(partition) is self._snapshot
-            if self._asked.get(partition) == held or is_refused:
+    def requests(self) -> list[ValidationRequest]:
+        """Return the requests to send now."""
+        by_node: dict[Node, dict[TopicPartition, UnvalidatedPosition]] = {}
+        for partition, unvalidated in sorted(self.waiting.items()):
+            is_retried = self._retried_after.get(partition) is self._snapshot
+            if self._in_flight.get(partition) == unvalidated or is_retried:
                 continue
-            if held.leader.leader is None:
+            if unvalidated.leader.leader is None:
                 self.needs_metadata = True
             else:
-                by_node.setdefault(held.leader.leader, {})[partition] = held
-        return [Question(node, _request(about), about) for node, about in by_node.items()]
+                by_node.setdefault(unvalidated.leader.leader, {})[partition] = unvalidated
+        return [ValidationRequest(node, _request(about), about) for node, about in by_node.items()]
 
-    def asked(self, question: Question) -> None:
-        """It is on its way."""
-        self._asked |= question.about
+    def on_sent(self, request: ValidationRequest) -> None:
+        """Record that a request was sent."""
+        self._in_flight |= request.about
 
-    def skip(self, question: Question) -> None:
-        """A broker that can not be asked: its partitions are read as they are."""
-        for partition in question.about:
+    def skip(self, request: ValidationRequest) -> None:
+        """Read without validation if a broker does not support it."""
+        for partition in request.about:
             self.waiting.pop(partition, None)
 
-    def answered(self, question: Question, response: OffsetForLeaderEpochResponse) -> None:
-        """A leader says where epochs end."""
-        told = {
+    def on_response(
+        self, request: ValidationRequest, response: OffsetForLeaderEpochResponse
+    ) -> None:
+        """Handle a response with the end offsets of epochs."""
+        ends = {
             TopicPartition(topic.topic, each.partition): each
             for topic in response.topics
             for each in topic.partitions
         }
-        for partition, held in question.about.items():
-            answer = told.get(partition)
-            if answer is None or answer.error_code != Error.NONE:
+        for partition, unvalidated in request.about.items():
+            end = ends.get(partition)
+            if end is None or end.error_code != Error.NONE:
                 self._again(partition)
-            elif self._is_current(partition, held):
-                self._settle(partition, held, answer)
+            elif self._is_current(partition, unvalidated):
+                self._settle(partition, unvalidated, end)
 
-    def failed(self, question: Question) -> None:
-        """No answer comes."""
-        for partition in question.about:
+    def failed(self, request: ValidationRequest) -> None:
+        """Handle a request without a response."""
+        for partition in request.about:
             self._again(partition)
 
-    def _is_current(self, partition: TopicPartition, held: Held) -> bool:
-        """Whether the position and its leader are those that were asked about."""
-        is_there = self._subscription.positions.get(partition) == held.position
-        return is_there and self.waiting.get(partition) == held
+    def _is_current(self, partition: TopicPartition, unvalidated: UnvalidatedPosition) -> bool:
+        """Whether position and leader are unchanged since the request."""
+        is_same = self._subscription.positions.get(partition) == unvalidated.position
+        return is_same and self.waiting.get(partition) == unvalidated
 
     def _again(self, partition: TopicPartition) -> None:
         self.needs_metadata = True
-        self._asked.pop(partition, None)
+        self._in_flight.pop(partition, None)
         if partition in self.waiting and self._snapshot is not None:
-            self._refused[partition] = self._snapshot
+            self._retried_after[partition] = self._snapshot
 
-    def _settle(self, partition: TopicPartition, held: Held, answer: EpochEndOffset) -> None:
+    def _settle(
+        self, partition: TopicPartition, unvalidated: UnvalidatedPosition, end: EpochEndOffset
+    ) -> None:
         del self.waiting[partition]
-        if NO_OFFSET in (answer.end_offset, answer.leader_epoch):
+        if NO_OFFSET in (end.end_offset, end.leader_epoch):
             self._subscription.reset(partition)
-        elif answer.end_offset < held.position:
-            self.truncations.append(Truncated(partition, held.position, answer.end_offset))
-            self._subscription.advance(partition, answer.end_offset, answer.leader_epoch)
+        elif end.end_offset < unvalidated.position:
+            self.truncations.append(Truncated(partition, unvalidated.position, end.end_offset))
+            self._subscription.advance(partition, end.end_offset, end.leader_epoch)
 
 
-def _request(about: dict[TopicPartition, Held]) -> OffsetForLeaderEpochRequest:
+def _request(about: dict[TopicPartition, UnvalidatedPosition]) -> OffsetForLeaderEpochRequest:
     topics: dict[str, WantedTopic] = {}
-    for (topic, partition), held in about.items():
+    for (topic, partition), unvalidated in about.items():
         at = topics.setdefault(topic, WantedTopic(topic=topic, partitions=[]))
-        current = held.leader.epoch
+        current = unvalidated.leader.epoch
         at.partitions.append(
             WantedPartition(
                 partition=partition,
                 current_leader_epoch=NO_EPOCH if current is None else current,
-                leader_epoch=held.epoch,
+                leader_epoch=unvalidated.epoch,
             )
         )
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))

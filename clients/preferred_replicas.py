@@ -1,13 +1,13 @@
-"""Which replica a consumer reads a partition from: its leader, or one in its rack (KIP-392).
+"""The replica that a consumer reads from: the leader, or one nearby (KIP-392).
 
 Source: `SubscriptionState.preferredReadReplica`, `AbstractFetch.selectReadReplica` and
 `FetchCollector.handleInitializeErrors` in Kafka.
 
-    the leader names a replica     the next fetches go to it, for metadata.max.age.ms
-    that time is over              the leader is asked again, and may name one again
-    the replica is not there       the leader is asked, and new metadata is
-    1 OFFSET_OUT_OF_RANGE of it    the leader is asked: it may have what the replica has not
-    6, 74, 75, others, no answer   the same, with new metadata
+    the leader names a replica     fetch from it for metadata.max.age.ms
+    that time is over              fetch from the leader, which may name one again
+    the replica is offline         fetch from the leader, and refresh metadata
+    its 1 OFFSET_OUT_OF_RANGE      fetch from the leader, which may have the offset
+    any other error, no response   fetch from the leader, and refresh metadata
 """
 
 from collections.abc import Collection
@@ -17,28 +17,30 @@ from brokertwin.clients.partitions import TopicPartition
 
 
 class PreferredReplicas:
-    """What leaders have named, by partition; times in ms."""
+    """Preferred replicas by partition; times in ms."""
 
     def __init__(self, lasts_ms: int) -> None:
         self._lasts_ms = lasts_ms
         self._named: dict[TopicPartition, tuple[int, int]] = {}
 
     def name(self, partition: TopicPartition, replica: int, now: int) -> None:
-        """A leader has named a replica; one that is named again lasts as long as it did."""
+        """Set the replica that a leader named; naming it again does not extend it."""
         former = self._named.get(partition)
         if former is None or former[0] != replica:
             self._named[partition] = (replica, now + self._lasts_ms)
 
     def of(self, partition: TopicPartition, now: int) -> int | None:
-        """The replica to ask, None for the leader."""
+        """The replica to fetch from, or None for the leader."""
         replica, until = self._named.get(partition, (None, 0))
         if replica is not None and now >= until:
             del self._named[partition]
             return None
         return replica
 
-    def is_there(self, partition: TopicPartition, replica: int, snapshot: MetadataSnapshot) -> bool:
-        """Whether the replica can be asked; if not the leader is, from now on."""
+    def is_available(
+        self, partition: TopicPartition, replica: int, snapshot: MetadataSnapshot
+    ) -> bool:
+        """Whether the replica is online; if not, falls back to the leader."""
         known = snapshot.partitions[partition]
         is_offline = replica not in snapshot.nodes or replica in known.offline_ids
         if is_offline:
@@ -46,10 +48,10 @@ class PreferredReplicas:
         return not is_offline
 
     def forget(self, partition: TopicPartition) -> bool:
-        """The leader is asked from now on; tells whether it was not."""
+        """Fall back to the leader; returns whether a replica was set."""
         return self._named.pop(partition, None) is not None
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Forgets those that are assigned no more."""
+        """Drop partitions that are no longer assigned."""
         if self._named:
             self._named = {each: at for each, at in self._named.items() if each in partitions}

@@ -1,7 +1,7 @@
-"""A producer's batch: records on their way to one partition, and what is known of its attempts.
+"""A batch of records on its way to a partition.
 
-Source: seed 002; `ProducerBatch` in Kafka. A batch has no producer id, epoch and sequence until it
-is drained for the first time; from then on they change only through `renumber`.
+Source: seed 002; `ProducerBatch` in Kafka. A batch receives producer id, epoch and sequence when it
+is first drained. After that they change only through `renumber`.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ from brokertwin.state.logs.producer import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, se
 NO_SEQUENCE = -1
 
 BATCH_OVERHEAD = 61
-"""Bytes of a v2 batch before its first record (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
+"""Size of a v2 batch header (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
 
 
 class IdAndEpoch(NamedTuple):
-    """A producer's id and epoch, both -1 while it has none."""
+    """A producer id and epoch, both -1 if there is none."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -33,10 +33,10 @@ class IdAndEpoch(NamedTuple):
 NO_ID = IdAndEpoch()
 
 
-class Record(NamedTuple):
-    """A record as the producer sees it: its bytes stay with the caller, who knows them by `id`.
+class PendingRecord(NamedTuple):
+    """A record of the producer; the caller keeps its content by `id`.
 
-    `size_in_bytes` is the record's size within a batch, `timestamp` is ms since 1970.
+    `size_in_bytes` is its size within a batch, `timestamp` is ms since 1970.
     """
 
     id: int
@@ -48,22 +48,22 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
     """Records of one partition. Times are ms on the caller's clock.
 
     Attributes:
-        created: when its first record was sent; the delivery timeout counts from here.
+        created: when its first record was sent; starts the delivery timeout.
         attempts: how often it was put back into the queue.
-        retry_at: no attempt before this time, unless the leader has changed.
-        leader_epoch: of the leader that the last attempt went to, -1 where none is known.
-        is_closed: whether it has been drained; a closed batch takes no more records.
-        is_on_wire: whether an attempt is under way.
-        is_outcome_unknown: whether an attempt ended so that its records may be in the log, or may
-            still come into it.
-        is_renumbered: whether its sequence was rewritten since its last attempt.
-        is_done: whether its records were acknowledged or failed.
-        is_transactional: whether it was drained in a transaction.
+        retry_at: no attempt before this time, unless the leader changed.
+        leader_epoch: leader epoch of the last attempt, -1 if unknown.
+        is_closed: it was drained and accepts no further records.
+        is_on_wire: an attempt is in flight.
+        is_outcome_unknown: an attempt ended without a result; its records may be in the log or
+            still reach it.
+        is_renumbered: its sequence changed since the last attempt.
+        is_done: its records were acknowledged or failed.
+        is_transactional: it was drained in a transaction.
     """
 
     topic_partition: TopicPartition
     created: int
-    records: list[Record] = msgspec.field(default_factory=list)
+    records: list[PendingRecord] = msgspec.field(default_factory=list)
     id_and_epoch: IdAndEpoch = NO_ID
     base_sequence: int = NO_SEQUENCE
     attempts: int = 0
@@ -78,12 +78,12 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """The batch with its header, before compression."""
+        """Size with the header, before compression."""
         return BATCH_OVERHEAD + sum(record.size_in_bytes for record in self.records)
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it was drained under a producer id."""
+        """Whether it was drained with a producer id."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
@@ -92,21 +92,21 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
         return sequence_after(self.base_sequence, len(self.records) - 1)
 
     def number(self, id_and_epoch: IdAndEpoch, base_sequence: int) -> None:
-        """Gives a batch its sequences. Raises ValueError where it was drained before.
+        """Assign sequences. Raises ValueError if it was drained before.
 
-        A batch that may have been written must keep its sequences, or it is written again.
+        A batch that may be in the log must keep its sequences, or it is written again.
         """
         if self.is_closed:
             raise ValueError(f"the batch for {self.topic_partition} was drained already")
         self.id_and_epoch, self.base_sequence = id_and_epoch, base_sequence
 
     def renumber(self, id_and_epoch: IdAndEpoch, base_sequence: int) -> None:
-        """Exchanges the sequences of a batch in flight when its partition begins again."""
+        """Change the sequences of an in-flight batch after a restart."""
         self.id_and_epoch, self.base_sequence = id_and_epoch, base_sequence
         self.is_renumbered = True
 
     def header(self) -> Batch:
-        """The batch as a Produce request carries it, without its bytes."""
+        """The batch header for a Produce request."""
         return Batch(
             base_offset=0,
             last_offset_delta=len(self.records) - 1,
@@ -122,11 +122,11 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
 
 
 def split(batch: ProducerBatch, size_max: int) -> list[ProducerBatch]:
-    """Parts of `batch` of at most `size_max` bytes each, or one record; two parts at least.
+    """Split a batch into at least two parts of at most `size_max` bytes.
 
-    The parts follow one another in the batch's own sequences and share what is known of it. Kafka
-    splits to its batch size alone: where the whole batch fits in that, it comes out as it was and
-    is refused again and again; here it is halved.
+    A part has at least one record. The parts continue the sequences of the batch. Kafka splits by
+    batch size only, so a batch that fits is returned unchanged and rejected repeatedly; here it is
+    halved.
     """
     limit = size_max if batch.size_in_bytes > size_max else batch.size_in_bytes // 2
     parts: list[ProducerBatch] = []

@@ -1,31 +1,42 @@
-"""A producer: its sender and its metadata on one loop.
+"""A producer: sender and metadata on one event loop.
 
-Source: seeds 001 and 002; `KafkaProducer`, `Sender` in Kafka. Pure (`clients/client_loop.py` says
-who drives it):
+Source: seeds 001 and 002; `KafkaProducer`, `Sender` in Kafka. It does no I/O (see
+`clients/client_loop.py`):
 
     record_id = client.offer(now, "orders", b"a key", size_in_bytes=120)     # None: not yet
-    turn, take               batches go out, answers come
-    client.events()          Acked, Failed
+    turn, take               batches are sent, responses arrive
+    client.events()          RecordAcked, RecordFailed
 
-Which nodes take a request is for the loop's connections to say: the sender asks it (`_Nodes`).
+The loop's connections decide which nodes accept requests (`_Nodes`).
 """
 
 from typing import Any
 
 import msgspec
 
-from brokertwin.clients.client_loop import Answered, ClientLoop, Close, UnderWay, Wanted
+from brokertwin.clients.client_loop import (
+    ClientLoop,
+    Close,
+    InFlightRequest,
+    PendingRequest,
+    ResponseReceived,
+)
 from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitioner import Partitioner
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
-from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.producer_events import (
+    ConnectionStalled,
+    MetadataWanted,
+    RecordAcked,
+    RecordFailed,
+)
+from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import Versions, rules_of
-from brokertwin.clients.transactions import Request, Transactions
+from brokertwin.clients.transactions import ProducerTransactions, TransactionRequest
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.apis.metadata import MetadataRequest
 from brokertwin.state.core.errors import Error
@@ -34,7 +45,7 @@ from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceR
 
 
 class _Nodes:
-    """The loop's connections as a sender sees them."""
+    """Adapts the loop's connections to the sender."""
 
     def __init__(self, client: "ProducerClient") -> None:
         self._client = client
@@ -45,7 +56,7 @@ class _Nodes:
         return self._client.next_id()
 
     def set_nodes(self, nodes: list[int]) -> None:
-        """The loop knows them."""
+        """Do nothing: the loop has the nodes."""
 
     def may_send(self, node: int, now: int) -> bool:
         known = self._client.metadata.snapshot.nodes.get(node)
@@ -61,12 +72,12 @@ class _Nodes:
         self._sent.add(request_id)
         self._client.network.sent(node, request_id, now)
 
-    def answered(self, node: int, request_id: int) -> None:
-        """The loop knows."""
+    def on_response(self, node: int, request_id: int) -> None:
+        """Untrack a request; the loop updates the connection."""
         self._sent.discard(request_id)
 
     def disconnected(self, node: int, now: int) -> list[int]:
-        """Those of the sender's requests that get no answer."""
+        """Return the sender's requests that get no response."""
         lost = [each for each in self._client.network.disconnected(node, now) if each in self._sent]
         self._sent.difference_update(lost)
         return lost
@@ -89,14 +100,14 @@ class ProducerClient(ClientLoop):
         metadata: MetadataSettings | None = None,
         may_create_topics: bool = True,
     ) -> None:
-        """Raises ConfigError where settings conflict."""
+        """Raises ProducerConfigError."""
         settings = msgspec.structs.replace(
             network or NetworkSettings(),
             request_timeout_ms=config.request_timeout_ms,
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
         super().__init__(_Topics(metadata, may_create_topics), draw, settings)
-        self.producer = Producer(config, draw, _Nodes(self))
+        self.producer = ProducerMachine(config, draw, _Nodes(self))
         self.partitioner = Partitioner(
             self.producer.config,
             draw,
@@ -104,14 +115,14 @@ class ProducerClient(ClientLoop):
             self.metadata.settings.rules,
             self.producer.latencies.is_slow,
         )
-        self._told: list[Acked | Failed] = []
+        self._results: list[RecordAcked | RecordFailed] = []
         self._known: MetadataSnapshot | None = None
 
-    # The application's side
+    # API
 
     @property
-    def transactions(self) -> Transactions | None:
-        """Its transactions; None without a transactional id."""
+    def transactions(self) -> ProducerTransactions | None:
+        """The transactions; None without a transactional id."""
         return self.producer.transactions
 
     def offer(
@@ -124,10 +135,10 @@ class ProducerClient(ClientLoop):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> int | None:
-        """Adds a record, and gives back its id; None while it has to wait.
+        """Add a record and return its id; None if it has to wait.
 
-        It waits for the topic's partitions, or for room in `buffer.memory`: Kafka's client blocks
-        its caller for `max.block.ms` at most. `partition`: none is chosen.
+        It waits for the topic's metadata or for room in `buffer.memory`. Kafka's client blocks the
+        caller for at most `max.block.ms`. Without `partition`, the partitioner chooses one.
         """
         self.metadata.add(topic, now)
         snapshot = self.metadata.snapshot
@@ -152,16 +163,16 @@ class ProducerClient(ClientLoop):
     def send(
         self, now: int, partition: TopicPartition, size_in_bytes: int, timestamp: int | None = None
     ) -> int:
-        """Adds a record; gives back its id, by which the events name it."""
+        """Add a record; returns the id that events refer to."""
         self.metadata.add(partition.topic, now)
         return self.producer.send(now, partition, size_in_bytes, timestamp)
 
-    def events(self) -> list[Acked | Failed]:
-        """What has become of records since the last call, in order."""
-        told, self._told = self._told, []
-        return told
+    def events(self) -> list[RecordAcked | RecordFailed]:
+        """Return the results of records since the last call, in order."""
+        results, self._results = self._results, []
+        return results
 
-    # The loop's
+    # Event loop
 
     def _work(self, now: int) -> None:
         if self.metadata.snapshot is not self._known:
@@ -179,34 +190,36 @@ class ProducerClient(ClientLoop):
                 outgoing.body,
                 tag=outgoing,
                 batches=outgoing.batches,
-                wants_answer=outgoing.wants_answer,
+                expects_response=outgoing.expects_response,
                 versions=self._versions_of(api),
             )
-            if not is_spoken and outgoing.wants_answer:
-                self.network.answered(outgoing.node, outgoing.request_id)
+            if not is_spoken and outgoing.expects_response:
+                self.network.on_response(outgoing.node, outgoing.request_id)
         if self.transactions is not None:
-            self._ask_coordinator(now, self.transactions)
-        self._hear(now)
+            self._send_to_coordinator(now, self.transactions)
+        self._drain_events(now)
 
     def _versions_of(self, api: str) -> Versions | None:
-        """Those that the protocol of its transactions allows; None: all."""
+        """The versions that the transaction protocol allows; None allows all."""
         transactions = self.transactions
         return transactions.rules.versions.get(api) if transactions is not None else None
 
-    def _ask_coordinator(self, now: int, transactions: Transactions) -> None:
+    def _send_to_coordinator(self, now: int, transactions: ProducerTransactions) -> None:
         request = transactions.next_request(now, is_flushed=self.producer.is_idle)
         if request is not None:
             versions = self._versions_of(request.api)
-            self._want(Wanted(request.to, request.api, request.body, request, versions=versions))
+            self._want(
+                PendingRequest(request.to, request.api, request.body, request, versions=versions)
+            )
 
-    def _hear(self, now: int) -> None:
+    def _drain_events(self, now: int) -> None:
         for event in self.producer.events():
-            self._heard(now, event)
+            self._on_event(now, event)
 
-    def _heard(self, now: int, event: Any) -> None:
+    def _on_event(self, now: int, event: Any) -> None:
         match event:
-            case Acked() | Failed():
-                self._told.append(event)
+            case RecordAcked() | RecordFailed():
+                self._results.append(event)
             case ConnectionStalled(node):
                 self._actions.append(Close(node))
                 self._forget(now, node)
@@ -219,19 +232,21 @@ class ProducerClient(ClientLoop):
         deadline = self.producer.next_deadline(now)
         return [] if deadline is None else [deadline]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
-        if isinstance(request.tag, Request):
-            assert self.transactions is not None, "it has asked"
-            self.transactions.answered(now, response)
+    def _on_response(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
+        if isinstance(request.tag, TransactionRequest):
+            assert self.transactions is not None, "it has sent a request"
+            self.transactions.on_response(now, response)
             return
         assert isinstance(response, ProduceResponse | InitProducerIdResponse)
         self.producer.receive(now, request.tag.request_id, response)
-        self._hear(now)
+        self._drain_events(now)
 
-    def _failed(self, now: int, tag: Outgoing | Request) -> None:
-        """The connection's end was told to the sender before; else nobody speaks the API."""
-        if isinstance(tag, Request):
-            assert self.transactions is not None, "it has asked"
+    def _failed(self, now: int, tag: SenderRequest | TransactionRequest) -> None:
+        """Fail a request of an unsupported API; a closed connection is handled before."""
+        if isinstance(tag, TransactionRequest):
+            assert self.transactions is not None, "it has sent a request"
             self.transactions.failed(now, is_unsupported=self.unsupported == tag.api)
         elif self.unsupported is not None:
             self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
@@ -240,22 +255,22 @@ class ProducerClient(ClientLoop):
         self.producer.disconnected(now, node)
 
     def _lost(self, now: int, node: int) -> None:
-        """The sender knows."""
+        """Do nothing: the sender was notified in `_drop`."""
 
 
 class _Topics(ProducerMetadata):
-    """Which topics are asked for, and whether that may create them."""
+    """Producer metadata; requests may create topics."""
 
     def __init__(self, settings: MetadataSettings | None, may_create: bool) -> None:
         super().__init__(settings)
         self._may_create = may_create
 
     def _request_for_all(self) -> MetadataRequest:
-        return self._asked(super()._request_for_all())
+        return self._with_creation(super()._request_for_all())
 
     def _request_for_new_topics(self) -> MetadataRequest | None:
         request = super()._request_for_new_topics()
-        return request and self._asked(request)
+        return request and self._with_creation(request)
 
-    def _asked(self, request: MetadataRequest) -> MetadataRequest:
+    def _with_creation(self, request: MetadataRequest) -> MetadataRequest:
         return msgspec.structs.replace(request, allow_auto_topic_creation=self._may_create)

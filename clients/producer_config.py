@@ -1,18 +1,20 @@
-"""Settings of a producer under Kafka's names, and which of them go together.
+"""Producer settings by Kafka's names, and their conflicts.
 
 Source: seed 002; KIP-98, KIP-91, KIP-679; `ProducerConfig` and `KafkaProducer` in Kafka 4.x.
 
     enable.idempotence    acks other than all, or retries 0    more than five in flight
-    not given             idempotence is off                   refused
-    true                  refused                              refused
-    false                 taken                                taken
+    not given             idempotence is off                   rejected
+    true                  rejected                             rejected
+    false                 accepted                             accepted
 """
 
 import msgspec
 
 IN_FLIGHT_MAX = 5
-"""Requests that an idempotent producer may have under way to one node: a broker remembers the last
-five batches of a producer, and a repeat of an older one is not known for what it is."""
+"""Maximum in-flight requests per connection of an idempotent producer.
+
+A broker remembers the last five batches of a producer and does not recognize an older duplicate.
+"""
 
 INT32_MAX = 2**31 - 1
 DELIVERY_TIMEOUT_MS = 120_000
@@ -20,18 +22,17 @@ DELIVERY_TIMEOUT_MS = 120_000
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-class ConfigError(ValueError):
-    """Settings that do not go together; the message says which one to change."""
+class ProducerConfigError(ValueError):
+    """Conflicting settings; the message says which one to change."""
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a producer acts on; fields have Kafka's names with `_` for `.`.
+    """Field names are Kafka's with `_` for `.`; times in ms, sizes in bytes.
 
-    Times in ms, sizes in bytes. `enable_idempotence` and `delivery_timeout_ms` are None where they
-    were not given. The last two are no settings of Kafka's client: `reset_pid_on_unresolved` takes
-    the rule of Kafka 2.0 (seed 002), which exchanges the whole producer id where today's bumps the
-    epoch, and `rewrites_unanswered` takes Kafka's rule in place of the one in
-    `transaction_manager.py`. Both can write a record twice.
+    `enable_idempotence` and `delivery_timeout_ms` are None if not given. Two settings are not
+    Kafka's, and both can write a record twice. `reset_pid_on_unresolved` applies the rule of Kafka
+    2.0 (seed 002), which replaces the producer id instead of bumping the epoch.
+    `rewrites_unanswered` applies Kafka's rule instead of the one in `transaction_manager.py`.
     """
 
     enable_idempotence: bool | None = None
@@ -59,36 +60,36 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def acks_code(self) -> int:
-        """`acks` as a Produce request carries it: -1, 0 or 1."""
+        """`acks` in a Produce request: -1, 0 or 1."""
         return ACKS[self.acks]
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether producer ids and sequences are used; only of a checked configuration."""
+        """Whether ids and sequences are used; requires a checked configuration."""
         return self.enable_idempotence is True
 
     @property
     def delivery_ms(self) -> int:
-        """How old a batch may become; only of a checked configuration."""
+        """Maximum age of a batch; requires a checked configuration."""
         assert self.delivery_timeout_ms is not None
         return self.delivery_timeout_ms
 
 
 def checked(config: ProducerConfig) -> ProducerConfig:
-    """`config` with what was not given filled in. Raises ConfigError where settings conflict."""
+    """Fill in defaults. Raises ProducerConfigError."""
     if config.acks not in ACKS:
-        raise ConfigError(f"acks must be all, -1, 0 or 1, not {config.acks!r}")
+        raise ProducerConfigError(f"acks must be all, -1, 0 or 1, not {config.acks!r}")
     if not 0 <= config.retries <= INT32_MAX:
-        raise ConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
+        raise ProducerConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
     if config.max_in_flight_requests_per_connection < 1:
-        raise ConfigError("max.in.flight.requests.per.connection must be at least 1")
+        raise ProducerConfigError("max.in.flight.requests.per.connection must be at least 1")
     if config.partitioner_availability_timeout_ms < 0:
-        raise ConfigError("partitioner.availability.timeout.ms must be at least 0")
+        raise ProducerConfigError("partitioner.availability.timeout.ms must be at least 0")
     if config.transactional_id == "":
-        raise ConfigError("transactional.id must not be empty")
+        raise ProducerConfigError("transactional.id must not be empty")
     is_idempotent = _idempotence(config)
     if config.transactional_id is not None and not is_idempotent:
-        raise ConfigError("to use transactional.id, enable.idempotence must not be off")
+        raise ProducerConfigError("to use transactional.id, enable.idempotence must not be off")
     return msgspec.structs.replace(
         config,
         enable_idempotence=is_idempotent,
@@ -100,7 +101,7 @@ def _idempotence(config: ProducerConfig) -> bool:
     if config.enable_idempotence is False:
         return False
     if config.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
-        raise ConfigError(
+        raise ProducerConfigError(
             "to use the idempotent producer, set max.in.flight.requests.per.connection to at most"
             f" {IN_FLIGHT_MAX}; it is {config.max_in_flight_requests_per_connection}"
         )
@@ -110,7 +111,7 @@ def _idempotence(config: ProducerConfig) -> bool:
     elif config.retries == 0:
         conflict = "set retries above 0"
     if conflict and config.enable_idempotence:
-        raise ConfigError(f"to use the idempotent producer, {conflict}")
+        raise ProducerConfigError(f"to use the idempotent producer, {conflict}")
     return not conflict
 
 
@@ -119,7 +120,7 @@ def _delivery_timeout(config: ProducerConfig) -> int:
     if config.delivery_timeout_ms is None:
         return max(DELIVERY_TIMEOUT_MS, least)
     if config.delivery_timeout_ms < least:
-        raise ConfigError(
+        raise ProducerConfigError(
             "delivery.timeout.ms must be at least linger.ms + request.timeout.ms, which is"
             f" {least}; it is {config.delivery_timeout_ms}"
         )

@@ -1,4 +1,4 @@
-"""What a producer tells its caller."""
+"""Events of a producer."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
 
 
-class Acked(NamedTuple):
-    """A record is in the log, at `offset`; -1 where the answer did not say where."""
+class RecordAcked(NamedTuple):
+    """A record in the log at `offset`, or -1 if the response has no offset."""
 
     record_id: int
     topic_partition: TopicPartition
     offset: int
 
 
-class Failed(NamedTuple):
-    """A record was given up. `may_be_written`: it may be in the log all the same, or come there."""
+class RecordFailed(NamedTuple):
+    """A failed record; `may_be_written`: it may be in the log anyway."""
 
     record_id: int
     topic_partition: TopicPartition
@@ -24,18 +24,18 @@ class Failed(NamedTuple):
 
 
 class ConnectionStalled(NamedTuple):
-    """A node has not answered within `request.timeout.ms`: the caller closes its connection.
+    """A node exceeded `request.timeout.ms`: close its connection.
 
-    For the producer it is closed already; what still comes over it is handed over to nobody.
+    The producer treats it as closed; discard what still arrives on it.
     """
 
     node: int
 
 
 class MetadataWanted(NamedTuple):
-    """The caller asks for the metadata of `topics` (of none: of the nodes alone)."""
+    """Metadata of `topics` is needed; if empty, only of the nodes."""
 
     topics: list[str]
 
 
-Event = Acked | Failed | ConnectionStalled | MetadataWanted
+Event = RecordAcked | RecordFailed | ConnectionStalled | MetadataWanted

@@ -1,17 +1,17 @@
-"""What a producer sends, and what the answers mean for its batches.
+"""Sends batches and handles their responses.
 
-Source: seed 002; KIP-91, KIP-951, KIP-98; `Sender` in Kafka. One pass: give up what is too old,
-resolve sequences, bump the epoch, ask for a producer id, then take from the queues what the nodes
-will have. Passes follow one another until one sends nothing.
+Source: seed 002; KIP-91, KIP-951, KIP-98; `Sender` in Kafka. One pass fails expired batches,
+resolves sequences, bumps the epoch, requests a producer id, and drains the queues. Passes repeat
+until one sends nothing.
 
-    answer for a batch                              what becomes of it
-    none                                            acknowledged at the answer's base offset
+    error of a batch                                effect
+    none                                            acknowledged at the response's base offset
     46 DUPLICATE_SEQUENCE_NUMBER                    acknowledged, offset unknown
     10 MESSAGE_TOO_LARGE, several records           split, without using up an attempt
-    to be retried (`transaction_manager.py`), and   put back in sequence order
-      time and retries are left
-    anything else                                   failed; a gap is closed by an epoch bump
-    no answer: connection closed, request timeout   as a retriable error; its outcome is unknown
+    retriable (`transaction_manager.py`), and       put back in sequence order
+    time and retries are left
+    any other                                       failed; an epoch bump closes the gap
+    connection closed, request timeout              as a retriable error; outcome unknown
 """
 
 import msgspec
@@ -30,20 +30,20 @@ from brokertwin.clients.producer_batch import (
 )
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import (
-    Acked,
     ConnectionStalled,
     Event,
-    Failed,
     MetadataWanted,
+    RecordAcked,
+    RecordFailed,
 )
 from brokertwin.clients.transaction_manager import (
-    Input,
+    IdState,
+    ProducerInput,
     Retry,
-    State,
     TransactionalManager,
     TransactionManager,
 )
-from brokertwin.clients.transactions import Transactions
+from brokertwin.clients.transactions import ProducerTransactions
 from brokertwin.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -60,7 +60,7 @@ from brokertwin.state.replication.produce_bodies import (
 )
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
-"""What an InitProducerId without a transactional id carries as its timeout (ms)."""
+"""Timeout in an InitProducerId without a transactional id (ms)."""
 
 MAY_BE_WRITTEN = frozenset(
     {
@@ -71,7 +71,7 @@ MAY_BE_WRITTEN = frozenset(
         Error.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors that do not rule out that the batch is in the log."""
+"""Errors after which the batch may be in the log."""
 
 METADATA_IS_STALE = frozenset(
     {
@@ -85,40 +85,40 @@ METADATA_IS_STALE = frozenset(
         Error.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors after which a client asks for metadata (`InvalidMetadataException`)."""
+"""Errors that request a metadata update (`InvalidMetadataException`)."""
 
 NO_ANSWER = PartitionProduceResponse(index=-1, error_code=Error.NETWORK_EXCEPTION)
 
 
-class Outgoing(msgspec.Struct):
-    """A request for the caller to send to `node`, in a version that both sides know.
+class SenderRequest(msgspec.Struct):
+    """A request for the caller to send to `node`.
 
-    `body` names the batches by their headers; the caller adds the bytes of `batches`, which are in
-    the same order. Where `wants_answer` is False (acks 0), none is to be handed back.
+    `body` has the batch headers. The caller adds the bytes of `batches`, in the same order. With
+    acks 0, `expects_response` is False and no response is passed back.
     """
 
     request_id: int
     node: int
     body: ProduceRequest | InitProducerIdRequest
     batches: list[ProducerBatch]
-    wants_answer: bool = True
+    expects_response: bool = True
 
 
-class _UnderWay(msgspec.Struct):
-    outgoing: Outgoing
+class _SentRequest(msgspec.Struct):
+    outgoing: SenderRequest
     sent: int
 
 
 class Sender:
-    """The batches of one producer on their way. Times are ms on the caller's clock.
+    """The batches of one producer. Times are ms on the caller's clock.
 
     Attributes:
-        accumulator: the batches that wait.
+        accumulator: queued batches.
         latencies: how long brokers keep batches waiting.
-        manager: ids and sequences; None without idempotence.
+        manager: id and sequences; None without idempotence.
         transactions: of a transactional producer.
-        events: what the caller is to be told, in order; it takes them out.
-        buffered_bytes: what the batches under way or waiting take of `buffer.memory`.
+        events: events for the caller, in order.
+        buffered_bytes: part of `buffer.memory` in use.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class Sender:
         self.accumulator = Accumulator(config, jitter)
         self.latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
         self.manager: TransactionManager | None = None
-        self.transactions: Transactions | None = None
+        self.transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
-            self.transactions = Transactions(
+            self.transactions = ProducerTransactions(
                 config.transactional_id,
                 config.transaction_timeout_ms,
                 retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
@@ -148,34 +148,34 @@ class Sender:
             config.max_in_flight_requests_per_connection, reconnect, jitter
         )
         self._cluster = MetadataSnapshot()
-        self._under_way: dict[int, _UnderWay] = {}
+        self._in_flight: dict[int, _SentRequest] = {}
         self._incomplete: dict[ProducerBatch, int] = {}
         self.buffered_bytes = 0
-        self._is_metadata_wanted = False
+        self._is_metadata_requested = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether every record that was added is acknowledged or failed."""
+        """Whether every added record is acknowledged or failed."""
         return not self._incomplete
 
     @property
     def fatal_error(self) -> Error:
-        """Why nothing is sent any more; NONE while things are sent."""
+        """The error that stopped the producer; NONE while it works."""
         if self.transactions is not None and self.transactions.is_over:
             return self.transactions.error
         manager = self.manager
-        if manager is None or manager.state is not State.FATAL_ERROR:
+        if manager is None or manager.state is not IdState.FATAL_ERROR:
             return Error.NONE
         return manager.error
 
     def update_metadata(self, cluster: MetadataSnapshot) -> None:
-        """Takes over what the caller has learnt of the cluster."""
+        """Set the known cluster."""
         self._cluster = cluster
         self._requests.set_nodes(list(cluster.nodes))
-        self._is_metadata_wanted = False
+        self._is_metadata_requested = False
 
     def added(self, batch: ProducerBatch) -> None:
-        """A record was added to a batch of the accumulator."""
+        """Track a batch that received a record."""
         if batch not in self._incomplete:
             self._take(batch, max(self._config.batch_size, batch.size_in_bytes))
 
@@ -184,9 +184,9 @@ class Sender:
         self.buffered_bytes += size
 
     def deadlines(self, now: int) -> list[int]:
-        """When something may have to be done."""
+        """Return when something may have to be done."""
         config = self._config
-        times = [r.sent + config.request_timeout_ms for r in self._under_way.values()]
+        times = [r.sent + config.request_timeout_ms for r in self._in_flight.values()]
         times += [batch.created + config.delivery_ms for batch in self._incomplete]
         if self.manager is not None:
             times.append(self.manager.retry_at)
@@ -196,8 +196,8 @@ class Sender:
 
     # One pass
 
-    def send_pass(self, now: int) -> list[Outgoing]:
-        """The requests of one pass."""
+    def send_pass(self, now: int) -> list[SenderRequest]:
+        """Return the requests of one pass."""
         self._give_up_old(now)
         sent = []
         if self.transactions is not None:
@@ -214,8 +214,8 @@ class Sender:
                 sent += self._drain(now, node)
         return sent
 
-    def _follow(self, transactions: Transactions) -> None:
-        """Has the transaction's id, gives up what an abort gives up, and tells what went wrong."""
+    def _follow(self, transactions: ProducerTransactions) -> None:
+        """Follow the transaction: id, lingering, aborts and fatal errors."""
         manager = self.manager
         assert isinstance(manager, TransactionalManager), "a transactional producer"
         if transactions.id_and_epoch != manager.id_and_epoch:
@@ -231,31 +231,31 @@ class Sender:
                     transactions.doubt_sequences()
                 self._finish(batch, transactions.error or Error.OPERATION_NOT_ATTEMPTED)
 
-    def _prepare_id(self, manager: TransactionManager, now: int) -> list[Outgoing]:
+    def _prepare_id(self, manager: TransactionManager, now: int) -> list[SenderRequest]:
         manager.resolve()
-        if manager.state is State.FATAL_ERROR:
+        if manager.state is IdState.FATAL_ERROR:
             self._abort_all(manager.error)
             return []
-        if manager.state is State.ABORTABLE_ERROR:
+        if manager.state is IdState.ABORTABLE_ERROR:
             self._abort_all(manager.error)
-            manager.move(Input.BATCHES_ABORTED)
+            manager.move(ProducerInput.BATCHES_ABORTED)
         for batch in manager.bump():
             self.accumulator.remove(batch)
             self._finish(batch, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        if not manager.wants_id(now):
+        if not manager.needs_id(now):
             return []
         node = self._requests.least_loaded(now)
         if node is None:
             if not self._cluster.nodes:
                 self._want_metadata([])
             return []
-        manager.move(Input.ASKED)
+        manager.move(ProducerInput.REQUESTED)
         body = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_NONE
         )
         return [self._send(now, node, body, [])]
 
-    def _drain(self, now: int, node: int) -> list[Outgoing]:
+    def _drain(self, now: int, node: int) -> list[SenderRequest]:
         batches = self.accumulator.drain(now, node, self._cluster, self._may_drain)
         if not batches:
             return []
@@ -265,7 +265,7 @@ class Sender:
             batch.is_closed = batch.is_on_wire = True
             batch.is_transactional = self.transactions is not None
         outgoing = self._send(now, node, self._produce_request(batches), batches)
-        if not outgoing.wants_answer:
+        if not outgoing.expects_response:
             for batch in batches:
                 self._settle(
                     now, batch, PartitionProduceResponse(index=batch.topic_partition.partition)
@@ -301,55 +301,55 @@ class Sender:
         node: int,
         body: ProduceRequest | InitProducerIdRequest,
         batches: list[ProducerBatch],
-    ) -> Outgoing:
-        wants_answer = not batches or self._config.acks_code != 0
-        outgoing = Outgoing(self._requests.next_id(), node, body, batches, wants_answer)
-        if wants_answer:
+    ) -> SenderRequest:
+        expects_response = not batches or self._config.acks_code != 0
+        outgoing = SenderRequest(self._requests.next_id(), node, body, batches, expects_response)
+        if expects_response:
             self._requests.sent(node, outgoing.request_id, now)
-            self._under_way[outgoing.request_id] = _UnderWay(outgoing, now)
+            self._in_flight[outgoing.request_id] = _SentRequest(outgoing, now)
         return outgoing
 
-    # Answers
+    # Responses
 
-    def answered(
+    def on_response(
         self, now: int, request_id: int, response: ProduceResponse | InitProducerIdResponse | Error
     ) -> None:
-        """The answer to a request; one that is not under way (any more) changes nothing."""
-        request = self._under_way.pop(request_id, None)
+        """Handle a response; ignored if the request is not in flight."""
+        request = self._in_flight.pop(request_id, None)
         if request is None:
             return
-        self._requests.answered(request.outgoing.node, request_id)
+        self._requests.on_response(request.outgoing.node, request_id)
         if isinstance(response, InitProducerIdResponse):
             id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
-            self._init_answered(now, error_of(response.error_code), id_and_epoch)
+            self._on_init_response(now, error_of(response.error_code), id_and_epoch)
         elif isinstance(response, ProduceResponse):
-            self._produce_answered(now, request.outgoing.batches, response)
+            self._on_produce_response(now, request.outgoing.batches, response)
         else:
             self._unanswered(now, request.outgoing, response)
 
-    def _init_answered(self, now: int, error: Error, id_and_epoch: IdAndEpoch) -> None:
+    def _on_init_response(self, now: int, error: Error, id_and_epoch: IdAndEpoch) -> None:
         manager = self.manager
         assert manager is not None, "InitProducerId is sent by an idempotent producer"
         retry_at = now + self._retry.backoff(manager.failed_attempts, self._jitter())
-        manager.init_answered(error, id_and_epoch, retry_at)
+        manager.on_init_response(error, id_and_epoch, retry_at)
 
-    def _produce_answered(
+    def _on_produce_response(
         self, now: int, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
         names = {topic_id: name for name, topic_id in self._cluster.topic_ids.items()}
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        results: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id or ZERO_UUID, "")
-            for answer in topic.partition_responses:
-                answers[TopicPartition(name, answer.index)] = answer
+            for result in topic.partition_responses:
+                results[TopicPartition(name, result.index)] = result
         for batch in batches:
-            answer = answers.get(batch.topic_partition, NO_ANSWER)
-            if answer.current_leader:
-                self._move_leader(batch.topic_partition, answer.current_leader)
-            self._settle(now, batch, answer)
+            result = results.get(batch.topic_partition, NO_ANSWER)
+            if result.current_leader:
+                self._move_leader(batch.topic_partition, result.current_leader)
+            self._settle(now, batch, result)
 
     def _move_leader(self, partition: TopicPartition, leader: LeaderIdAndEpoch) -> None:
-        """Takes over the leader that an answer names, if it is newer than the known one."""
+        """Apply the leader that a response names, if it is newer."""
         known = self._cluster.partitions.get(partition)
         if known is None or leader.leader_epoch <= (known.leader_epoch or 0):
             return
@@ -359,38 +359,38 @@ class Sender:
         self._cluster = self._cluster.with_leaders({partition: moved}, self._cluster.nodes)
 
     def disconnected(self, now: int, node: int) -> None:
-        """The connection to a node is closed: what was under way gets no answer."""
+        """Handle a closed connection."""
         for request_id in self._requests.disconnected(node, now):
-            outgoing = self._under_way.pop(request_id).outgoing
+            outgoing = self._in_flight.pop(request_id).outgoing
             self._unanswered(now, outgoing, Error.NETWORK_EXCEPTION)
 
     def close_stalled(self, now: int) -> None:
-        """Gives up connections with a request older than `request.timeout.ms`."""
+        """Close connections with a request older than `request.timeout.ms`."""
         limit = now - self._config.request_timeout_ms
-        stalled = {r.outgoing.node: None for r in self._under_way.values() if r.sent <= limit}
+        stalled = {r.outgoing.node: None for r in self._in_flight.values() if r.sent <= limit}
         for node in stalled:
             self.events.append(ConnectionStalled(node))
             self.disconnected(now, node)
 
-    def _unanswered(self, now: int, outgoing: Outgoing, error: Error) -> None:
+    def _unanswered(self, now: int, outgoing: SenderRequest, error: Error) -> None:
         if not outgoing.batches:
-            self._init_answered(now, error, NO_ID)
+            self._on_init_response(now, error, NO_ID)
         for batch in outgoing.batches:
             index = batch.topic_partition.partition
             self._settle(now, batch, PartitionProduceResponse(index=index, error_code=error))
 
     # Batches
 
-    def _settle(self, now: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """What an answer means for a batch; the table in this file's header."""
+    def _settle(self, now: int, batch: ProducerBatch, result: PartitionProduceResponse) -> None:
+        """Apply the result of a batch; see the table at the top."""
         batch.is_on_wire = False
         self.accumulator.unmute(batch.topic_partition)
-        error = error_of(answer.error_code)
+        error = error_of(result.error_code)
         batch.is_outcome_unknown = batch.is_outcome_unknown or error in MAY_BE_WRITTEN
         if error in {Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER}:
-            self._complete(batch, answer.base_offset)
+            self._complete(batch, result.base_offset)
         elif not batch.is_done:
-            self._refused(now, batch, error, answer.log_start_offset)
+            self._on_batch_error(now, batch, error, result.log_start_offset)
         if error in METADATA_IS_STALE:
             self._want_metadata([batch.topic_partition.topic])
 
@@ -399,7 +399,9 @@ class Sender:
             self.manager.completed(batch, base_offset)
         self._finish(batch, Error.NONE, base_offset)
 
-    def _refused(self, now: int, batch: ProducerBatch, error: Error, log_start_offset: int) -> None:
+    def _on_batch_error(
+        self, now: int, batch: ProducerBatch, error: Error, log_start_offset: int
+    ) -> None:
         if error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             self._split(batch)
             return
@@ -408,8 +410,8 @@ class Sender:
         if has_time and has_retries and self._is_retried(batch, error, log_start_offset):
             self.accumulator.put_back(now, batch)
         else:
-            is_refused = has_retries and error not in MAY_BE_WRITTEN
-            self._fail(batch, error, is_given_up=not is_refused)
+            is_rejected = has_retries and error not in MAY_BE_WRITTEN
+            self._fail(batch, error, is_given_up=not is_rejected)
 
     def _is_retried(self, batch: ProducerBatch, error: Error, log_start_offset: int) -> bool:
         if self.manager is None:
@@ -446,7 +448,7 @@ class Sender:
             self._finish(batch, error)
 
     def _finish(self, batch: ProducerBatch, error: Error, base_offset: int = -1) -> None:
-        """Tells what became of a batch's records, once."""
+        """Report the result of a batch's records, once."""
         if batch.is_done:
             return
         batch.is_done = True
@@ -456,13 +458,13 @@ class Sender:
         may_be_written = batch.is_outcome_unknown or batch.is_on_wire
         for index, record in enumerate(batch.records):
             if error is not Error.NONE:
-                failed = Failed(record.id, batch.topic_partition, error, may_be_written)
+                failed = RecordFailed(record.id, batch.topic_partition, error, may_be_written)
                 self.events.append(failed)
             else:
                 offset = base_offset + index if base_offset >= 0 else -1
-                self.events.append(Acked(record.id, batch.topic_partition, offset))
+                self.events.append(RecordAcked(record.id, batch.topic_partition, offset))
 
     def _want_metadata(self, topics: list[str]) -> None:
-        if not self._is_metadata_wanted:
-            self._is_metadata_wanted = True
+        if not self._is_metadata_requested:
+            self._is_metadata_requested = True
             self.events.append(MetadataWanted(topics))

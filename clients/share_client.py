@@ -1,30 +1,40 @@
-"""A consumer of a share group: its membership, its sessions with leaders, its metadata on one loop.
+"""A consumer of a share group: membership, share sessions and metadata.
 
-Source: KIP-932; `ShareConsumerImpl` in Kafka. Pure (`clients/client_loop.py` says who drives it):
+Source: KIP-932; `ShareConsumerImpl` in Kafka. It does no I/O (see `clients/client_loop.py`):
 
-    records = client.poll(now)            what was given before is accepted, and more is given
-    client.acknowledge(record, REJECT)    or: what became of one of them
-    client.commit()                       leaders hear of it now; `events` says what they say to it
+    records = client.poll(now)            accepts the previous records and returns more
+    client.acknowledge(record, REJECT)    acknowledges one record
+    client.commit()                       sends acknowledgements now; `events` has the results
 
-What is read is given as `ShareRecord`s. Two members may have records of one partition at a time,
-each others; a record that its member neither accepts nor rejects comes again, to whomever.
+Records are `ShareRecord`s. Two members can have records of one partition at a time. A record that
+is neither accepted nor rejected is delivered again, to any member.
+
+The membership is that of `consumer_membership.py` without offsets (`ShareMembershipManager`,
+`ShareHeartbeatRequestManager`). A heartbeat has topics only if they changed.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_client import ConsumerClient, drawn_member_id
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import Event
+from brokertwin.clients.consumer_membership import ConsumerMembership
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
-from brokertwin.clients.share_membership import ShareMembership
+from brokertwin.clients.share_fetcher import (
+    LeaderShareRequest,
+    ShareFetcher,
+    ShareRecord,
+    ShareSettings,
+)
 from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.core.schema import Body
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
 from brokertwin.state.share.fetch_bodies import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
@@ -32,11 +42,34 @@ from brokertwin.state.share.fetch_bodies import (
 )
 
 
+class ShareMembership(ConsumerMembership):
+    """One member, without automatic commits and instance id."""
+
+    heartbeat_api: ClassVar[str] = "SHARE_GROUP_HEARTBEAT"
+
+    def _request(self, epoch: int) -> Body:
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.config.group_id, member_id=self._member_id, member_epoch=epoch
+        )
+        if epoch == LEAVE_EPOCH:
+            return request
+        topics, _ = self._reported if self._reported is not None else (None, None)
+        self._reported = self.subscription.topics, frozenset()
+        if topics is None:
+            request.rack_id = self.config.client_rack or None
+        if topics != self.subscription.topics:
+            request.subscribed_topic_names = sorted(self.subscription.topics)
+        return request
+
+    def _fetch_offsets(self, now: int) -> None:
+        """Do nothing: the broker tracks delivery."""
+
+
 class ShareClient(ConsumerClient):
     """One consumer.
 
     Attributes:
-        sharing: what it has of leaders, and its sessions with them.
+        sharing: buffered records and sessions with leaders.
     """
 
     def __init__(
@@ -49,7 +82,7 @@ class ShareClient(ConsumerClient):
         network: NetworkSettings = CONSUMER_NETWORK,
         metadata: MetadataSettings | None = None,
     ) -> None:
-        """Of the configuration the group, the rack and the times hold."""
+        """`config`: only group, rack and times are used."""
         member_id = drawn_member_id(draw)
         self.sharing = ShareFetcher(settings, config.group_id, member_id)
         super().__init__(
@@ -63,52 +96,52 @@ class ShareClient(ConsumerClient):
             coordinator=lambda subscription: ShareMembership(config, subscription, member_id),
         )
 
-    # The application's side
+    # API
 
     def poll(self, now: int) -> list[tuple[TopicPartition, int, Any]]:
-        """The application polls: what it gets to work on now, may be nothing.
+        """Return records, if any; called by the application.
 
-        Raises ValueError where it acknowledges by itself and has not acknowledged all it has got.
+        Raises ValueError in explicit mode if records are unacknowledged.
         """
         return [each[:3] for each in self.poll_records(now)]
 
     def poll_records(self, now: int) -> list[ShareRecord]:
-        """The same, with how often each record was delivered."""
+        """Return records with their delivery counts."""
         if self._is_closing or self.sharing.fatal:
             return []
-        self._tell_ids()
+        self._share_topic_ids()
         self.coordinator.poll(now, self.metadata.counts())
         return self.sharing.poll(self.subscription.assigned, now)
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        """Says what became of a record. Raises ValueError as `ShareFetcher.acknowledge`."""
+        """Acknowledge a record. Raises ValueError like `ShareFetcher.acknowledge`."""
         self.sharing.acknowledge(partition, offset, kind)
 
     def commit(self) -> None:
-        """Leaders are told now what is acknowledged; done when `is_told`."""
+        """Send acknowledgements now; done when `is_acknowledged`."""
         self.sharing.commit()
 
     @property
-    def is_told(self) -> bool:
-        """Whether leaders have answered to all that was acknowledged."""
-        return self.sharing.is_told
+    def is_acknowledged(self) -> bool:
+        """Whether leaders have responded to all acknowledgements."""
+        return self.sharing.is_acknowledged
 
     def close(self, now: int) -> None:
-        """Tells what is acknowledged, gives all else back, and leaves; done when `is_quiet`."""
+        """Acknowledge, release other records, and leave; done when `is_quiet`."""
         super().close(now)
         self.sharing.close()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way, all acknowledgements are told, and no session is open."""
-        return super().is_quiet and self.sharing.is_told and self.sharing.is_closed
+        """Whether nothing is pending and no session is open."""
+        return super().is_quiet and self.sharing.is_acknowledged and self.sharing.is_closed
 
     def events(self) -> list[Event]:
-        """What has happened since the last call: to its membership, then to its records."""
+        """Return membership events, then record events, since the last call."""
         events, self.sharing.events = [*super().events(), *self.sharing.events], []
         return events
 
-    # The loop's
+    # Event loop
 
     def _work(self, now: int) -> None:
         super()._work(now)
@@ -116,18 +149,18 @@ class ShareClient(ConsumerClient):
             self._read(now)
 
     def _read(self, now: int) -> None:
-        """Whatever leaders are to be asked now."""
+        """Send what leaders should receive now."""
         nodes = self.metadata.snapshot.nodes
-        asked = self.sharing.requests(
+        requests = self.sharing.requests(
             self.subscription.assigned,
             self.metadata.snapshot,
             now,
             lambda node: node in nodes and self.network.ready(nodes[node], now),
         )
-        for each in asked:
+        for each in requests:
             is_fetch = isinstance(each.body, ShareFetchRequest)
             api = "SHARE_FETCH" if is_fetch else "SHARE_ACKNOWLEDGE"
-            self._want(Wanted(nodes[each.node], api, each.body, each))
+            self._want(PendingRequest(nodes[each.node], api, each.body, each))
         self._fetcher.needs_metadata |= self.sharing.needs_metadata
         self.sharing.needs_metadata = False
 
@@ -135,17 +168,19 @@ class ShareClient(ConsumerClient):
         times = self.sharing.deadlines()
         return [*super()._deadlines(now), *(time for time in times if time > now)]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _on_response(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         match request.tag, response:
-            case Asked(), ShareFetchResponse():
+            case LeaderShareRequest(), ShareFetchResponse():
                 self.sharing.fetched(request.tag, response, event.records, now)
-            case Asked(), ShareAcknowledgeResponse():
+            case LeaderShareRequest(), ShareAcknowledgeResponse():
                 self.sharing.acknowledged(request.tag, response, now)
             case _:
-                super()._answered(now, request, response, event)
+                super()._on_response(now, request, response, event)
 
     def _failed(self, now: int, tag: Any) -> None:
-        if isinstance(tag, Asked):
+        if isinstance(tag, LeaderShareRequest):
             self.sharing.failed(tag, now)
         else:
             super()._failed(now, tag)

@@ -1,39 +1,38 @@
-"""What a member of a share group gets, and what it says of it: a session with each leader.
+"""Fetches and acknowledges share records: one session with each leader.
 
 Source: KIP-932; `ShareConsumeRequestManager`, `ShareFetchCollector`, `ShareConsumerImpl` in Kafka.
 
     the application polls
-      what it was given is accepted (implicit), or was acknowledged by it, record by record
-      nothing is left of what has come: each leader is asked for more (ShareFetch), and told what
-      became of the records before; else leaders are told that alone (ShareAcknowledge)
-      (nothing is asked for ahead, while the application works: locks would run meanwhile)
+    its records are accepted (implicit mode), or were acknowledged one by one (explicit mode)
+    without buffered records each leader receives a ShareFetch, which also has the acknowledgements;
+    otherwise leaders receive the acknowledgements alone (ShareAcknowledge)
+    (there is no prefetch, because acquisition locks would expire while the application works)
 
-    answer                              what becomes of it
-    an error of the whole request       the session is over; 30, 35, 42: the end
-    no answer                           the session is over: its broker gives back what it had
-    an error of a partition             it waits for `retry.backoff.ms`, and for newer metadata
-    a ShareAcknowledge not taken yet    it is told again, after `retry.backoff.ms`, unless the error
-                                        says that another one leads
-    acquired, but no record             it is acknowledged as a gap
-    a renewed lock (KIP-1222)           the record comes with the next poll once more; where the
-                                        leader has not renewed it, it is its member's no more
+    response                          effect
+    top-level error                   the session is over; 30 GROUP_AUTHORIZATION_FAILED,
+                                      35 UNSUPPORTED_VERSION and 42 INVALID_REQUEST are fatal
+    no response                       the session is over; its broker releases the records
+    partition error                   waits for `retry.backoff.ms` and newer metadata
+    failed ShareAcknowledge           sent again after `retry.backoff.ms`, unless the error names
+                                      another leader
+    acquired offset without record    acknowledged as a gap
+    renewed lock (KIP-1222)           the record is returned by the next poll; if the renewal
+                                      failed, the record is no longer held
 
-While locks are renewed a poll gives no other records. A ShareAcknowledge renews, not a ShareFetch,
-which could not read then. Only who acknowledges explicitly can renew.
+A poll returns no other records while locks are being renewed. Only a ShareAcknowledge renews, and
+only in explicit mode.
 
-With `share.acquire.mode=record_limit` one leader is asked for records at a time, another one after
-its answer, so that no more come than `max.poll.records`.
+With `share.acquire.mode=record_limit` one leader at a time is fetched from, so that at most
+`max.poll.records` arrive.
 
-A record goes back to the leader that it came from, in the same session. Where another one leads by
-now, or that one has left the cluster, its acknowledgements fail (6 NOT_LEADER_OR_FOLLOWER) without
-being sent, and the session with a broker that is not there any more is over. When a session is over
-its acknowledgements fail (13 NETWORK_EXCEPTION where the connection ended, the request's error
-where there was one; 123 INVALID_SHARE_SESSION_EPOCH for later ones), and records that were not yet
-given to the application are dropped; so are those whose lock is over by then, and those of
-partitions that are assigned no more are released. `ShareAcknowledged` tells what became of
-acknowledgements.
+Acknowledgements go to the leader and session of the record. If the leader has changed or left, they
+fail with 6 NOT_LEADER_OR_FOLLOWER without being sent, and the session with a removed broker ends.
+When a session ends, its acknowledgements fail: 13 NETWORK_EXCEPTION for a closed connection, the
+request's error otherwise, 123 INVALID_SHARE_SESSION_EPOCH for later ones. Buffered records of an
+ended session, or with an expired lock, are dropped. Buffered records of unassigned partitions are
+released. `ShareAcknowledged` has the results.
 
-Record bytes are the caller's, as in `fetcher.py`. Times are ms on the caller's clock.
+The caller decodes record bytes, as in `fetcher.py`. Times are ms on the caller's clock.
 """
 
 from collections import deque
@@ -43,11 +42,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
-from brokertwin.clients.consumer_events import Event, Failed, ShareAcknowledged
+from brokertwin.clients.consumer_events import ConsumerFailed, Event, ShareAcknowledged
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.share_session import AcknowledgeType, ShareSession
+from brokertwin.clients.share_session import AcknowledgeType, ShareSessionHandler
 from brokertwin.state.core.errors import RETRIABLE, Error, error_of
 from brokertwin.state.share.fetch_bodies import (
     AnsweredPartition,
@@ -57,12 +56,12 @@ from brokertwin.state.share.fetch_bodies import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from brokertwin.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import TopicPartitionId
 
 FATAL = frozenset(
     {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}
 )
-"""Errors of a whole request after which no other one would fare better."""
+"""Fatal top-level errors."""
 
 OF_ANOTHER_LEADER = frozenset(
     {
@@ -70,15 +69,15 @@ OF_ANOTHER_LEADER = frozenset(
         *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID),
     }
 )
-"""Errors after which this leader would take no acknowledgement either, were it told again."""
+"""Errors after which this leader accepts no acknowledgements either."""
 RECORD_LIMIT = 1
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     """By Kafka's names; sizes in bytes, times in ms.
 
-    `is_explicit`: `share.acknowledgement.mode=explicit`. `acquire_mode`: 0 batch_optimized, 1
-    record_limit (`share.acquire.mode`).
+    `is_explicit` is `share.acknowledgement.mode=explicit`. `acquire_mode` is `share.acquire.mode`:
+    0 batch_optimized, 1 record_limit.
     """
 
     fetch_min_bytes: int = 1
@@ -91,7 +90,7 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareRecord(NamedTuple):
-    """A record that the member has: `delivery_count` is 1 where nobody had it before."""
+    """A record; `delivery_count` is 1 at its first delivery."""
 
     partition: TopicPartition
     offset: int
@@ -99,155 +98,156 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-class _Come(NamedTuple):
-    """A record that the application has not got: of which session, and when its lock is over."""
+class _BufferedRecord(NamedTuple):
+    """A buffered record, its session, and when its lock expires."""
 
     record: ShareRecord
-    place: Place
-    session: ShareSession
+    place: TopicPartitionId
+    session: ShareSessionHandler
     until: int
 
 
-class _Had(NamedTuple):
-    """A record that the application has got, and where it is to be acknowledged."""
+class _DeliveredRecord(NamedTuple):
+    """A record that the application holds, and its session."""
 
     record: ShareRecord
-    place: Place
-    session: ShareSession
+    place: TopicPartitionId
+    session: ShareSessionHandler
 
 
-class Asked(NamedTuple):
-    """A request to a leader: in which session, since when, and what it acknowledges."""
+class LeaderShareRequest(NamedTuple):
+    """A request to a leader, and when it was sent."""
 
     node: int
-    session: ShareSession
+    session: ShareSessionHandler
     body: ShareFetchRequest | ShareAcknowledgeRequest
     since: int
     is_last: bool = False
 
     @property
     def topics(self) -> list[FetchedTopic]:
-        """What it names."""
+        """The topics of the request."""
         return self.body.topics
 
 
 class ShareFetcher:
-    """Sessions with leaders, and records of one member.
+    """Sessions with leaders, and the records of one member.
 
     Attributes:
         sessions: by broker.
-        had: the records that the application has, and that it has not acknowledged.
-        lock_ms: how long a record is its member's, as a leader has said last; None before.
-        events: what has happened, for the application to take.
-        fatal: why it can not go on.
-        needs_metadata: whether something that the cluster said is newer than what is known of it.
+        had: unacknowledged records that the application holds.
+        lock_ms: last acquisition lock timeout; None before the first.
+        events: events for the application.
+        fatal: the error that ended the consumer.
+        needs_metadata: a response showed outdated metadata.
     """
 
     def __init__(self, settings: ShareSettings, group_id: str, member_id: str) -> None:
-        self.sessions: dict[int, ShareSession] = {}
-        self.had: dict[tuple[TopicPartition, int], _Had] = {}
+        self.sessions: dict[int, ShareSessionHandler] = {}
+        self.held: dict[tuple[TopicPartition, int], _DeliveredRecord] = {}
         self.lock_ms: int | None = None
         self.events: list[Event] = []
         self.needs_metadata = False
         self.fatal: Error | None = None
         self._settings = settings
         self._ids = group_id, member_id
-        self._come: deque[_Come] = deque()
-        self._renewing: dict[tuple[TopicPartition, int], _Had] = {}
-        self._renewed: list[_Had] = []
-        self._names: dict[Place, TopicPartition] = {}
-        self._places: dict[TopicPartition, Place] = {}
-        self._wants_more = self._tells = self._is_closing = False
+        self._buffered: deque[_BufferedRecord] = deque()
+        self._renewing: dict[tuple[TopicPartition, int], _DeliveredRecord] = {}
+        self._renewed: list[_DeliveredRecord] = []
+        self._names: dict[TopicPartitionId, TopicPartition] = {}
+        self._places: dict[TopicPartition, TopicPartitionId] = {}
+        self._wants_records = self._must_acknowledge = self._is_closing = False
         self._not_before: dict[TopicPartition, int] = {}
         self._quiet_until: dict[int, int] = {}
-        self._tell_after: dict[int, int] = {}
-        self._asked_last = -1
+        self._acknowledge_after: dict[int, int] = {}
+        self._last_node = -1
         self._attempts = 0
 
-    # The application's side
+    # API
 
     def poll(self, assigned: Iterable[TopicPartition], now: int) -> list[ShareRecord]:
-        """What it gets to work on now.
+        """Return records for the application.
 
-        Raises ValueError where it acknowledges by itself and has not acknowledged all it has got.
+        Raises ValueError in explicit mode if records are unacknowledged.
         """
-        if self._settings.is_explicit and self.had:
-            raise ValueError(f"{len(self.had)} records are not acknowledged")
+        if self._settings.is_explicit and self.held:
+            raise ValueError(f"{len(self.held)} records are not acknowledged")
         self.acknowledge_all()
-        self._tells = True
+        self._must_acknowledge = True
         taken = self._take(frozenset(assigned), now)
-        self._wants_more = not taken
+        self._wants_records = not taken
         return taken
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        """Says what became of a record.
+        """Acknowledge a record; sent with the next poll or `commit`.
 
-        A leader hears of it with the next poll, or `commit`. Raises ValueError where the
-        application does not have it, or renews its lock and does not acknowledge explicitly.
+        Raises ValueError if the application does not hold it, or for RENEW in implicit mode.
         """
         if kind is AcknowledgeType.RENEW and not self._settings.is_explicit:
-            raise ValueError("a lock is renewed where records are acknowledged explicitly")
-        had = self.had.pop((partition, offset), None)
+            raise ValueError("a lock can only be renewed in explicit mode")
+        had = self.held.pop((partition, offset), None)
         if had is None:
-            raise ValueError(f"{partition.topic}-{partition.partition} {offset} is not had")
+            raise ValueError(f"{partition.topic}-{partition.partition} {offset} is not held")
         if kind is AcknowledgeType.RENEW:
             self._renewing[partition, offset] = had
         self._acknowledge(partition, offset, kind, had)
 
     def acknowledge_all(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Says the same of every record that it has."""
-        for partition, offset in list(self.had):
+        """Acknowledge every held record."""
+        for partition, offset in list(self.held):
             self.acknowledge(partition, offset, kind)
 
     def commit(self) -> None:
-        """Leaders are told now what is acknowledged (`commitSync`, `commitAsync`).
+        """Send acknowledgements now (`commitSync`, `commitAsync`).
 
-        Without explicit acknowledgements that is all that it has, accepted.
+        In implicit mode all held records are accepted.
         """
         if not self._settings.is_explicit:
             self.acknowledge_all()
-        self._tells = True
+        self._must_acknowledge = True
 
     def close(self) -> None:
-        """Each session is closed, with what is acknowledged; all else is given back."""
+        """Close each session with its acknowledgements; releases other records."""
         self._is_closing = True
 
     @property
-    def is_told(self) -> bool:
-        """Whether leaders have answered to all that was acknowledged."""
-        return not any(each.acknowledged or each.is_telling for each in self.sessions.values())
+    def is_acknowledged(self) -> bool:
+        """Whether leaders have responded to all acknowledgements."""
+        return not any(
+            each.acknowledged or each.has_acknowledgements for each in self.sessions.values()
+        )
 
     @property
     def is_closed(self) -> bool:
-        """Whether no session is open, and no request under way."""
+        """Whether no session is open and no request in flight."""
         return not self.sessions
 
     def _take(self, assigned: frozenset[TopicPartition], now: int) -> list[ShareRecord]:
         if self._renewing or self._renewed:
             return self._take_renewed()
         taken: list[ShareRecord] = []
-        while self._come and len(taken) < self._settings.max_poll_records:
-            record, place, session, until = self._come.popleft()
+        while self._buffered and len(taken) < self._settings.max_poll_records:
+            record, place, session, until = self._buffered.popleft()
             if session not in self.sessions.values() or now >= until:
                 continue
-            had = _Had(record, place, session)
+            had = _DeliveredRecord(record, place, session)
             if record.partition in assigned:
-                self.had[record.partition, record.offset] = had
+                self.held[record.partition, record.offset] = had
                 taken.append(record)
             else:
                 self._acknowledge(record.partition, record.offset, AcknowledgeType.RELEASE, had)
         return taken
 
     def _take_renewed(self) -> list[ShareRecord]:
-        """The records whose locks were renewed, unless their session is over by now."""
+        """The records with renewed locks whose session is still open."""
         renewed, self._renewed = self._renewed, []
         taken = [each for each in renewed if each.session in self.sessions.values()]
         for each in taken:
-            self.had[each.record.partition, each.record.offset] = each
+            self.held[each.record.partition, each.record.offset] = each
         return [each.record for each in taken]
 
     def _acknowledge(
-        self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _Had
+        self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _DeliveredRecord
     ) -> None:
         if had.session in self.sessions.values():
             had.session.acknowledged.setdefault(had.place, {})[offset] = kind
@@ -255,7 +255,7 @@ class ShareFetcher:
             self._ended(partition, [offset], Error.INVALID_SHARE_SESSION_EPOCH)
 
     def _ended(self, partition: TopicPartition, offsets: list[int], error: Error) -> None:
-        """Nothing more comes of some acknowledgements; what was renewed is to be given again."""
+        """Report the result of acknowledgements; renewed records are returned."""
         for offset in offsets:
             had = self._renewing.pop((partition, offset), None)
             if had is not None and error is Error.NONE:
@@ -270,37 +270,37 @@ class ShareFetcher:
         snapshot: MetadataSnapshot,
         now: int,
         is_ready: Callable[[int], bool],
-    ) -> list[Asked]:
-        """What is to be sent to leaders that nothing is under way to.
+    ) -> list[LeaderShareRequest]:
+        """Return the requests for leaders without one in flight.
 
-        `is_ready`: whether a broker has a connection that takes a request; asked where one is due.
+        `is_ready` tells whether a broker's connection accepts a request.
         """
         led = {} if self._is_closing or self.fatal else self._led(assigned, snapshot)
         self._leave_former_leaders(snapshot)
         made = []
-        for node in sorted({**self.sessions, **led}, key=lambda node: node == self._asked_last):
-            session = self.sessions.get(node) or ShareSession()
+        for node in sorted({**self.sessions, **led}, key=lambda node: node == self._last_node):
+            session = self.sessions.get(node) or ShareSessionHandler()
             reads = [] if session.renews else self._reads(node, led.get(node, []), now)
-            is_last = session.is_open and node not in led and not self._has_of(session)
-            is_due = self._tells and self._tell_after.get(node, 0) <= now
-            tells = is_due and bool(session.acknowledged)
-            if session.is_asking or not (reads or is_last or tells) or not is_ready(node):
+            is_last = session.is_open and node not in led and not self._has_records_of(session)
+            is_due = self._must_acknowledge and self._acknowledge_after.get(node, 0) <= now
+            acknowledges = is_due and bool(session.acknowledged)
+            if session.is_in_flight or not (reads or is_last or acknowledges) or not is_ready(node):
                 continue
             if reads:
                 made.append(self._fetch(node, session, reads, now))
             else:
                 made.append(self._acknowledgement(node, session, is_last, now))
         if not any(session.acknowledged for session in self.sessions.values()):
-            self._tells = False
+            self._must_acknowledge = False
         return made
 
     def deadlines(self) -> list[int]:
-        """When a leader or a partition may be asked again."""
-        pauses = (self._not_before, self._quiet_until, self._tell_after)
+        """Return when a leader or a partition may be queried again."""
+        pauses = (self._not_before, self._quiet_until, self._acknowledge_after)
         return [time for each in pauses for time in each.values()]
 
     def _leave_former_leaders(self, snapshot: MetadataSnapshot) -> None:
-        """What others lead by now is not told to those that led; who has gone has no session."""
+        """Fail acknowledgements for former leaders; end removed brokers' sessions."""
         for node, session in list(self.sessions.items()):
             for place in list(session.acknowledged):
                 leader = snapshot.leader(self._names[place])
@@ -308,13 +308,13 @@ class ShareFetcher:
                     self.needs_metadata |= leader is None
                     offsets = sorted(session.acknowledged.pop(place))
                     self._ended(self._names[place], offsets, Error.NOT_LEADER_OR_FOLLOWER)
-            if node not in snapshot.nodes and not session.is_asking:
+            if node not in snapshot.nodes and not session.is_in_flight:
                 del self.sessions[node]
 
     def _led(
         self, assigned: Iterable[TopicPartition], snapshot: MetadataSnapshot
     ) -> dict[int, list[TopicPartition]]:
-        """The assigned partitions, by the brokers that lead them."""
+        """The assigned partitions by leader."""
         found: dict[int, list[TopicPartition]] = {}
         for partition in assigned:
             leader = snapshot.leader(partition)
@@ -327,25 +327,27 @@ class ShareFetcher:
                 found.setdefault(leader.id, []).append(partition)
         return found
 
-    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[Place]:
-        """The partitions that a leader is to be asked for now."""
-        if not self._wants_more or self._come or self._quiet_until.get(node, 0) > now:
+    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[TopicPartitionId]:
+        """The partitions to fetch from a leader now."""
+        if not self._wants_records or self._buffered or self._quiet_until.get(node, 0) > now:
             return []
         is_limited = self._settings.acquire_mode == RECORD_LIMIT
         if is_limited and any(each.is_reading for each in self.sessions.values()):
             return []
         return [self._places[at] for at in led if self._not_before.get(at, 0) <= now]
 
-    def _has_of(self, session: ShareSession) -> bool:
-        """Whether it has records of a session: these would be given back with it."""
+    def _has_records_of(self, session: ShareSessionHandler) -> bool:
+        """Whether records of a session are held; closing releases them."""
         if self._is_closing:
             return False
-        had = (*self.had.values(), *self._renewing.values(), *self._renewed)
-        sessions = [each.session for each in had] + [each.session for each in self._come]
+        had = (*self.held.values(), *self._renewing.values(), *self._renewed)
+        sessions = [each.session for each in had] + [each.session for each in self._buffered]
         return any(each is session for each in sessions)
 
-    def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
-        self.sessions[node], self._asked_last = session, node
+    def _fetch(
+        self, node: int, session: ShareSessionHandler, places: list[TopicPartitionId], now: int
+    ) -> LeaderShareRequest:
+        self.sessions[node], self._last_node = session, node
         session.is_reading = True
         topics, forgotten = session.fetch(places)
         group_id, member_id = self._ids
@@ -363,9 +365,11 @@ class ShareFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
-        return Asked(node, session, body, now)
+        return LeaderShareRequest(node, session, body, now)
 
-    def _acknowledgement(self, node: int, session: ShareSession, is_last: bool, now: int) -> Asked:
+    def _acknowledgement(
+        self, node: int, session: ShareSessionHandler, is_last: bool, now: int
+    ) -> LeaderShareRequest:
         renews, topics = session.renews, session.acknowledge()
         group_id, member_id = self._ids
         body = ShareAcknowledgeRequest(
@@ -375,114 +379,123 @@ class ShareFetcher:
             is_renew_ack=renews,
             topics=topics,
         )
-        return Asked(node, session, body, now, is_last)
+        return LeaderShareRequest(node, session, body, now, is_last)
 
-    # Answers
+    # Responses
 
     def fetched(
         self,
-        asked: Asked,
+        sent: LeaderShareRequest,
         response: ShareFetchResponse,
         records: Mapping[tuple[str, int], Records],
         now: int,
     ) -> None:
-        """The answer to a ShareFetch; `records` by a topic's id and the partition."""
-        if not self._goes_on(asked, error_of(response.error_code), now):
+        """Handle a ShareFetch response; `records` by topic id and partition."""
+        if not self._is_session_alive(sent, error_of(response.error_code), now):
             return
         if response.throttle_time_ms:
-            self._quiet_until[asked.node] = now + response.throttle_time_ms
+            self._quiet_until[sent.node] = now + response.throttle_time_ms
         self.lock_ms = response.acquisition_lock_timeout_ms
-        until = asked.since + response.acquisition_lock_timeout_ms
-        errors: dict[Place, Error] = {}
+        until = sent.since + response.acquisition_lock_timeout_ms
+        errors: dict[TopicPartitionId, Error] = {}
         for topic in response.responses:
-            for answer in topic.partitions:
-                place = topic.topic_id, answer.partition_index
+            for result in topic.partitions:
+                place = topic.topic_id, result.partition_index
                 if place not in self._names:
                     continue
-                errors[place] = error_of(answer.acknowledge_error_code)
-                if answer.error_code != Error.NONE:
+                errors[place] = error_of(result.acknowledge_error_code)
+                if result.error_code != Error.NONE:
                     self._wait(self._names[place], now)
-                elif answer.acquired_records:
-                    come = records.get(place)
-                    self._keep(asked.session, place, answer, come.items if come else (), until)
-        self._told(asked, errors)
+                elif result.acquired_records:
+                    decoded = records.get(place)
+                    self._keep(sent.session, place, result, decoded.items if decoded else (), until)
+        self._settle_acknowledgements(sent, errors)
 
-    def acknowledged(self, asked: Asked, response: ShareAcknowledgeResponse, now: int) -> None:
-        """The answer to a ShareAcknowledge."""
-        if not self._goes_on(asked, error_of(response.error_code), now):
+    def acknowledged(
+        self, sent: LeaderShareRequest, response: ShareAcknowledgeResponse, now: int
+    ) -> None:
+        """Handle a ShareAcknowledge response."""
+        if not self._is_session_alive(sent, error_of(response.error_code), now):
             return
         self.lock_ms = response.acquisition_lock_timeout_ms
         errors = {
-            (topic.topic_id, answer.partition_index): error_of(answer.error_code)
+            (topic.topic_id, result.partition_index): error_of(result.error_code)
             for topic in response.responses
-            for answer in topic.partitions
+            for result in topic.partitions
         }
-        if asked.is_last:
-            self._told(asked, errors)
-            self.sessions.pop(asked.node, None)
+        if sent.is_last:
+            self._settle_acknowledgements(sent, errors)
+            self.sessions.pop(sent.node, None)
         else:
-            self._told(asked, errors, now)
+            self._settle_acknowledgements(sent, errors, now)
 
-    def failed(self, asked: Asked, now: int) -> None:
-        """No answer comes."""
-        if self.sessions.get(asked.node) is asked.session:
-            self._end(asked, Error.NETWORK_EXCEPTION)
-            self._pause(asked.node, now)
+    def failed(self, sent: LeaderShareRequest, now: int) -> None:
+        """Handle a request without a response."""
+        if self.sessions.get(sent.node) is sent.session:
+            self._end(sent, Error.NETWORK_EXCEPTION)
+            self._pause(sent.node, now)
 
     def lost(self, node: int) -> None:
-        """A connection is gone, and with it the session that it has opened."""
+        """Handle a closed connection: its session is over."""
         session = self.sessions.pop(node, None)
         if session is not None:
             self._give_up(session, Error.NETWORK_EXCEPTION)
 
-    def _goes_on(self, asked: Asked, error: Error, now: int) -> bool:
-        """Whether the session goes on; where it does not its acknowledgements have failed."""
-        if self.sessions.get(asked.node) is not asked.session:
+    def _is_session_alive(self, sent: LeaderShareRequest, error: Error, now: int) -> bool:
+        """Whether the session continues; if not, its acknowledgements fail."""
+        if self.sessions.get(sent.node) is not sent.session:
             return False
-        asked.session.is_asking = asked.session.is_telling = False
-        asked.session.is_reading = False
+        sent.session.is_in_flight = sent.session.has_acknowledgements = False
+        sent.session.is_reading = False
         if error is Error.NONE:
             self._attempts = 0
             return True
-        self._end(asked, error)
+        self._end(sent, error)
         if error in FATAL:
             self.fatal = error
-            self.events.append(Failed(error))
+            self.events.append(ConsumerFailed(error))
         elif error not in (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH):
-            self._pause(asked.node, now)
+            self._pause(sent.node, now)
         return False
 
-    def _end(self, asked: Asked, error: Error) -> None:
-        """The session is over for its member."""
-        del self.sessions[asked.node]
-        for topic in asked.topics:
+    def _end(self, sent: LeaderShareRequest, error: Error) -> None:
+        """End a session for the member."""
+        del self.sessions[sent.node]
+        for topic in sent.topics:
             for each in topic.partitions:
                 place = topic.topic_id, each.partition_index
-                self._say(place, each.acknowledgement_batches, error)
-        self._give_up(asked.session, error)
+                self._report_batches(place, each.acknowledgement_batches, error)
+        self._give_up(sent.session, error)
 
-    def _give_up(self, session: ShareSession, error: Error) -> None:
+    def _give_up(self, session: ShareSessionHandler, error: Error) -> None:
         for place, offsets in session.acknowledged.items():
             self._ended(self._names[place], sorted(offsets), error)
 
-    def _told(self, asked: Asked, errors: Mapping[Place, Error], again: int | None = None) -> None:
-        """A leader has taken acknowledgements, or has not: of those that it leaves out none.
+    def _settle_acknowledgements(
+        self,
+        sent: LeaderShareRequest,
+        errors: Mapping[TopicPartitionId, Error],
+        again: int | None = None,
+    ) -> None:
+        """Report acknowledgements; those that a response omits have failed.
 
-        `again`: the time, where it may be told once more what it could not take yet.
+        `again`: the current time, if temporary failures may be sent again.
         """
-        self._tell_after.pop(asked.node, None)
-        for topic in asked.topics:
+        self._acknowledge_after.pop(sent.node, None)
+        for topic in sent.topics:
             for each in topic.partitions:
                 place = topic.topic_id, each.partition_index
                 error = errors.get(place, Error.INVALID_RECORD_STATE)
                 if again is not None and error in RETRIABLE - OF_ANOTHER_LEADER:
-                    asked.session.put_back(place, each.acknowledgement_batches)
+                    sent.session.put_back(place, each.acknowledgement_batches)
                     pause = self._settings.retry_backoff.backoff(0, 0.5)
-                    self._tell_after[asked.node], self._tells = again + pause, True
+                    self._acknowledge_after[sent.node], self._must_acknowledge = again + pause, True
                 else:
-                    self._say(place, each.acknowledgement_batches, error)
+                    self._report_batches(place, each.acknowledgement_batches, error)
 
-    def _say(self, place: Place, batches: Sequence[Any], error: Error) -> None:
+    def _report_batches(
+        self, place: TopicPartitionId, batches: Sequence[Any], error: Error
+    ) -> None:
         offsets = [
             offset for each in batches for offset in range(each.first_offset, each.last_offset + 1)
         ]
@@ -491,28 +504,28 @@ class ShareFetcher:
 
     def _keep(
         self,
-        session: ShareSession,
-        place: Place,
-        answer: AnsweredPartition,
+        session: ShareSessionHandler,
+        place: TopicPartitionId,
+        result: AnsweredPartition,
         items: Iterable[tuple[int, Any]],
         until: int,
     ) -> None:
-        """What was acquired comes to the application; where there is no record it is a gap."""
+        """Buffer acquired records; offsets without a record are gaps."""
         found = dict(items)
-        for acquired in answer.acquired_records:
+        for acquired in result.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
                 if offset in found:
                     record = ShareRecord(
                         self._names[place], offset, found[offset], acquired.delivery_count
                     )
-                    self._come.append(_Come(record, place, session, until))
+                    self._buffered.append(_BufferedRecord(record, place, session, until))
                 else:
                     gaps = session.acknowledged.setdefault(place, {})
                     gaps[offset] = AcknowledgeType.GAP
-                    self._tells = True
+                    self._must_acknowledge = True
 
     def _wait(self, partition: TopicPartition, now: int) -> None:
-        """Its leader does not give anything of it, and may be another one."""
+        """Wait: the leader returns nothing and may have changed."""
         self.needs_metadata = True
         self._not_before[partition] = now + self._settings.retry_backoff.backoff(0, 0.5)
 

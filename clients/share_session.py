@@ -1,14 +1,13 @@
-"""A share session as its member has it: one with each broker that it reads from.
+"""The client side of a share session, one with each broker.
 
 Source: KIP-932; `ShareSessionHandler`, `ShareFetchMetadata`, `Acknowledgements` in Kafka.
 
-    epoch 0            opens it, in the place of one that there was; has no acknowledgements
-    1, 2, …            go on: name what is new, what goes, and acknowledgements
-    -1                 closes it: what the member still has is available to others
+    epoch 0            opens a session and replaces an old one; has no acknowledgements
+    epoch 1, 2, …      continues it with added and removed partitions and acknowledgements
+    epoch -1           closes it and releases the member's records
 
-One request is under way at a time. After an error of the whole request, or where no answer comes,
-nobody knows which epoch the broker expects: the session is over for its member, and so is what it
-had of it.
+One request is in flight at a time. After a top-level error or without a response, the broker's
+epoch is unknown: the session and its records are over for the member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,15 +21,15 @@ from brokertwin.state.share.fetch_bodies import (
     FetchedTopic,
     ForgottenTopic,
 )
-from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 EPOCH_MAX = 2**31 - 1
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record that it got; `GAP`: there was none at the offset.
+    """Acknowledgement of a record; GAP marks an offset without a record.
 
-    `RENEW`: it works on it still, and its lock begins anew (KIP-1222).
+    RENEW extends the acquisition lock (KIP-1222).
     """
 
     GAP = share_partition.GAP
@@ -40,56 +39,58 @@ class AcknowledgeType(IntEnum):
     RENEW = share_partition.RENEW
 
 
-Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
+Acknowledgements = dict[TopicPartitionId, dict[int, AcknowledgeType]]
 """By partition and offset."""
 
 
-class ShareSession:
+class ShareSessionHandler:
     """A session with one broker.
 
     Attributes:
         epoch: of the next request.
-        places: the partitions that it has, as the broker knows.
-        acknowledged: what the broker is to be told next.
-        is_asking: whether a request is under way.
-        is_telling: whether there are acknowledgements in it.
-        is_reading: whether it is a ShareFetch.
+        places: partitions of the session on the broker.
+        acknowledged: acknowledgements for the next request.
+        is_asking: a request is in flight.
+        is_telling: that request has acknowledgements.
+        is_reading: that request is a ShareFetch.
     """
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        self.places: dict[Place, None] = {}
+        self.places: dict[TopicPartitionId, None] = {}
         self.acknowledged: Acknowledgements = {}
-        self.is_asking = self.is_telling = self.is_reading = False
+        self.is_in_flight = self.has_acknowledgements = self.is_reading = False
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker has it."""
+        """Whether the broker has the session."""
         return self.epoch != FIRST_EPOCH
 
     @property
     def renews(self) -> bool:
-        """Whether the broker is to be told of a lock that is renewed."""
+        """Whether a lock renewal is pending."""
         kinds = (kind for offsets in self.acknowledged.values() for kind in offsets.values())
         return AcknowledgeType.RENEW in kinds
 
-    def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
-        """The topics of a ShareFetch that reads `wanted`, and those that leave the session.
+    def fetch(
+        self, wanted: Iterable[TopicPartitionId]
+    ) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+        """Return the topics of a ShareFetch, and those to forget.
 
-        What is acknowledged goes along, but for a request that opens the session.
+        Includes acknowledgements, except in the request that opens the session.
         """
         places = dict.fromkeys(wanted)
         new = [place for place in places if place not in self.places]
-        gone = [place for place in self.places if place not in places]
+        removed = [place for place in self.places if place not in places]
         self.places = places
-        return topics_of(self._taken(), new), _forgotten(gone)
+        return topics_of(self._taken(), new), _forgotten(removed)
 
     def acknowledge(self) -> list[FetchedTopic]:
-        """The topics of a ShareAcknowledge."""
+        """Return the topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
-    def put_back(self, place: Place, batches: Iterable[AcknowledgementBatch]) -> None:
-        """What the broker has not taken is to be told once more."""
+    def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
+        """Queue acknowledgements again."""
         offsets = self.acknowledged.setdefault(place, {})
         for batch in batches:
             count = batch.last_offset - batch.first_offset + 1
@@ -98,20 +99,22 @@ class ShareSession:
                 offsets[offset] = AcknowledgeType(kind)
 
     def begin(self, *, is_last: bool = False) -> int:
-        """A request goes out: its epoch."""
-        self.is_asking = True
+        """Start a request and return its epoch."""
+        self.is_in_flight = True
         epoch = FINAL_EPOCH if is_last else self.epoch
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         return epoch
 
     def _taken(self) -> Acknowledgements:
         taken, self.acknowledged = self.acknowledged, {}
-        self.is_telling = bool(taken)
+        self.has_acknowledgements = bool(taken)
         return taken
 
 
-def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[FetchedTopic]:
-    """Partitions with their acknowledgements, and `others` without, by topic."""
+def topics_of(
+    acknowledged: Acknowledgements, others: Iterable[TopicPartitionId]
+) -> list[FetchedTopic]:
+    """Group partitions by topic, with and without acknowledgements."""
     topics: dict[Uuid, FetchedTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
         topic_id, partition = place
@@ -122,7 +125,7 @@ def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[F
 
 
 def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
-    """Runs of offsets, one after the other, each with one type where that holds for all of it."""
+    """Group consecutive offsets into batches; equal types are merged."""
     batches: list[AcknowledgementBatch] = []
     for offset in sorted(offsets):
         if batches and batches[-1].last_offset == offset - 1:
@@ -136,7 +139,7 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
     return batches
 
 
-def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+def _forgotten(places: Iterable[TopicPartitionId]) -> list[ForgottenTopic]:
     topics: dict[Uuid, ForgottenTopic] = {}
     for topic_id, partition in places:
         topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)

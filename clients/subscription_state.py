@@ -1,4 +1,4 @@
-"""What a consumer subscribes to, what it is assigned, and how far it has read.
+"""Subscription, assignment and positions of a consumer.
 
 Source: `SubscriptionState` in Kafka.
 """
@@ -9,18 +9,17 @@ from brokertwin.clients.partitions import TopicPartition
 
 
 class SubscriptionState:
-    """Shared by a consumer's coordinator and by who reads its partitions.
+    """Shared by the coordinator and the fetcher of a consumer.
 
     Attributes:
-        topics: that it subscribes to.
-        pattern: what these match; in a consumer group brokers match it, and `topics` stays empty.
-        positions: the assigned partitions and the offset to be read next; None while not known.
-        is_pending_revocation: nothing more is given to the application until it is revoked.
-        epochs: the leader epoch of the record before a position, where it is known (KIP-320).
-        sought: the positions that were set or given back, not moved by reading, since somebody has
-            looked.
-        without_offset: the partitions that the group has committed nothing of.
-        paused: the partitions of which no more is fetched (`pause`).
+        topics: the subscribed topics.
+        pattern: matched by `topics`; in a consumer group only brokers match it.
+        positions: next offset of each assigned partition; None while unknown.
+        is_pending_revocation: no records are returned until the revocation.
+        epochs: leader epoch of the record before a position, if known (KIP-320).
+        sought: positions that were set or removed, not advanced, since the last validation.
+        without_offset: partitions without a committed offset.
+        paused: partitions that are not fetched (`pause`).
     """
 
     def __init__(self, topics: Iterable[str] = (), pattern: str | None = None) -> None:
@@ -39,7 +38,7 @@ class SubscriptionState:
         return sorted(self.positions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Has these partitions; those that it had keep their positions."""
+        """Set the assigned partitions; kept ones keep their positions."""
         former = self.positions.keys()
         self.positions = {each: self.positions.get(each) for each in partitions}
         self.sought |= former - self.positions.keys()
@@ -49,7 +48,7 @@ class SubscriptionState:
         self.is_pending_revocation = False
 
     def unknown(self) -> list[TopicPartition]:
-        """Partitions whose committed offset is to be asked for."""
+        """Partitions whose committed offset has to be fetched."""
         return [
             each
             for each, position in self.positions.items()
@@ -57,16 +56,16 @@ class SubscriptionState:
         ]
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
-        """Reads on from an offset, with the epoch of the record before it, where that is known.
+        """Continue at an offset; `epoch` is that of the preceding record.
 
-        Passed over where the partition is not assigned any more.
+        Ignored if the partition is no longer assigned.
         """
         if partition in self.positions:
             self.sought.add(partition)
         self.advance(partition, offset, epoch)
 
     def advance(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
-        """As `seek`, by reading: the leader is the one that has told of the record."""
+        """Like `seek`, after reading from the current leader."""
         if partition not in self.positions:
             return
         self.positions[partition] = offset
@@ -77,14 +76,14 @@ class SubscriptionState:
             self.epochs[partition] = epoch
 
     def reset(self, partition: TopicPartition) -> None:
-        """Begins where `auto.offset.reset` says; passed over as in `seek`."""
+        """Apply `auto.offset.reset`; ignored like in `seek`."""
         if partition in self.positions:
             self.positions[partition] = None
             self.epochs.pop(partition, None)
             self.without_offset.add(partition)
 
     def epochs_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The epochs to be committed with offsets: of those that are positions (KIP-320)."""
+        """The leader epochs to commit with offsets that are positions (KIP-320)."""
         return {
             each: epoch
             for each, epoch in self.epochs.items()
@@ -92,5 +91,5 @@ class SubscriptionState:
         }
 
     def all_consumed(self) -> dict[TopicPartition, int]:
-        """What an automatic commit stores."""
+        """The offsets of an automatic commit."""
         return {each: offset for each, offset in self.positions.items() if offset is not None}

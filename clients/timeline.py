@@ -1,9 +1,9 @@
-"""Who runs what, and since when: noted while it runs, shown afterwards as a table and a picture.
+"""A timeline of who runs which partition or task, as a table and a picture.
 
-Source: seed 001's figures of threads and their tasks. What is run is named by its text: a partition
-of a consumer, a task of Connect or of Streams. Times are ms on the caller's clock.
+Source: seed 001's figures of threads and their tasks. An item is a partition of a consumer, or a
+task of Connect or Streams, as text. Times are ms on the caller's clock.
 
-           0 s       4 s       8 s
+         0 s       4 s       8 s
     t-0    ..AAAAAAAAAAAAAAAAAAAA      A member 1
     t-1    ..AAAAAAAA.BBBBBBBBBBB      B member 2
 """
@@ -17,100 +17,102 @@ LETTERS = ascii_uppercase + ascii_lowercase
 TICK_COLUMNS = 10
 
 
-class Span(NamedTuple):
-    """A time in which somebody ran something; `end` is None while it goes on."""
+class RunSpan(NamedTuple):
+    """A time in which a member ran an item; `end` is None while it runs."""
 
-    who: str
-    what: str
+    member: str
+    item: str
     begin: int
     end: int | None
 
 
 class Timeline:
-    """What has been noted since `began`."""
+    """The spans since `began`."""
 
     def __init__(self, began: int) -> None:
         self.began = began
-        self.spans: list[Span] = []
+        self.spans: list[RunSpan] = []
         self._open: dict[tuple[str, str], int] = {}
         self._order: dict[str, None] = {}
 
-    def note(self, now: int, who: str, owned: Iterable[str]) -> bool:
-        """From now on `who` runs exactly `owned`; whether that is news."""
-        self._order.setdefault(who)
-        wanted = set(owned)
-        had = {what for owner, what in self._open if owner == who}
-        for what in had - wanted:
-            self._close(now, who, what)
-        for what in wanted - had:
-            self._open[who, what] = now
-        return had != wanted
+    def note(self, now: int, member: str, owned: Iterable[str]) -> bool:
+        """Set the items that a member runs; returns whether they changed."""
+        self._order.setdefault(member)
+        items = set(owned)
+        had = {item for owner, item in self._open if owner == member}
+        for item in had - items:
+            self._close(now, member, item)
+        for item in items - had:
+            self._open[member, item] = now
+        return had != items
 
-    def gone(self, now: int, who: str) -> None:
-        """`who` runs nothing any more."""
-        self.note(now, who, ())
+    def gone(self, now: int, member: str) -> None:
+        """Record that a member runs nothing any more."""
+        self.note(now, member, ())
 
-    def _close(self, now: int, who: str, what: str) -> None:
-        begin = self._open.pop((who, what))
-        self.spans.append(Span(who, what, begin, now))
-
-    def runners(self) -> list[str]:
-        """Everybody who was noted, in order."""
-        return list(self._order)
+    def _close(self, now: int, member: str, item: str) -> None:
+        begin = self._open.pop((member, item))
+        self.spans.append(RunSpan(member, item, begin, now))
 
     def owned(self) -> dict[str, list[str]]:
-        """What everybody runs now."""
+        """The items that each member runs now."""
         return {
-            who: natural(what for owner, what in self._open if owner == who) for who in self._order
+            member: natural(item for owner, item in self._open if owner == member)
+            for member in self._order
         }
 
-    def all_spans(self) -> list[Span]:
-        """Every span, by who and what they are about; those that go on have no end."""
-        going_on = [Span(who, what, begin, None) for (who, what), begin in self._open.items()]
-        return sorted([*self.spans, *going_on], key=lambda span: (span.what, span.begin))
+    def all_spans(self) -> list[RunSpan]:
+        """All spans by item and start; running ones have no end."""
+        going_on = [
+            RunSpan(member, item, begin, None) for (member, item), begin in self._open.items()
+        ]
+        return sorted([*self.spans, *going_on], key=lambda span: (span.item, span.begin))
 
-    def twice(self) -> list[tuple[Span, Span]]:
-        """Pairs of spans in which two ran the same at the same time."""
+    def twice(self) -> list[tuple[RunSpan, RunSpan]]:
+        """Pairs of spans in which two members ran the same item at once."""
         spans = self.all_spans()
         return [
             (first, second)
             for at, first in enumerate(spans)
             for second in spans[at + 1 :]
-            if first.what == second.what
-            and first.who != second.who
+            if first.item == second.item
+            and first.member != second.member
             and (first.end is None or second.begin < first.end)
         ]
 
     def picture(self, now: int, columns: int = 60) -> list[str]:
-        """A line for each thing that is run, a letter for who runs it, a column for each moment."""
+        """A line for each item and a column for each moment.
+
+        A letter is a member.
+        """
         columns = max(columns, 1)
         step = max((now - self.began) / columns, 1e-9)
-        letters = {who: LETTERS[at % len(LETTERS)] for at, who in enumerate(self._order)}
-        things = natural({span.what for span in self.all_spans()})
+        letters = {member: LETTERS[at % len(LETTERS)] for at, member in enumerate(self._order)}
+        things = natural({span.item for span in self.all_spans()})
         width = max((len(each) for each in things), default=0)
         lines = [" " * (width + 2) + _scale(now - self.began, columns)]
-        for what in things:
-            spans = [span for span in self.all_spans() if span.what == what]
+        for item in things:
+            spans = [span for span in self.all_spans() if span.item == item]
             cells = [
                 self._cell(spans, letters, self.began + at * step, step) for at in range(columns)
             ]
-            lines.append(f"{what:<{width}}  {''.join(cells)}")
-        names = ", ".join(f"{letter} {who}" for who, letter in letters.items())
-        return [*lines, f"{names}; {NOBODY} nobody, {SEVERAL} several at once"]
+            lines.append(f"{item:<{width}}  {''.join(cells)}")
+        names = ", ".join(f"{letter} {member}" for member, letter in letters.items())
+        return [*lines, f"{names}; {NOBODY} none, {SEVERAL} several at once"]
 
     def _cell(
-        self, spans: Sequence[Span], letters: dict[str, str], begin: float, step: float
+        self, spans: Sequence[RunSpan], letters: dict[str, str], begin: float, step: float
     ) -> str:
-        """Who ran it in the middle of a column's time."""
+        """The letter of the member that ran the item mid-column."""
         middle = begin + step / 2
-        at = {s.who for s in spans if s.begin <= middle and (s.end is None or middle < s.end)}
+        at = {s.member for s in spans if s.begin <= middle and (s.end is None or middle < s.end)}
         if len(at) > 1:
             return SEVERAL
         return letters[at.pop()] if at else NOBODY
 
 
 def _scale(elapsed_ms: int, columns: int) -> str:
-    """Seconds above the columns, at every tenth."""
+    """Seconds above every tenth column."""
     marks = ""
     for at in range(0, columns, TICK_COLUMNS):
         marks = f"{marks:<{at}}" + f"{elapsed_ms * at / columns / 1000:.1f}"
@@ -118,7 +120,7 @@ def _scale(elapsed_ms: int, columns: int) -> str:
 
 
 def natural(names: Iterable[str]) -> list[str]:
-    """Names in order, numbers at their ends by their value: t-2 before t-10."""
+    """Sort names with numbers at their ends by value: t-2 before t-10."""
 
     def key(name: str) -> tuple[str, int]:
         stem = name.rstrip("0123456789")

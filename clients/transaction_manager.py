@@ -1,33 +1,31 @@
-"""The idempotent producer's id, epoch and sequences, and what an error means for them.
+"""Producer id, epoch and sequences of an idempotent producer.
 
-Source: seed 002; KIP-98, KIP-360; `TransactionManager` in Kafka (its idempotent half). One
-InitProducerId is under way at a time; INITIALIZING says that it is.
+Source: seed 002; KIP-98, KIP-360; `TransactionManager` in Kafka (its idempotent half). At most one
+InitProducerId is in flight (INITIALIZING).
 
     state              input              next state
-    UNINITIALIZED      asked              INITIALIZING
+    UNINITIALIZED      requested          INITIALIZING
     INITIALIZING       id received        READY
-    INITIALIZING       to be retried      UNINITIALIZED, asks again after the backoff
+    INITIALIZING       to be retried      UNINITIALIZED, retried after the backoff
     INITIALIZING       not authorized     ABORTABLE_ERROR
     ABORTABLE_ERROR    batches aborted    UNINITIALIZED
     READY              id dropped         UNINITIALIZED
-    any                fatal error        FATAL_ERROR, for good
+    any                fatal error        FATAL_ERROR, final
 
-A bump makes the epoch one greater, on the client alone; the partitions that need it begin again at
-sequence 0, and their batches in flight are renumbered. Kafka does so at once, whatever is known of
-those batches. Where an attempt of one ended without an answer, its records may already be in the
-log, or come into it from a connection that is closed: written under the new epoch they are there
-twice. And a broker takes any first sequence of a producer that it does not know: where the first
-batch was refused, a later one can be in the log before it, and renumbered it would follow. Here a
-bump waits until no batch of the partitions concerned is on the wire, and then fails those whose
-outcome is unknown and those that something later has overtaken, in place of renumbering them.
-`rewrites_unanswered` takes Kafka's rule; the tests show the schedules that it loses.
+A bump increments the epoch on the client. The partitions that need it restart at sequence 0, and
+their in-flight batches are renumbered. Kafka bumps at once. That can write records twice: an
+attempt without a response may be in the log or reach it from a closed connection. It can also
+reorder records: a broker accepts any first sequence of an unknown producer, so a later batch can be
+in the log before a rejected one. Here a bump waits until no batch of these partitions is on the
+wire. It then fails the batches with unknown outcome and those that a later batch overtook.
+`rewrites_unanswered` applies Kafka's rule; the tests show schedules that lose order.
 
-A batch that is given up after it was sent leaves its sequence unresolved here also where its
-retries are used up and where it has never been retried; Kafka marks only a retried batch whose
-delivery timeout has passed. Where retries end in UNKNOWN_PRODUCER_ID, the epoch is bumped; Kafka
-forgets the partition's sequences, also those of batches in flight.
+A batch that is given up after it was sent leaves its sequence unresolved, also if its retries are
+used up or it was never retried. Kafka marks only a retried batch after its delivery timeout. If
+retries end in 59 UNKNOWN_PRODUCER_ID, the epoch is bumped; Kafka forgets the partition's sequences,
+including those of in-flight batches.
 
-`TransactionalManager` is that of a transactional producer.
+`TransactionalManager` is for a transactional producer.
 """
 
 from collections.abc import Callable
@@ -42,8 +40,8 @@ from brokertwin.state.core.errors import RETRIABLE, Error
 EPOCH_MAX = 2**15 - 1
 
 
-class State(StrEnum):
-    """Where the producer stands with its id."""
+class IdState(StrEnum):
+    """State of the producer id."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -52,10 +50,10 @@ class State(StrEnum):
     FATAL_ERROR = "fatal error"
 
 
-class Input(StrEnum):
-    """What moves it."""
+class ProducerInput(StrEnum):
+    """Inputs of the state machine."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"
     ID_RECEIVED = "id received"
     TO_BE_RETRIED = "to be retried"
     NOT_AUTHORIZED = "not authorized"
@@ -64,23 +62,23 @@ class Input(StrEnum):
     FATAL = "fatal"
 
 
-TRANSITIONS: dict[tuple[State, Input], State] = {
-    (State.UNINITIALIZED, Input.ASKED): State.INITIALIZING,
-    (State.INITIALIZING, Input.ID_RECEIVED): State.READY,
-    (State.INITIALIZING, Input.TO_BE_RETRIED): State.UNINITIALIZED,
-    (State.INITIALIZING, Input.NOT_AUTHORIZED): State.ABORTABLE_ERROR,
-    (State.ABORTABLE_ERROR, Input.BATCHES_ABORTED): State.UNINITIALIZED,
-    (State.READY, Input.ID_DROPPED): State.UNINITIALIZED,
-    **{(state, Input.FATAL): State.FATAL_ERROR for state in State},
+TRANSITIONS: dict[tuple[IdState, ProducerInput], IdState] = {
+    (IdState.UNINITIALIZED, ProducerInput.REQUESTED): IdState.INITIALIZING,
+    (IdState.INITIALIZING, ProducerInput.ID_RECEIVED): IdState.READY,
+    (IdState.INITIALIZING, ProducerInput.TO_BE_RETRIED): IdState.UNINITIALIZED,
+    (IdState.INITIALIZING, ProducerInput.NOT_AUTHORIZED): IdState.ABORTABLE_ERROR,
+    (IdState.ABORTABLE_ERROR, ProducerInput.BATCHES_ABORTED): IdState.UNINITIALIZED,
+    (IdState.READY, ProducerInput.ID_DROPPED): IdState.UNINITIALIZED,
+    **{(state, ProducerInput.FATAL): IdState.FATAL_ERROR for state in IdState},
 }
 
-INIT_ANSWERS: dict[Error, Input] = {
-    Error.NONE: Input.ID_RECEIVED,
-    Error.CLUSTER_AUTHORIZATION_FAILED: Input.NOT_AUTHORIZED,
-    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Input.NOT_AUTHORIZED,
-    **dict.fromkeys(RETRIABLE, Input.TO_BE_RETRIED),
+INIT_ANSWERS: dict[Error, ProducerInput] = {
+    Error.NONE: ProducerInput.ID_RECEIVED,
+    Error.CLUSTER_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
+    **dict.fromkeys(RETRIABLE, ProducerInput.TO_BE_RETRIED),
 }
-"""What an InitProducerId answer means; every error that is not here is fatal."""
+"""The meaning of an InitProducerId error; others are fatal."""
 
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED})
 
@@ -93,15 +91,15 @@ FATAL = frozenset(
         Error.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Errors of a batch after which the producer sends nothing more."""
+"""Batch errors after which the producer stops."""
 
 
 SEQUENCE_ERRORS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID})
-"""Errors that say how the broker sees the producer's sequences."""
+"""Errors about the producer's sequences."""
 
 
-class Refused(NamedTuple):
-    """A batch's error with what decides over it. `log_start_offset` is -1 where not given."""
+class FailedBatch(NamedTuple):
+    """A failed batch and its context. `log_start_offset` is -1 if not given."""
 
     batch: ProducerBatch
     sequences: PartitionSequences
@@ -109,76 +107,81 @@ class Refused(NamedTuple):
 
     @property
     def waits_for_earlier(self) -> bool:
-        """An earlier batch is missing, or the answer is to sequences that are no longer its own."""
+        """An earlier batch is missing, or the sequences have changed since."""
         batch, sequences = self.batch, self.sequences
         is_next = batch.base_sequence == sequences.expected
         return sequences.unresolved is None and (batch.is_renumbered or not is_next)
 
     @property
     def follows_the_hole(self) -> bool:
-        """The batch just before is lost to the broker: no retry will ever fit."""
+        """The preceding batch is lost, so no retry can succeed."""
         unresolved = self.sequences.unresolved
         return unresolved is None or self.batch.base_sequence == unresolved
 
     @property
     def is_log_unknown(self) -> bool:
-        """The answer does not say where the log begins: nothing can be told from it."""
+        """The response has no log start offset, so it proves nothing."""
         return self.log_start_offset == -1
 
     @property
     def is_renumbered(self) -> bool:
-        """The answer is to sequences that are no longer the batch's own."""
+        """The batch has been renumbered since."""
         return self.batch.is_renumbered
 
 
 class Retry(StrEnum):
-    """What becomes of a batch that got an error."""
+    """What to do with a failed batch."""
 
     RETRY = "retry"
     BUMP_AND_RETRY = "bump the epoch and retry"
     FAIL = "fail"
 
 
-def always(_refused: Refused) -> bool:
-    """The rule for what no rule above has taken."""
+def always(_refused: FailedBatch) -> bool:
+    """Condition of the last rule for an error."""
     return True
 
 
-class Rule(NamedTuple):
-    """A row of `RETRY_RULES`: this error, where this holds, means that."""
+class RetryRule(NamedTuple):
+    """A row of `RETRY_RULES`: error, condition and action."""
 
     error: Error
-    holds: Callable[[Refused], bool]
+    holds: Callable[[FailedBatch], bool]
     action: Retry
 
 
-RETRY_RULES: tuple[Rule, ...] = (
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.waits_for_earlier, Retry.RETRY),
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY),
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
+RETRY_RULES: tuple[RetryRule, ...] = (
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.waits_for_earlier, Retry.RETRY),
+    RetryRule(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY
+    ),
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
 )
-"""Errors about sequences: the first row that holds decides. Every other error is retried if it is
-retriable. The last row is two of Kafka's: records that expired, and an id that the broker lost."""
+"""Rules for sequence errors: the first match decides.
+
+Other errors are retried if retriable. The last row merges two of Kafka's: expired records, and an
+id that the broker lost.
+"""
 
 
 class TransactionManager:
-    """A producer's id and its sequences on every partition.
+    """A producer's id, and its sequences on every partition.
 
     Attributes:
-        state: where it stands with its id.
-        id_and_epoch: what new batches get; (-1, -1) while there is none.
-        error: why it is in an error state.
-        retry_at: InitProducerId is not sent before this time (ms).
-        failed_attempts: InitProducerId attempts since the last that succeeded.
+        state: the state of the id.
+        id_and_epoch: of new batches; (-1, -1) if there is none.
+        error: the cause of an error state.
+        retry_at: no InitProducerId before this time (ms).
+        failed_attempts: InitProducerId failures since the last success.
     """
 
     def __init__(
         self, rewrites_unanswered: bool = False, reset_pid_on_unresolved: bool = False
     ) -> None:
-        self.state = State.UNINITIALIZED
+        self.state = IdState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
         self.retry_at = 0
@@ -190,46 +193,46 @@ class TransactionManager:
         self._resets_id = reset_pid_on_unresolved
 
     def sequences(self, partition: TopicPartition) -> PartitionSequences:
-        """What is known of one partition."""
+        """The sequences of one partition."""
         return self._partitions.setdefault(partition, PartitionSequences())
 
-    def move(self, what: Input) -> None:
-        """Goes to the next state. Raises KeyError where there is no such transition."""
-        self.state = TRANSITIONS[self.state, what]
+    def move(self, input: ProducerInput) -> None:
+        """Move to the next state. Raises KeyError without a transition."""
+        self.state = TRANSITIONS[self.state, input]
 
-    # The producer id
+    # Producer id
 
-    def wants_id(self, now: int) -> bool:
-        """Whether InitProducerId is to be sent."""
-        return self.state is State.UNINITIALIZED and now >= self.retry_at
+    def needs_id(self, now: int) -> bool:
+        """Whether to send InitProducerId."""
+        return self.state is IdState.UNINITIALIZED and now >= self.retry_at
 
-    def init_answered(self, error: Error, id_and_epoch: IdAndEpoch, retry_at: int) -> None:
-        """The answer to InitProducerId; where it is to be sent again, not before `retry_at`."""
-        what = INIT_ANSWERS.get(error, Input.FATAL)
-        self.failed_attempts = 0 if what is Input.ID_RECEIVED else self.failed_attempts + 1
-        self.retry_at = 0 if what is Input.ID_RECEIVED else retry_at
-        if what is Input.ID_RECEIVED:
+    def on_init_response(self, error: Error, id_and_epoch: IdAndEpoch, retry_at: int) -> None:
+        """Handle an InitProducerId response; a retry waits until `retry_at`."""
+        input = INIT_ANSWERS.get(error, ProducerInput.FATAL)
+        self.failed_attempts = 0 if input is ProducerInput.ID_RECEIVED else self.failed_attempts + 1
+        self.retry_at = 0 if input is ProducerInput.ID_RECEIVED else retry_at
+        if input is ProducerInput.ID_RECEIVED:
             self.id_and_epoch = id_and_epoch
-        elif what is not Input.TO_BE_RETRIED:
+        elif input is not ProducerInput.TO_BE_RETRIED:
             self.error = Error.PRODUCER_FENCED if error in FENCED else error
-        self.move(what)
+        self.move(input)
 
     def fail_for_good(self, error: Error) -> None:
-        """Nothing is sent any more."""
+        """Stop the producer."""
         self.error = error
-        self.move(Input.FATAL)
+        self.move(ProducerInput.FATAL)
 
     def drop_id(self) -> None:
-        """A new id is asked for; partitions to be rewritten wait for it."""
+        """Request a new id; partitions to rewrite wait for it."""
         self.id_and_epoch = NO_ID
-        self.move(Input.ID_DROPPED)
+        self.move(ProducerInput.ID_DROPPED)
 
     # Draining
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Whether the first batch of its queue may be sent now, and with it the partition."""
+        """Whether the first batch of a queue, and so its partition, may be sent."""
         partition = batch.topic_partition
-        if self.state is not State.READY or partition in self._to_rewrite:
+        if self.state is not IdState.READY or partition in self._to_rewrite:
             return False
         sequences = self.sequences(partition)
         if batch.has_sequence:
@@ -239,7 +242,7 @@ class TransactionManager:
         return sequences.unresolved is None and not (is_stale and sequences.in_flight)
 
     def drained(self, batch: ProducerBatch) -> None:
-        """Gives a batch its sequences unless it has them; closes it."""
+        """Assign sequences to a drained batch, unless it has some."""
         if not batch.has_sequence:
             sequences = self.sequences(batch.topic_partition)
             if sequences.id_and_epoch != self.id_and_epoch:
@@ -247,31 +250,31 @@ class TransactionManager:
             sequences.assign(batch)
         batch.is_renumbered = False
 
-    # Answers
+    # Results
 
     def completed(self, batch: ProducerBatch, base_offset: int) -> None:
-        """A batch was acknowledged, perhaps after its delivery timeout."""
+        """Record an acknowledged batch, possibly after its delivery timeout."""
         sequences = self.sequences(batch.topic_partition)
         sequences.acked(batch, base_offset)
         sequences.remove(batch)
 
     def decide(self, batch: ProducerBatch, error: Error, log_start_offset: int) -> Retry:
-        """Whether a batch that got `error` is sent again; notes the partitions to be rewritten.
+        """Decide on a retry; marks partitions to rewrite.
 
-        A batch whose sequences were forgotten with its producer id is not.
+        A batch whose sequences were dropped with its id is not retried.
         """
-        refused = Refused(batch, self.sequences(batch.topic_partition), log_start_offset)
-        if batch not in refused.sequences.in_flight:
+        failed_batch = FailedBatch(batch, self.sequences(batch.topic_partition), log_start_offset)
+        if batch not in failed_batch.sequences.in_flight:
             return Retry.FAIL
         for rule in RETRY_RULES:
-            if rule.error is error and rule.holds(refused):
+            if rule.error is error and rule.holds(failed_batch):
                 if rule.action is Retry.BUMP_AND_RETRY:
                     self.request_bump(batch.topic_partition)
                 return rule.action
         return Retry.RETRY if error in RETRIABLE else Retry.FAIL
 
     def failed(self, batch: ProducerBatch, error: Error, is_given_up: bool) -> None:
-        """A batch failed: refused for good, or given up (timeout, retries) though it was sent."""
+        """Record a failed batch: rejected, or given up after it was sent."""
         if error in FATAL:
             self.fail_for_good(error)
         if is_given_up and error not in SEQUENCE_ERRORS:
@@ -281,7 +284,7 @@ class TransactionManager:
             self.request_bump(batch.topic_partition)
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """Nothing more is done for a batch; if it was sent, its sequence stays unresolved."""
+        """Give up a batch; if it was sent, its sequence stays unresolved."""
         sequences = self.sequences(batch.topic_partition)
         if batch in sequences.in_flight:
             sequences.remove(batch)
@@ -290,14 +293,14 @@ class TransactionManager:
     # Epochs
 
     def request_bump(self, partition: TopicPartition) -> None:
-        """The partition begins again at 0 with the next epoch."""
+        """Restart the partition at 0 with the next epoch."""
         self._to_rewrite[partition] = None
 
     def resolve(self) -> None:
-        """Looks whether what was given up has been written after all; if not, bumps the epoch.
+        """Bump the epoch if a batch that was given up was not written.
 
-        Only where nothing else of the partition is in flight. By the rule of Kafka 2.0 the id goes
-        and with it all that is known of every partition.
+        Only if nothing else of the partition is in flight. With the rule of Kafka 2.0, the id and
+        all sequences are dropped instead.
         """
         for partition, sequences in list(self._partitions.items()):
             if sequences.unresolved is None or sequences.in_flight:
@@ -305,7 +308,7 @@ class TransactionManager:
             sequences.unresolved = None
             if sequences.is_all_acked:
                 continue
-            if self._resets_id and self.state is State.READY:
+            if self._resets_id and self.state is IdState.READY:
                 self.drop_id()
                 self._partitions.clear()
                 self._to_rewrite.clear()
@@ -313,12 +316,12 @@ class TransactionManager:
             self.request_bump(partition)
 
     def bump(self) -> list[ProducerBatch]:
-        """Bumps the epoch if partitions wait for it, and rewrites them.
+        """Bump the epoch and rewrite the waiting partitions.
 
-        Gives back the batches that fail by it, because they cannot be written once and in order any
-        more. After epoch 32767 comes a new id; the rewriting waits for it.
+        Returns the batches that fail, because they can no longer be written once and in order.
+        After epoch 32767 a new id is needed first.
         """
-        if not self._to_rewrite or self.state is not State.READY or self._waits_for_answers():
+        if not self._to_rewrite or self.state is not IdState.READY or self._has_batches_on_wire():
             return []
         if not self._has_new_id and self.id_and_epoch.epoch == EPOCH_MAX:
             self._has_new_id = True
@@ -338,7 +341,7 @@ class TransactionManager:
         self._to_rewrite.clear()
         return lost
 
-    def _waits_for_answers(self) -> bool:
+    def _has_batches_on_wire(self) -> bool:
         if self._rewrites_unanswered:
             return False
         concerned = (self.sequences(partition) for partition in self._to_rewrite)
@@ -346,26 +349,26 @@ class TransactionManager:
 
 
 class TransactionalManager(TransactionManager):
-    """The same under an id and epoch that a transaction coordinator gave, and that it alone bumps.
+    """The manager of a transactional producer; only the coordinator bumps.
 
     Attributes:
-        is_in_doubt: whether only another epoch would let some partition go on.
+        is_in_doubt: a partition needs a new epoch to continue.
     """
 
     def __init__(self, id_and_epoch: IdAndEpoch) -> None:
         super().__init__()
         self.id_and_epoch = id_and_epoch
-        self.state = State.READY
+        self.state = IdState.READY
         self.is_in_doubt = False
 
-    def wants_id(self, now: int) -> bool:
-        """Its coordinator is asked, by `transactions.py`."""
+    def needs_id(self, now: int) -> bool:
+        """Return False: `transactions.py` requests the id."""
         return False
 
     def request_bump(self, partition: TopicPartition) -> None:
-        """The transaction has to be aborted."""
+        """Mark the transaction for abort."""
         self.is_in_doubt = True
 
     def bump(self) -> list[ProducerBatch]:
-        """Nothing is bumped here."""
+        """Return nothing: the coordinator bumps."""
         return []

@@ -1,15 +1,14 @@
-"""The two protocols of transactions, and which of them brokers take.
+"""The two transaction protocols, and how to choose.
 
 Source: KIP-890; `TransactionManager.maybeUpdateTransactionV2Enabled`, `ApiVersions` in Kafka.
 
-    finalized transaction.version    below 2, or not told          2
-    a partition, a group's offsets   told to the coordinator       the request that writes adds
-                                     before they are written       them: Produce 12,
-                                                                   TxnOffsetCommit 5
-    the end of a transaction         EndTxn up to 4: id and        EndTxn 5: the answer says id
-                                     epoch stay                    and epoch of the next one
-    a sequence in doubt              InitProducerId after the      nothing more: the next epoch
-                                     abort                         begins at sequence 0
+    finalized transaction.version       below 2, or unknown           2
+    adding a partition or a group       AddPartitionsToTxn,           by the write: Produce 12,
+                                        AddOffsetsToTxn before        TxnOffsetCommit 5
+    end of a transaction                EndTxn up to 4: id and        EndTxn 5: the response has id
+                                        epoch stay                    and epoch of the next one
+    a sequence in doubt                 InitProducerId after the      nothing: the next epoch starts
+                                        abort                         at sequence 0
 """
 
 from collections.abc import Mapping
@@ -20,17 +19,17 @@ KIP_890_LEVEL = 2
 NEWEST = 2**15 - 1
 
 Versions = tuple[int, int]
-"""The first and the last version of an API."""
+"""The first and last version of an API."""
 
 
 class TransactionRules(NamedTuple):
     """One of the protocols.
 
-    `is_told_first`: whether AddPartitionsToTxn and AddOffsetsToTxn come before what is written.
-    `versions`: of the APIs whose version says which protocol it is.
+    `adds_partitions_first`: AddPartitionsToTxn and AddOffsetsToTxn come before a write.
+    `versions`: of the APIs whose version selects the protocol.
     """
 
-    is_told_first: bool
+    adds_partitions_first: bool
     versions: Mapping[str, Versions]
 
 
@@ -43,5 +42,5 @@ KIP_890 = TransactionRules(
 
 
 def rules_of(features: Mapping[str, int]) -> TransactionRules:
-    """The protocol of a cluster, by the levels of its finalized features."""
+    """The protocol for a cluster's finalized features."""
     return KIP_890 if features.get(FEATURE, 0) >= KIP_890_LEVEL else BEFORE_KIP_890

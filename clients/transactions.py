@@ -1,42 +1,46 @@
-"""A producer's transactions: what it asks the coordinator, and in which order.
+"""The transactions of a producer: requests to coordinators, in order.
 
 Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; `TransactionManager` in Kafka 4.3 (its
-transactional half). Which of two protocols is spoken (`transaction_rules.py`) is settled between
-transactions. One request is under way at a time:
+transactional half). The protocol (`transaction_rules.py`) can change between transactions. At most
+one request is in flight:
 
-    state             asks, in this order                                           then
-    INITIALIZING      FindCoordinator, InitProducerId                               READY
-    READY             -                                                             begin: IN_
-    IN_TRANSACTION    AddPartitionsToTxn before the first batch of each partition,  commit, abort
-                      AddOffsetsToTxn (neither as of KIP-890),
+    state             requests, in this order                                        next
+    INITIALIZING      FindCoordinator, InitProducerId                                READY
+    READY             -                                                              begin
+    IN_TRANSACTION    AddPartitionsToTxn before the first batch of each partition,   commit, abort
+                      AddOffsetsToTxn (neither with KIP-890),
                       FindCoordinator (group), TxnOffsetCommit
-    COMMITTING        the same, and when all batches are acknowledged EndTxn        READY
-    ABORTING          when nothing is on the wire EndTxn                            READY
-    ABORTABLE_ERROR   -                                                             abort
-    FATAL_ERROR       -                                                             -
+    COMMITTING        the same; once all batches are acknowledged EndTxn             READY
+    ABORTING          once nothing is on the wire EndTxn                             READY
+    ABORTABLE_ERROR   -                                                              abort
+    FATAL_ERROR       -                                                              -
 
-After EndTxn comes InitProducerId, with what the producer holds, for the next epoch: before KIP-890
-where sequences are in doubt, and at the step to KIP-890, so that nothing of the last transaction
-passes for a part of the next. As of KIP-890 the answer of EndTxn has the next epoch.
+Before KIP-890, EndTxn is followed by an InitProducerId for the next epoch if sequences are in
+doubt. At the switch to KIP-890 it always is, so that nothing of the last transaction counts in the
+next. With KIP-890 the EndTxn response has the next epoch.
 
-    error                                     what becomes of it
-    15, 16, no answer, TxnOffsetCommit 7      the coordinator is looked for, the request comes again
-    any other that can be retried             the request comes again after a pause
-    47, 90                                    FATAL_ERROR: another producer has the transactional id
-    120                                       ABORTABLE_ERROR
-    59, but of InitProducerId, FindCoordinator, TxnOffsetCommit
-                                              ABORTABLE_ERROR, and the next epoch
-    AddPartitionsToTxn all but 48, 49, 53     ABORTABLE_ERROR
-    FindCoordinator, AddOffsetsToTxn 30       ABORTABLE_ERROR
-    TxnOffsetCommit 22, 25, 29, 30, 82, 110, 113
-                                              ABORTABLE_ERROR
-    a batch with 31, 35, 49, 53, 90           FATAL_ERROR
-    a batch that failed in another way        ABORTABLE_ERROR; 120 where it was 48 or retries ended
-    anything else                             FATAL_ERROR
+    error                                         effect
+    15 COORDINATOR_NOT_AVAILABLE,                 coordinator lookup, then a retry
+    16 NOT_COORDINATOR, no response,
+    TxnOffsetCommit: 7 REQUEST_TIMED_OUT
+    any other retriable error                     a retry after a backoff
+    47 INVALID_PRODUCER_EPOCH,                    FATAL_ERROR: fenced by another producer
+    90 PRODUCER_FENCED
+    120 TRANSACTION_ABORTABLE                     ABORTABLE_ERROR
+    59 UNKNOWN_PRODUCER_ID in EndTxn, AddOffsetsToTxn, AddPartitionsToTxn
+                                                  ABORTABLE_ERROR, and the next epoch
+    AddPartitionsToTxn: all but `FATAL_OF_PARTITIONS`
+                                                  ABORTABLE_ERROR
+    FindCoordinator, AddOffsetsToTxn: 30 GROUP_AUTHORIZATION_FAILED
+                                                  ABORTABLE_ERROR
+    TxnOffsetCommit: see `ABORTABLE`              ABORTABLE_ERROR
+    a batch: see `FATAL_OF_BATCHES`               FATAL_ERROR
+    a batch: other failures                       ABORTABLE_ERROR; 120 TRANSACTION_ABORTABLE for
+                                                  48 INVALID_TXN_STATE and used-up retries
+    any other error                               FATAL_ERROR
 
-What can be aborted is no error any more where the transaction is aborted, or can but be. One that
-nothing was added to ends without EndTxn; as of KIP-890 something is added where a batch or offsets
-go out for the first time.
+An abortable error is ignored while the transaction is being aborted. A transaction to which nothing
+was added ends without EndTxn. With KIP-890, sending batches or offsets adds them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,7 +92,7 @@ FATAL_OF_PARTITIONS = frozenset(
         Error.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Errors of AddPartitionsToTxn after which there is nothing to abort."""
+"""Errors of AddPartitionsToTxn that leave nothing to abort."""
 
 ABORTABLE: dict[type[Body], frozenset[Error]] = {
     InitProducerIdResponse: frozenset({Error.TRANSACTION_ABORTABLE}),
@@ -117,7 +121,7 @@ ABORTABLE: dict[type[Body], frozenset[Error]] = {
     ),
     EndTxnResponse: frozenset({Error.TRANSACTION_ABORTABLE, Error.UNKNOWN_PRODUCER_ID}),
 }
-"""After which errors of which answers the transaction can be aborted."""
+"""Abortable errors by response."""
 
 
 class TransactionState(StrEnum):
@@ -134,19 +138,19 @@ class TransactionState(StrEnum):
 
 
 class WrongStateError(RuntimeError):
-    """The application asked for what is not possible now; the text says why."""
+    """A call that the current state does not allow; the text says why."""
 
 
-class Request(NamedTuple):
-    """A request; to a coordinator, or to any node where `to` is None."""
+class TransactionRequest(NamedTuple):
+    """A request to a coordinator, or to any node if `to` is None."""
 
     to: Node | None
     api: str
     body: Body
 
 
-class GroupOffsets(msgspec.Struct):
-    """Offsets that a transaction is to commit for a group, and the member that has read them."""
+class PendingOffsets(msgspec.Struct):
+    """Offsets to commit for a group, and the member that consumed them."""
 
     group_id: str
     member: Generation
@@ -155,14 +159,14 @@ class GroupOffsets(msgspec.Struct):
     is_added: bool = False
 
 
-class Transactions:
+class ProducerTransactions:
     """The transactions of one producer. Times in ms.
 
     Attributes:
-        state: where it stands.
-        id_and_epoch: the producer id and epoch that it holds.
-        error: why it is in an error state.
-        rules: the protocol of the transaction, or of the next one.
+        state: the state of the transaction.
+        id_and_epoch: the current producer id and epoch.
+        error: the cause of an error state.
+        rules: the protocol of the current or next transaction.
     """
 
     def __init__(
@@ -176,23 +180,23 @@ class Transactions:
         self._timeout_ms = timeout_ms
         self._backoff = backoff or retry_backoff()
         self._coordinators: dict[tuple[KeyType, str], Node] = {}
-        self._looked_for: tuple[KeyType, str] | None = None
+        self._lookup: tuple[KeyType, str] | None = None
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
-        self._offsets: list[GroupOffsets] = []
-        self._has_begun = self._must_bump = self._is_under_way = False
+        self._offsets: list[PendingOffsets] = []
+        self._has_begun = self._must_bump = self._is_in_flight = False
         self._attempts = 0
         self.retry_at = 0
 
-    # The application's side
+    # API
 
     def init(self) -> None:
-        """Gets the id; whoever had it before is fenced. Raises WrongStateError."""
+        """Request the id, fencing earlier producers. Raises WrongStateError."""
         self._expect(TransactionState.UNINITIALIZED)
         self.state = TransactionState.INITIALIZING
 
     def begin(self) -> None:
-        """Begins a transaction. Raises WrongStateError."""
+        """Begin a transaction. Raises WrongStateError."""
         self._expect(TransactionState.READY)
         self.state = TransactionState.IN_TRANSACTION
 
@@ -203,18 +207,18 @@ class Transactions:
         member: Generation,
         group_instance_id: str | None = None,
     ) -> None:
-        """Has the transaction commit a group's offsets. Raises WrongStateError."""
+        """Add a group's offsets to the transaction. Raises WrongStateError."""
         self._expect(TransactionState.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(GroupOffsets(group_id, member, group_instance_id, dict(offsets)))
+            self._offsets.append(PendingOffsets(group_id, member, group_instance_id, dict(offsets)))
 
     def commit(self) -> None:
-        """Ends the transaction with all that is in it. Raises WrongStateError."""
+        """Commit the transaction. Raises WrongStateError."""
         self._expect(TransactionState.IN_TRANSACTION)
         self.state = TransactionState.COMMITTING
 
     def abort(self) -> None:
-        """Ends the transaction with nothing of it. Raises WrongStateError."""
+        """Abort the transaction. Raises WrongStateError."""
         self._expect(TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
         self.state = TransactionState.ABORTING
         self.error = Error.NONE
@@ -226,25 +230,25 @@ class Transactions:
             why = f" ({self.error.name})" if self.error is not Error.NONE else ""
             raise WrongStateError(f"the producer is {self.state}{why}, not {states[0]}")
 
-    # The sender's side
+    # Sender
 
     def offer(self, rules: TransactionRules) -> None:
-        """The protocol that the cluster takes now; what is under way goes on as it began."""
+        """Set the cluster's protocol; an open transaction keeps its own."""
         self._offered = rules
 
     @property
     def is_committing(self) -> bool:
-        """Whether nothing lingers any more."""
+        """Whether batches must not linger."""
         return self.state is TransactionState.COMMITTING
 
     @property
     def is_aborting(self) -> bool:
-        """Whether what has not been sent is not to be sent."""
+        """Whether unsent batches are dropped."""
         return self.state is TransactionState.ABORTING
 
     @property
     def is_over(self) -> bool:
-        """Whether the producer can do nothing any more."""
+        """Whether the producer has failed for good."""
         return self.state is TransactionState.FATAL_ERROR
 
     @property
@@ -253,10 +257,10 @@ class Transactions:
         return self.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
 
     def may_write(self, partition: TopicPartition) -> bool:
-        """Whether a partition's batches may be sent; it is added to the transaction if not."""
+        """Whether a partition may be written; otherwise it will be added."""
         if not self.may_drain:
             return False
-        if not self.rules.is_told_first:
+        if not self.rules.adds_partitions_first:
             self._has_begun = True
             return True
         if partition in self._added:
@@ -265,33 +269,33 @@ class Transactions:
         return False
 
     def doubt_sequences(self) -> None:
-        """Only another epoch lets some partition go on: the transaction can but be aborted."""
+        """Require a new epoch; the transaction can only be aborted."""
         self._must_bump = True
         if not self.is_aborting:
             self.batch_failed(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def batch_failed(self, error: Error) -> None:
-        """A record of the transaction is not in the log for certain: it can but be aborted.
+        """Fail the transaction because a record may not be in the log.
 
-        What can be retried was retried by then: that, and 48, is told as 120.
+        48 INVALID_TXN_STATE and used-up retries become 120 TRANSACTION_ABORTABLE.
         """
         if error in FATAL_OF_BATCHES:
             self._end(error)
         elif self.may_drain:
-            is_told_as_120 = error in RETRIABLE or error is Error.INVALID_TXN_STATE
-            self._abortable(Error.TRANSACTION_ABORTABLE if is_told_as_120 else error)
+            is_abortable = error in RETRIABLE or error is Error.INVALID_TXN_STATE
+            self._abortable(Error.TRANSACTION_ABORTABLE if is_abortable else error)
 
     # Requests
 
-    def next_request(self, now: int, *, is_flushed: bool) -> Request | None:
-        """What is to be asked now; `is_flushed`: no record is without its outcome."""
-        if self._is_under_way or now < self.retry_at:
+    def next_request(self, now: int, *, is_flushed: bool) -> TransactionRequest | None:
+        """Return the next request; `is_flushed`: all records are finished."""
+        if self._is_in_flight or now < self.retry_at:
             return None
         request = self._next(is_flushed)
-        self._is_under_way = request is not None
+        self._is_in_flight = request is not None
         return request
 
-    def _next(self, is_flushed: bool) -> Request | None:
+    def _next(self, is_flushed: bool) -> TransactionRequest | None:
         match self.state:
             case TransactionState.INITIALIZING:
                 return self._to_own("INIT_PRODUCER_ID", self._init_body())
@@ -301,7 +305,7 @@ class Transactions:
                 return self._end_or_bump(committed=False)
         return None
 
-    def _next_of_transaction(self, is_flushed: bool) -> Request | None:
+    def _next_of_transaction(self, is_flushed: bool) -> TransactionRequest | None:
         if self._to_add:
             return self._to_own("ADD_PARTITIONS_TO_TXN", self._add_body(self._to_add))
         if self._offsets:
@@ -310,9 +314,9 @@ class Transactions:
             return self._end_or_bump(committed=True)
         return None
 
-    def _offsets_request(self, group: GroupOffsets) -> Request | None:
+    def _offsets_request(self, group: PendingOffsets) -> TransactionRequest | None:
         pid, epoch = self.id_and_epoch
-        if self.rules.is_told_first and not group.is_added:
+        if self.rules.adds_partitions_first and not group.is_added:
             body = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=pid,
@@ -333,7 +337,7 @@ class Transactions:
         self._has_begun = True
         return self._to(KeyType.GROUP, group.group_id, "TXN_OFFSET_COMMIT", commit)
 
-    def _end_or_bump(self, *, committed: bool) -> Request | None:
+    def _end_or_bump(self, *, committed: bool) -> TransactionRequest | None:
         if self._has_begun:
             pid, epoch = self.id_and_epoch
             body = EndTxnRequest(
@@ -351,8 +355,8 @@ class Transactions:
 
     @property
     def _needs_epoch(self) -> bool:
-        """Whether the next transaction has to wait for another epoch."""
-        is_step = self.rules.is_told_first and not self._offered.is_told_first
+        """Whether the next transaction needs a new epoch."""
+        is_step = self.rules.adds_partitions_first and not self._offered.adds_partitions_first
         return self._must_bump or is_step
 
     def _init_body(self) -> InitProducerIdRequest:
@@ -377,23 +381,23 @@ class Transactions:
             v3_and_below_topics=list(topics.values()),
         )
 
-    def _to_own(self, api: str, body: Body) -> Request:
+    def _to_own(self, api: str, body: Body) -> TransactionRequest:
         return self._to(KeyType.TRANSACTION, self.transactional_id, api, body)
 
-    def _to(self, kind: KeyType, key: str, api: str, body: Body) -> Request:
-        """The request, or the lookup that comes before it."""
+    def _to(self, kind: KeyType, key: str, api: str, body: Body) -> TransactionRequest:
+        """Return the request, or the coordinator lookup that it needs."""
         coordinator = self._coordinators.get((kind, key))
         if coordinator is not None:
-            return Request(coordinator, api, body)
-        self._looked_for = kind, key
+            return TransactionRequest(coordinator, api, body)
+        self._lookup = kind, key
         lookup = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        return Request(None, "FIND_COORDINATOR", lookup)
+        return TransactionRequest(None, "FIND_COORDINATOR", lookup)
 
-    # Answers
+    # Responses
 
-    def answered(self, now: int, response: Body) -> None:
-        """The answer to the request under way."""
-        self._is_under_way = False
+    def on_response(self, now: int, response: Body) -> None:
+        """Handle the response of the request in flight."""
+        self._is_in_flight = False
         match response:
             case FindCoordinatorResponse():
                 self._found(now, response)
@@ -414,8 +418,8 @@ class Transactions:
                 self._txn_ended(response)
 
     def failed(self, now: int, *, is_unsupported: bool = False) -> None:
-        """No answer comes: coordinators are looked for again, unless nobody speaks the request."""
-        self._is_under_way = False
+        """Handle a request without a response; looks coordinators up again."""
+        self._is_in_flight = False
         self._coordinators.clear()
         if is_unsupported:
             self._end(Error.UNSUPPORTED_VERSION)
@@ -423,10 +427,10 @@ class Transactions:
             self._back_off(now)
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
-        assert self._looked_for is not None, "a coordinator was looked for"
+        assert self._lookup is not None, "a lookup is in flight"
         found = response.coordinators[0]
         if self._is_good(now, response, found.error_code):
-            self._coordinators[self._looked_for] = Node(found.node_id, found.host, found.port)
+            self._coordinators[self._lookup] = Node(found.node_id, found.host, found.port)
 
     def _partitions_added(self, now: int, response: AddPartitionsToTxnResponse) -> None:
         codes = []
@@ -441,7 +445,7 @@ class Transactions:
         self._is_good(now, response, _decisive(codes))
 
     def _txn_ended(self, response: EndTxnResponse) -> None:
-        """As of KIP-890 the answer has what the producer holds from here on."""
+        """End the transaction; with KIP-890 the response has the next epoch."""
         self._has_begun = False
         if response.producer_id != NO_ID.producer_id:
             self.id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
@@ -452,7 +456,7 @@ class Transactions:
             self._ended()
 
     def _is_good(self, now: int, response: Body, code: int) -> bool:
-        """Whether there is no error; what there is is acted on."""
+        """Whether there is no error; handles the error otherwise."""
         error = error_of(code)
         is_commit = isinstance(response, TxnOffsetCommitResponse)
         if error is Error.NONE:
@@ -480,8 +484,8 @@ class Transactions:
             self._end(error)
 
     def _is_needed(self, response: Body) -> bool:
-        """Whether a transaction cannot be aborted without it."""
-        is_of_group = self._looked_for is not None and self._looked_for[0] is KeyType.GROUP
+        """Whether an abort needs this response."""
+        is_of_group = self._lookup is not None and self._lookup[0] is KeyType.GROUP
         is_lookup = isinstance(response, FindCoordinatorResponse) and not is_of_group
         return is_lookup or isinstance(response, EndTxnResponse)
 
@@ -506,7 +510,7 @@ class Transactions:
 
 
 def _decisive(codes: Iterable[int]) -> Error:
-    """Of several answers the one that says what to do: where nothing else will help."""
+    """The error that decides: the first that a retry would not solve."""
     errors = [error for error in map(error_of, codes) if error is not Error.NONE]
     later = (Error.OPERATION_NOT_ATTEMPTED, *RETRIABLE)
     return min(errors, key=lambda error: error in later, default=Error.NONE)

@@ -1,24 +1,24 @@
-"""The protocol before groups: each consumer reads ZooKeeper and computes its own partitions.
+"""The consumer protocol before groups: each consumer uses ZooKeeper alone.
 
 Source: seed 001's first consumer; `ZookeeperConsumerConnector` in Kafka 0.8. There is no leader and
-no generation. Each consumer registers, watches the registrations, and when they change does this
-for itself, whoever it was that came or went:
+no generation. Each consumer registers and watches the registrations. After each change it does this
+on its own:
 
-    1  reads who is registered, and what each of them wants         watching for the next change
-    2  reads each topic's partitions
-    3  gives up what it owns                                        deletes its owners' nodes
-    4  computes range for all, and takes its own part
-    5  claims each partition of it                                  creates owners' nodes
-    6  one is claimed already: gives up what it has claimed, waits rebalance.backoff.ms, from 1 on;
-       after rebalance.max.retries it stays without partitions until the next change
+    1  reads the registrations and their topics                    and watches for the next change
+    2  reads the partitions of each topic
+    3  releases its partitions                                     deletes their owner nodes
+    4  computes range assignment for all, and takes its part
+    5  claims each of its partitions                               creates owner nodes
+    6  if a claim fails: releases all, waits rebalance.backoff.ms, and restarts; after
+       rebalance.max.retries it stays without partitions until the next change
 
-    /consumers/GROUP/ids/CONSUMER             ephemeral: topics and how many threads for each
-    /consumers/GROUP/owners/TOPIC/PARTITION   ephemeral: the thread that reads it
-    /consumers/GROUP/offsets/TOPIC/PARTITION  how far it is read; any consumer may write it
-    /brokers/topics/TOPIC                     how many partitions there are
+    /consumers/GROUP/ids/CONSUMER             ephemeral: topics and thread counts
+    /consumers/GROUP/owners/TOPIC/PARTITION   ephemeral: the owning thread
+    /consumers/GROUP/offsets/TOPIC/PARTITION  position; writable by any consumer
+    /brokers/topics/TOPIC                     number of partitions
 
-What becomes of operations is told in their order (`answered`); a watch fires once. Who owns what is
-known to ZooKeeper alone: a consumer whose session is over reads on until it is told.
+Results of operations arrive in order (`on_response`); a watch fires once. Only ZooKeeper knows the
+owners: a consumer whose session has expired reads on until it is notified.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,53 +29,53 @@ from brokertwin.clients.partitions import TopicPartition
 BACKOFF_MS, RETRIES_MAX = 2_000, 4
 
 
-class Create(NamedTuple):
-    """Makes a node; answered with whether there was none."""
+class CreateNode(NamedTuple):
+    """Create a node; the result is False if it exists."""
 
     path: str
     data: str
     is_ephemeral: bool = True
 
 
-class Delete(NamedTuple):
-    """Removes a node, if it is there."""
+class DeleteNode(NamedTuple):
+    """Delete a node if it exists."""
 
     path: str
 
 
-class Read(NamedTuple):
-    """A node's data; None where it is not there."""
+class ReadNode(NamedTuple):
+    """Read a node; the result is None if it does not exist."""
 
     path: str
 
 
 class Children(NamedTuple):
-    """The names below a node, and a watch for the next change of them."""
+    """List the children of a node, and watch for their next change."""
 
     path: str
 
 
-class Write(NamedTuple):
-    """Sets a node's data, whatever it was."""
+class WriteNode(NamedTuple):
+    """Set the data of a node."""
 
     path: str
     data: str
 
 
-Operation = Create | Delete | Read | Children | Write
+Operation = CreateNode | DeleteNode | ReadNode | Children | WriteNode
 Result = bool | str | list[str] | None
 Steps = Generator[Operation, Result, bool]
 
 
-class Thread(NamedTuple):
-    """A thread of a consumer; they are sorted by these for the assignment."""
+class ConsumerThread(NamedTuple):
+    """A thread of a consumer; the assignment sorts by these."""
 
     consumer: str
     number: int
 
 
-def ranges(threads: list[Thread], partitions: int) -> dict[Thread, list[int]]:
-    """What each thread gets of a topic, in runs: the first P mod C threads get one more."""
+def ranges(threads: list[ConsumerThread], partitions: int) -> dict[ConsumerThread, list[int]]:
+    """Assign contiguous partitions; the first P mod C threads get one more."""
     quota, extra = divmod(partitions, len(threads))
     given = {}
     for at, thread in enumerate(sorted(threads)):
@@ -85,47 +85,47 @@ def ranges(threads: list[Thread], partitions: int) -> dict[Thread, list[int]]:
 
 
 class ZookeeperConsumer:
-    """One consumer: `topics` with the number of its threads for each. Times in ms.
+    """One consumer; `topics` has the thread count of each. Times in ms.
 
     Attributes:
-        owned: what it reads now, and in which thread.
-        rebalances: how often it has begun with step 1.
+        owned: claimed partitions and their threads.
+        rebalances: number of rebalances begun.
     """
 
     def __init__(self, group: str, name: str, topics: Mapping[str, int]) -> None:
         self.name = name
-        self.owned: dict[TopicPartition, Thread] = {}
+        self.owned: dict[TopicPartition, ConsumerThread] = {}
         self.rebalances = 0
         self._root = f"/consumers/{group}"
         self._topics = dict(topics)
         self._steps: Steps | None = None
-        self._asked = False
+        self._is_in_flight = False
         self._next: Operation | None = None
         self._writes: list[Operation] = []
         self._is_changed = True
         self._is_registered = False
         self._retries = self._retry_at = 0
 
-    # What drives it
+    # Driver
 
     def take(self, now: int) -> list[Operation]:
-        """The operations to send now, one at a time besides commits."""
+        """Return the operations to send: one at a time, besides commits."""
         writes, self._writes = self._writes, []
-        if self._asked:
+        if self._is_in_flight:
             return writes
         if self._steps is None and self._is_changed and now >= self._retry_at:
             self._is_changed = False
             self._begin(now)
         if self._next is None:
             return writes
-        self._asked = True
+        self._is_in_flight = True
         return [*writes, self._next]
 
-    def answered(self, now: int, operation: Operation, result: Result) -> None:
-        """The result of an operation; that of a commit tells nothing."""
-        if isinstance(operation, Write) or self._steps is None:
+    def on_response(self, now: int, operation: Operation, result: Result) -> None:
+        """Handle the result of an operation; results of commits are ignored."""
+        if isinstance(operation, WriteNode) or self._steps is None:
             return
-        self._asked = False
+        self._is_in_flight = False
         try:
             self._next = self._steps.send(result)
         except StopIteration as end:
@@ -133,23 +133,23 @@ class ZookeeperConsumer:
             self._settle(now, bool(end.value))
 
     def watch_fired(self) -> None:
-        """Registrations have changed since they were read."""
+        """Handle a change of the registrations."""
         self._is_changed = True
         self._retries = self._retry_at = 0
 
     def expired(self) -> None:
-        """It is told that its session is over: its nodes are gone, and it begins anew."""
+        """Handle an expired session: its nodes are gone, and it registers again."""
         self.owned = {}
         self._steps = self._next = None
-        self._asked = self._is_registered = False
+        self._is_in_flight = self._is_registered = False
         self.watch_fired()
 
     def commit(self, partition: TopicPartition, offset: int) -> None:
-        """Says how far a partition is read."""
+        """Write the position of a partition."""
         topic, number = partition
-        self._writes.append(Write(f"{self._root}/offsets/{topic}/{number}", str(offset)))
+        self._writes.append(WriteNode(f"{self._root}/offsets/{topic}/{number}", str(offset)))
 
-    # A rebalance
+    # Rebalance
 
     def _begin(self, now: int) -> None:
         self.rebalances += 1
@@ -165,32 +165,32 @@ class ZookeeperConsumer:
             self._is_changed = True
 
     def _rebalance(self) -> Steps:
-        """Whether it owns its part now."""
+        """Rebalance; returns whether it owns its part."""
         if not self._is_registered:
-            said = ",".join(f"{topic}={threads}" for topic, threads in self._topics.items())
-            yield Create(f"{self._root}/ids/{self.name}", said)
+            registration = ",".join(f"{topic}={threads}" for topic, threads in self._topics.items())
+            yield CreateNode(f"{self._root}/ids/{self.name}", registration)
             self._is_registered = True
         names = yield Children(f"{self._root}/ids")
-        wanted: dict[str, list[Thread]] = {}
+        wanted: dict[str, list[ConsumerThread]] = {}
         for name in names if isinstance(names, list) else []:
-            said_by = yield Read(f"{self._root}/ids/{name}")
-            for part in str(said_by or "").split(","):
+            found = yield ReadNode(f"{self._root}/ids/{name}")
+            for part in str(found or "").split(","):
                 topic, _, count = part.partition("=")
-                threads = [Thread(name, number) for number in range(int(count or 0))]
+                threads = [ConsumerThread(name, number) for number in range(int(count or 0))]
                 wanted.setdefault(topic, []).extend(threads)
-        mine: dict[TopicPartition, Thread] = {}
+        mine: dict[TopicPartition, ConsumerThread] = {}
         for topic in self._topics:
-            count_said = yield Read(f"/brokers/topics/{topic}")
-            count_of = int(count_said) if isinstance(count_said, str) else 0
+            count_text = yield ReadNode(f"/brokers/topics/{topic}")
+            count_of = int(count_text) if isinstance(count_text, str) else 0
             for thread, numbers in ranges(
-                wanted.get(topic, []) or [Thread("", 0)], count_of
+                wanted.get(topic, []) or [ConsumerThread("", 0)], count_of
             ).items():
                 if thread.consumer == self.name:
                     mine |= {TopicPartition(topic, number): thread for number in numbers}
         yield from self._release()
         for partition, thread in mine.items():
             owner = f"{thread.consumer}-{thread.number}"
-            if not (yield Create(self._owner(partition), owner)):
+            if not (yield CreateNode(self._owner(partition), owner)):
                 yield from self._release()
                 return False
             self.owned[partition] = thread
@@ -199,7 +199,7 @@ class ZookeeperConsumer:
     def _release(self) -> Steps:
         for partition in list(self.owned):
             del self.owned[partition]
-            yield Delete(self._owner(partition))
+            yield DeleteNode(self._owner(partition))
         return True
 
     def _owner(self, partition: TopicPartition) -> str:

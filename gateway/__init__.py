@@ -1,1 +1,1 @@
-"""The Kafka wire protocol in front of the state machine."""
+"""Kafka's wire protocol in front of the state machine."""

@@ -1,8 +1,8 @@
-"""One client's connection: frames in, answers out, in the order of the requests.
+"""One client's connection: request frames in, responses out, in request order.
 
-The next request is taken when the one before is answered, as a broker does; only those with
-`Trait.PIPELINED` are handed over one after the other without waiting. A frame that makes no sense
-ends this connection, with the reason in the log, and no other.
+As in a broker, a request is processed after the response to the previous one. Only requests with
+`Trait.PIPELINED` are submitted without waiting. An invalid frame closes this connection, with the
+reason in the log, and no other.
 """
 
 import asyncio
@@ -12,15 +12,21 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokertwin.gateway import answers, refusals
+from brokertwin.gateway import edge_fields, refusals
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
-from brokertwin.gateway.answers import Addresses, Answered, Write
 from brokertwin.gateway.bounded_rates import RequestLimit
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
-from brokertwin.gateway.limits import Limits
-from brokertwin.gateway.listeners import Listener
+from brokertwin.gateway.edge_fields import Addresses, PendingResponse, PendingWrite
+from brokertwin.gateway.engine.engine import (
+    Body,
+    BrokerEngine,
+    EdgeRequest,
+    EngineResponse,
+    NoResponseError,
+)
+from brokertwin.gateway.limits import GatewayLimits
+from brokertwin.gateway.listeners import GatewayListener
 from brokertwin.gateway.protocol.frames import (
     SIZE_BYTES,
     Request,
@@ -33,34 +39,36 @@ from brokertwin.gateway.request_times import RequestTimes, Stopwatch
 from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.credentials import Users
 from brokertwin.gateway.security.delegation_tokens import Tokens
-from brokertwin.gateway.security.denials import RESOURCE_TYPES, Denials
+from brokertwin.gateway.security.denials import RESOURCE_TYPES, DenialLog
 from brokertwin.gateway.traffic import Traffic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.kafka_apis import Trait, api_of_key
 
 FAREWELL_S = 0.05
-"""How long a connection stays after the answer that it has failed: some clients (kafka-python) drop
-what they have not read when it ends."""
+"""Delay before a failed connection is closed.
+
+Some clients (kafka-python) discard an unread response when the connection ends.
+"""
 
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class ClosedError(Exception):
-    """The connection has to be closed; the text says why."""
+    """The connection must be closed; the message has the reason."""
 
 
-class Context(NamedTuple):
-    """What the connections of a gateway share."""
+class GatewayContext(NamedTuple):
+    """Objects shared by the connections of a listener."""
 
-    engine: Engine
+    engine: BrokerEngine
     addresses: Addresses
-    limits: Limits
-    listener: Listener
-    on_lost: Callable[["Connection"], None]
+    limits: GatewayLimits
+    listener: GatewayListener
+    on_lost: Callable[["BrokerConnection"], None]
     traffic: Traffic
-    denials: Denials
+    denials: DenialLog
     features: Features
     tokens: Tokens
     times: RequestTimes
@@ -69,38 +77,38 @@ class Context(NamedTuple):
 
 
 class _Produced(NamedTuple):
-    """A request that was handed over without waiting, and the time that it takes.
+    """A request that was submitted without waiting, and its stopwatch.
 
-    Its batches are kept: an answer may be about single records.
+    Its batches are kept because the response may name single records.
     """
 
     request: Request
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[EngineResponse]
     watch: Stopwatch
-    writes: list[Write]
+    writes: list[PendingWrite]
 
 
-class Connection(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     """A connection to a logical broker.
 
     Args:
-        context: what all connections share.
-        broker: the id of the logical broker.
-        name: what events and the log call it.
+        context: objects shared by all connections.
+        broker: id of the logical broker.
+        name: name in events and in the log.
 
     Attributes:
-        listener: by which it came.
-        last_active: when it last had a request or an answer, by the event loop's clock.
-        is_busy: whether a request is not answered yet.
+        listener: listener of the connection.
+        last_active: time of the last request or response, by the event loop's clock.
+        is_busy: whether a request is pending.
     """
 
-    def __init__(self, context: Context, broker: int, name: str) -> None:
+    def __init__(self, context: GatewayContext, broker: int, name: str) -> None:
         self.broker = broker
         self.name = name
         self.listener = context.listener
         self.is_busy = False
         self._is_lost = False
-        self._tells_end = False
+        self._reports_end = False
         self._software = client_metrics.Software()
         self._muted_until = 0.0
         self._is_aborted = False
@@ -111,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._host, self._port = "", 0
         self._frames: deque[bytes] = deque()
         self._frame_there: asyncio.Future[None] | None = None
-        self._answered = asyncio.Event()
+        self._progress = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[_Produced] = deque()
         self._in_turn = asyncio.Lock()
@@ -123,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._log = _log.bind(connection=name, broker=broker)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start serving requests."""
         self._transport = cast("asyncio.Transport", transport)
         if self._is_aborted:
             self._transport.abort()
@@ -143,7 +151,7 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: nobody waits for answers any more. Requests that came before are still decided."""
+        """Drop pending responses. Requests that were received are still processed."""
         self._is_lost = True
         for task in (self._late,) if self._frames else (self._task, self._replies, self._late):
             if task is not None:
@@ -151,24 +159,27 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._context.on_lost(self)
         if not self._frames:
-            self._tell_end()
+            self._report_end()
 
-    def _tell_end(self) -> None:
-        """Share sessions and client instances end with a connection; no other state does."""
-        if self._tells_end:
-            self._tells_end = False
+    def _report_end(self) -> None:
+        """Report the end of the connection to the engine.
+
+        Share sessions and client instances end with it; no other state does.
+        """
+        if self._reports_end:
+            self._reports_end = False
             self._context.engine.disconnected(self.broker, self.name)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered."""
+        """Stop processing because the client reads too slowly."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Continue after the client has caught up."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Cut what has come into frames; read no more while enough requests wait."""
+        """Split data into frames; pause reading if enough requests are queued."""
         if self._failure is not None or self._is_aborted:
             return
         self._buffer += data
@@ -177,11 +188,11 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _frames_ahead(self) -> int:
-        """How many frames may wait: one only while it is not known whose they are."""
+        """Return the maximum number of queued frames: 1 before authentication."""
         return self._context.limits.requests_ahead if self._authentication.is_complete else 1
 
     def _cut(self) -> None:
-        """Take whole frames out of the buffer, as many as may wait."""
+        """Take complete frames out of the buffer, up to the maximum."""
         buffer = self._buffer
         most = self._authentication.frame_bytes_max or self._context.limits.frame_bytes
         while len(buffer) >= SIZE_BYTES and len(self._frames) < self._frames_ahead():
@@ -199,26 +210,26 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def _wake(self) -> None:
-        """Who waits for a frame need not wait any longer."""
+        """Wake the task that waits for a frame."""
         if self._frame_there is not None and not self._frame_there.done():
             self._frame_there.set_result(None)
 
     def close(self, reason: str) -> None:
-        """Close, and say why in the log."""
+        """Close the connection and log the reason."""
         if self._task is not None and not self._transport.is_closing():
             self._log.warning("connection closed", reason=reason)
             self._frames.clear()
             self._transport.close()
 
     def end_if_idle(self, before: float, for_how_long: str) -> None:
-        """Close where nothing has come or gone since; called now and then.
+        """Close the connection if it is idle; called periodically.
 
-        A client that waits for its answer is not idle. One that does not take its answer is, or its
-        connection, and what is written to it, would stay for ever.
+        A client that waits for a response is not idle. A client that does not read its response is,
+        because otherwise the connection and its buffered data would stay forever.
 
         Args:
-            before: a time by the event loop's clock.
-            for_how_long: what the log says.
+            before: time by the event loop's clock.
+            for_how_long: text for the log.
         """
         if self._task is None:
             return
@@ -234,14 +245,14 @@ class Connection(asyncio.Protocol):
             self.close(f"idle for {for_how_long}")
 
     def abort(self) -> None:
-        """Close without writing what is not written yet."""
+        """Close without flushing."""
         self._is_aborted = True
         if self._task is not None:
             self._transport.abort()
 
     async def finished(self) -> None:
-        """End what runs for this connection; the engine is told while it is there."""
-        self._tell_end()
+        """Cancel the tasks of this connection after reporting its end."""
+        self._report_end()
         produced = [each.future for each in self._produced]
         tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
         for task in tasks:
@@ -259,19 +270,19 @@ class Connection(asyncio.Protocol):
                 self.is_busy = bool(self._produced)
                 self.last_active = self._loop.time()
                 if self._frames:
-                    await asyncio.sleep(0)  # the other connections' turn
-            self._tell_end()
+                    await asyncio.sleep(0)  # let other connections run
+            self._report_end()
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
 
     async def _unmuted(self) -> None:
-        """A throttled client is not heard for as long as its answer says (KIP-219)."""
-        await self._produced_answered()
+        """Wait for the end of the client's throttle time (KIP-219)."""
+        await self._produced_done()
         await asyncio.sleep(self._muted_until - self._loop.time())
         self._muted_until = 0.0
 
     def _end(self, error: Exception) -> None:
-        if not isinstance(error, MalformedError | ClosedError | UnansweredError):
+        if not isinstance(error, MalformedError | ClosedError | NoResponseError):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
         self.close(str(error))
 
@@ -297,28 +308,30 @@ class Connection(asyncio.Protocol):
             await self._authenticate(frame)
             return
         if Trait.ANY_VERSION in traits:
-            await self._produced_answered()
-            self._write(api_versions.answer_to(frame, self._context.features)[0])
-            self._context.traffic.answered(api_key, None, 0)
+            await self._produced_done()
+            self._write(api_versions.response_frame(frame, self._context.features)[0])
+            self._context.traffic.count(api_key, None, 0)
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
         request = decode_request(frame)
         if api_key in scram_users.NEEDED:
-            await self._produced_answered(watch)
+            await self._produced_done(watch)
             await self._reply(request, await self._about_users(request), watch)
             await self._writable.wait()
             return
         if api_key in delegation_tokens.APIS:
-            await self._produced_answered(watch)
-            may_ask = self.listener.security.may_ask_for_tokens(self._authentication)
-            asked = self._edge_request(request)
-            await self._reply(request, await self._context.tokens.answer(asked, may_ask), watch)
+            await self._produced_done(watch)
+            is_allowed = self.listener.security.allows_token_requests(self._authentication)
+            edge_request = self._edge_request(request)
+            await self._reply(
+                request, await self._context.tokens.respond(edge_request, is_allowed), watch
+            )
             await self._writable.wait()
             return
         _check_served(request)
-        if api_key in altered_settings.APIS or broker_loggers.are_asked(api_key, request.body):
-            await self._produced_answered(watch)
+        if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
+            await self._produced_done(watch)
             await self._reply(request, await self._about_settings(request, watch), watch)
             await self._writable.wait()
             return
@@ -331,43 +344,45 @@ class Connection(asyncio.Protocol):
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return
         if self._replies is not None:
-            await self._produced_answered(watch)
+            await self._produced_done(watch)
         future = self._context.engine.submit(self._edge_request(request))
         if future.done():
-            answer = future.result()
+            outcome = future.result()
         else:
             watch.stop(self._loop.time())
-            answer = await future
-        await self._reply(request, answer, watch)
+            outcome = await future
+        await self._reply(request, outcome, watch)
         if not self._writable.is_set():
             await self._writable.wait()
 
-    async def _about_users(self, request: Request) -> Answer:
-        asked = self._edge_request(request)
+    async def _about_users(self, request: Request) -> EngineResponse:
+        edge_request = self._edge_request(request)
         engine, users = self._context.engine, self._context.users
-        return Answer(await scram_users.answer(engine, users, request.api_key, asked))
+        return EngineResponse(
+            await scram_users.respond(engine, users, request.api_key, edge_request)
+        )
 
-    async def _about_settings(self, request: Request, watch: Stopwatch) -> Answer:
-        """Settings that change, and loggers: what the edge has to do with."""
-        asked = self._edge_request(request)
+    async def _about_settings(self, request: Request, watch: Stopwatch) -> EngineResponse:
+        """Process changes of settings, and loggers."""
+        edge_request = self._edge_request(request)
         watch.stop(self._loop.time())
         if request.api_key in altered_settings.APIS:
-            return await self._context.altered.answer(asked)
-        return await broker_loggers.answer(self._context.engine, asked)
+            return await self._context.altered.respond(edge_request)
+        return await broker_loggers.respond(self._context.engine, edge_request)
 
     async def _authenticate(self, frame: bytes) -> None:
-        await self._produced_answered()
+        await self._produced_done()
         outcome = await self._authentication.receive(frame)
-        if outcome.is_delayed:  # said now: the client may be gone when the connection is closed
+        if outcome.is_delayed:  # log now: the client may disconnect before the delayed close
             claimed = self._authentication.claimed
             self._context.traffic.failed_authentications += 1
-            said = {"host": self._host, **claimed, "reason": outcome.reason}
-            self._log.warning("authentication failed", **said)
+            details = {"host": self._host, **claimed, "reason": outcome.reason}
+            self._log.warning("authentication failed", **details)
             await asyncio.sleep(self.listener.security.failure_delay_s)
-        if outcome.answer is not None:
-            self._write(outcome.answer)
+        if outcome.response is not None:
+            self._write(outcome.response)
         if outcome.reason is not None:
-            if outcome.answer is not None:
+            if outcome.response is not None:
                 await asyncio.sleep(FAREWELL_S)
             raise ClosedError(f"{self._host}: {outcome.reason}")
         if self._late is not None and self._authentication.is_complete:
@@ -377,7 +392,7 @@ class Connection(asyncio.Protocol):
     def _edge_request(self, request: Request) -> EdgeRequest:
         traits = api_of_key(request.api_key).traits
         if Trait.BINDS_CONNECTION in traits:
-            self._tells_end = True
+            self._reports_end = True
         if request.api_key in client_metrics.APIS:
             most = self._context.limits.telemetry_bytes
             client_metrics.complete(request.body, self._software, self._port, most)
@@ -388,25 +403,25 @@ class Connection(asyncio.Protocol):
             self._host,
             request.header,
             request.body,
-            self.listener.told if Trait.NAMES_BROKERS in traits else "",
+            self.listener.known_as if Trait.NAMES_BROKERS in traits else "",
         )
 
     async def _produce(self, request: Request, watch: Stopwatch) -> None:
-        """Hand a Produce request over; its answer follows those before it."""
-        writes = answers.store_batches(
+        """Submit a Produce request; its response follows earlier ones."""
+        writes = edge_fields.store_batches(
             self._context.engine, self.broker, request.version, request.body
         )
-        future: asyncio.Future[Answer]
+        future: asyncio.Future[EngineResponse]
         if self._produced or not all(write.locator.done() for write in writes):
             future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
             future.add_done_callback(_take_note)
         else:
-            await answers.put_locators(writes)
+            await edge_fields.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
         await self._reply_in_turn(_Produced(request, future, watch, writes))
 
     async def _reply_in_turn(self, produced: _Produced) -> None:
-        """Answer at once what is decided, where nothing is before it; else behind what is."""
+        """Send the response now if it is ready and next in order, or queue it."""
         request, future, watch, writes = produced
         if future.done() and not self._produced:
             await self._reply(request, future.result(), watch, writes)
@@ -418,15 +433,15 @@ class Connection(asyncio.Protocol):
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:
-            self._answered.clear()
-            await self._answered.wait()
+            self._progress.clear()
+            await self._progress.wait()
 
     async def _submit_in_turn(
-        self, request: Request, watch: Stopwatch, writes: list[Write]
-    ) -> Answer:
-        """Whichever data write ends first, requests go to the engine in the order they came."""
+        self, request: Request, watch: Stopwatch, writes: list[PendingWrite]
+    ) -> EngineResponse:
+        """Submit requests in the order of arrival, even if their writes end in another order."""
         async with self._in_turn:  # first come, first served
-            await answers.put_locators(writes)
+            await edge_fields.put_locators(writes)
             watch.go_on(self._loop.time())
             future = self._context.engine.submit(self._edge_request(request))
             watch.stop(self._loop.time())
@@ -436,16 +451,16 @@ class Connection(asyncio.Protocol):
         try:
             while self._produced:
                 request, future, watch, writes = self._produced[0]
-                answer = await asyncio.shield(future)  # it is written, whoever waits for it
-                await self._reply(request, answer, watch, writes)
+                outcome = await asyncio.shield(future)  # cancelling must not cancel the write
+                await self._reply(request, outcome, watch, writes)
                 self._produced.popleft()
-                self._answered.set()
+                self._progress.set()
                 self.is_busy = bool(self._produced)
                 await self._writable.wait()
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
 
-    async def _produced_answered(self, watch: Stopwatch | None = None) -> None:
+    async def _produced_done(self, watch: Stopwatch | None = None) -> None:
         if self._replies is None or self._replies.done():
             return
         if watch is not None:
@@ -455,34 +470,38 @@ class Connection(asyncio.Protocol):
             watch.go_on(self._loop.time())
 
     async def _reply(
-        self, request: Request, answer: Answer, watch: Stopwatch, writes: Sequence[Write] = ()
+        self,
+        request: Request,
+        outcome: EngineResponse,
+        watch: Stopwatch,
+        writes: Sequence[PendingWrite] = (),
     ) -> None:
         watch.go_on(self._loop.time())
-        body, api_key = answer.response, request.api_key
-        if answer.error is not None:
-            body = self._refusal(request, answer.error)
+        body, api_key = outcome.response, request.api_key
+        if outcome.error is not None:
+            body = self._refusal(request, outcome.error)
         waited_s = self._loop.time() - watch.came
-        errors = self._context.traffic.answered(api_key, body, waited_s)
+        errors = self._context.traffic.count(api_key, body, waited_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
-        if answer.closes_connection:
+        if outcome.closes_connection:
             raise ClosedError(_why_closed(request))
         if body is None:
-            self._mute(answer.mute_ms)
+            self._mute(outcome.mute_ms)
             return
         engine, addresses = self._context.engine, self._context.addresses
-        if self.listener.is_added and api_key not in answers.ON_EVERY_LISTENER:
+        if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
             addresses = {}
-        if answer.error is None:
+        if outcome.error is None:
             protocol = str(self.listener.security.protocol)
-            answered = Answered(
+            pending = PendingResponse(
                 engine, addresses, request.version, request.body, body, writes, protocol
             )
-            put_bytes = answers.READ_BYTES.get(api_key)
+            put_bytes = edge_fields.READ_BYTES.get(api_key)
             if put_bytes is not None:
-                await put_bytes(answered)
-            answers.complete(api_key, answered)
-            await self._context.features.heed(api_key, body)
+                await put_bytes(pending)
+            edge_fields.complete(api_key, pending)
+            await self._context.features.note_response(api_key, body)
         limit = self._context.times.limit(self.broker, self._authentication.principal, request)
         throttle_ms = body.get("throttleTimeMs", 0)
         if limit is not None:
@@ -495,17 +514,17 @@ class Connection(asyncio.Protocol):
             self._count(limit, watch)
 
     def _refusal(self, request: Request, why: Body) -> Body:
-        """What a client is told whose request is a dead letter. Raises ClosedError."""
+        """Return the error response of a dead letter. Raises ClosedError."""
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
         body = refusals.error_response(request, refusals.error_of(why, request.api_key))
-        is_unanswered = _has_records(request) and request.body["acks"] == 0
-        if body is None or is_unanswered:
+        is_one_way = _has_records(request) and request.body["acks"] == 0
+        if body is None or is_one_way:
             raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
         return body
 
     def _count(self, limit: RequestLimit, watch: Stopwatch) -> int:
-        """What a request has taken so far; for how many ms the client is not heard."""
+        """Record the request time so far; return the throttle time in ms."""
         return self._context.times.count(self.broker, limit, watch, self._loop.time())
 
     def _mute(self, throttle_ms: int) -> None:
@@ -513,9 +532,9 @@ class Connection(asyncio.Protocol):
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
     def _send(self, request: Request, body: Body) -> None:
-        """Write an answer; -1 where that cannot be written: a text is longer than the wire has it.
+        """Send a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
 
-        As in Kafka, what the request has changed holds. Raises ClosedError.
+        As in Kafka, the request's changes stay in effect. Raises ClosedError.
         """
         sent = request.api_key, request.version, request.header["correlationId"]
         try:
@@ -538,8 +557,8 @@ class Connection(asyncio.Protocol):
         self.last_active = self._loop.time()
 
 
-def _take_note(future: asyncio.Future[Answer]) -> None:
-    """The client may have gone; then nobody asks what became of its request."""
+def _take_note(future: asyncio.Future[EngineResponse]) -> None:
+    """Retrieve an exception that no task may await after a disconnect."""
     if not future.cancelled():
         future.exception()
 
@@ -549,7 +568,7 @@ def _has_records(request: Request) -> bool:
 
 
 def _check_served(request: Request) -> None:
-    """Refuse what ApiVersions does not list. Raises ClosedError."""
+    """Reject what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
     if api is None or not api.versions[0] <= request.version <= api.versions[1]:
         name = request.header["requestApiKeyName"]
@@ -557,7 +576,7 @@ def _check_served(request: Request) -> None:
 
 
 def _why_closed(request: Request) -> str:
-    """Why a connection ends without an answer, where the broker says that it does."""
+    """Return why a connection is closed without a response."""
     if _has_records(request):
         return "a Produce request with acks 0 was refused"
-    return f"a request that has no answer: {request.header['requestApiKeyName']}"
+    return f"a request without a response: {request.header['requestApiKeyName']}"

@@ -1,4 +1,4 @@
-"""What clients may take of the gateway, under the names of Kafka's own broker settings."""
+"""Limits on clients, under the names of Kafka's broker settings."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ SETTINGS = {
     PER_IP_OVERRIDES: "per_ip_overrides",
     "telemetry.max.bytes": "telemetry_bytes",
 }
-"""Kafka's name of a setting and its field here."""
+"""Kafka's name of a setting, and the field of `GatewayLimits`."""
 
 DYNAMIC = {CONNECTIONS, "max.connections.per.ip", CREATION_RATE, PER_IP_OVERRIDES}
-"""Those that change while a broker runs."""
+"""Settings that can be altered while a broker runs."""
 
 _OWN = {CONNECTIONS: "own_connections", CREATION_RATE: "own_creation_rate"}
-"""What a listener may have for itself; both then hold."""
+"""Settings that a listener can also have under its prefix; then both limits apply."""
 
 _ANY = 2**31 - 1
 
@@ -39,18 +39,17 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 def settings_heeded(listener: str) -> frozenset[str]:
-    """The settings that have an effect, those of the listener's own included."""
+    """Names of all settings with an effect, including the listener's own."""
     return frozenset(SETTINGS) | {f"{prefix_of(listener)}{name}" for name in _OWN}
 
 
-class Limits(NamedTuple):
-    """Sizes in bytes, times in ms; a negative idle time is none.
+class GatewayLimits(NamedTuple):
+    """Sizes in bytes, times in ms; a negative idle time means no limit.
 
-    `requests_ahead` counts, for each connection, the requests that were read and not answered yet;
-    beyond it nothing more is read from that connection. `per_ip_overrides` has the number of
-    connections for single addresses. `creation_rate` is how many may come in a second, over the
-    samples of `windows`. `telemetry_bytes` are those of a client's metrics, decompressed. Those
-    that begin with `own` are the listener's.
+    `requests_ahead` is the maximum number of unanswered requests of a connection; beyond it the
+    connection is not read. `per_ip_overrides` has connection limits of single addresses.
+    `creation_rate` is in connections per second over `windows`. `telemetry_bytes` limits a client's
+    decompressed metrics. Fields with the prefix `own` belong to the listener.
     """
 
     frame_bytes: int = 100 * 1024 * 1024
@@ -66,16 +65,16 @@ class Limits(NamedTuple):
     telemetry_bytes: int = 1024 * 1024
 
     @classmethod
-    def of(cls, given: Mapping[str, str], listener: str = "PLAINTEXT") -> "Limits":
-        """The limits that broker settings give, by Kafka's names; the rest is as above.
+    def of(cls, given: Mapping[str, str], listener: str = "PLAINTEXT") -> "GatewayLimits":
+        """Create limits from broker settings by Kafka's names.
 
         Args:
-            given: the texts of settings that are checked, but for those of the listener alone.
-            listener: whose limits they are.
+            given: validated texts; only those of the listener's prefix are not validated yet.
+            listener: name of the listener.
 
         Raises:
-            UserError: the overrides do not say a number for a host that is known; a limit of the
-                listener alone is none.
+            UserError: an override has no number or an unknown host, or a setting of the listener is
+                invalid.
         """
         properties = BrokerProperties(given, listener)
         own = {n: field for n, field in _OWN.items() if properties.of_listener(n) is not None}
@@ -87,8 +86,8 @@ class Limits(NamedTuple):
             **fields, windows=QuotaWindows(int(given.get("quota.window.num", "11")), size_ms)
         )
 
-    def changed(self, given: Mapping[str, str], listener: str) -> "Limits":
-        """They where a broker was given these settings while it runs; hosts may be unknown."""
+    def changed(self, given: Mapping[str, str], listener: str) -> "GatewayLimits":
+        """Return the limits with settings altered at runtime; unknown hosts are allowed."""
         prefix = prefix_of(listener)
         own = {field: f"{prefix}{name}" for name, field in _OWN.items()}
         fields = _numbers(given, DYNAMIC)
@@ -99,28 +98,27 @@ class Limits(NamedTuple):
 
     @property
     def most(self) -> int:
-        """How many connections there may be."""
+        """Maximum number of connections."""
         return min(self.connections, self.own_connections)
 
     @property
     def rate(self) -> RateLimit:
-        """How fast they may come, from wherever."""
+        """Maximum rate of connections from all addresses."""
         return RateLimit(min(self.creation_rate, self.own_creation_rate), self.windows)
 
     def connections_of(self, host: str) -> int:
-        """How many connections an address may have."""
+        """Maximum number of connections from an address."""
         return self.per_ip_overrides.get(host, self.connections_per_ip)
 
 
 def _numbers(given: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
-    """The fields that are numbers, of a broker's settings."""
     numbers = [name for name in names if name != PER_IP_OVERRIDES and name in given]
     return {SETTINGS[name]: int(given[name]) for name in numbers}
 
 
 @lru_cache(maxsize=16)
 def _known_overrides(text: str) -> Mapping[str, int]:
-    """As `_overrides`; none where a host is not known, with a line in the log, as by Kafka."""
+    """Parse overrides; ignore all if a host is unknown, like Kafka."""
     try:
         return _overrides(text)
     except UserError as error:
@@ -129,7 +127,7 @@ def _known_overrides(text: str) -> Mapping[str, int]:
 
 
 def _overrides(text: str) -> dict[str, int]:
-    """Address to number, from `host:number,…`; a name stands for all its addresses."""
+    """Parse `host:number,…`; a host name counts for all its addresses."""
     found: dict[str, int] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         host, _, number = entry.rpartition(":")

@@ -1,10 +1,10 @@
-"""The listeners that brokers are given while they run (`listeners`), opened and closed.
+"""Listeners that are added to brokers while they run (`listeners`).
 
-A broker begins with the gateway's own listener, which has the name of what it speaks. Those that
-`listeners` names beside the ones of the start are opened where it says, and speak what
-`listener.security.protocol.map` says; one that is no longer named is closed, with its connections.
-Clients are not told of them, as by Kafka. One that cannot be opened is warned of, and not tried
-again before its settings change.
+A broker starts with the gateway's own listener, named after its security protocol. A listener that
+is added to `listeners` is opened at its address with its protocol in
+`listener.security.protocol.map`. A removed listener is closed with its connections. As in Kafka,
+clients do not learn these addresses. If a listener cannot be opened, a warning is logged, and the
+next attempt follows a change of its settings.
 
 Source: `DynamicListenerConfig.reconfigure`, `SocketServer.addListeners` in Kafka.
 """
@@ -18,9 +18,9 @@ import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties, prefix_of
-from brokertwin.gateway.engine.engine import Engine
+from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.security.altered_stores import AlteredStores
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.state.configs import listeners
@@ -29,30 +29,30 @@ from brokertwin.state.configs.dynamic_configs import is_secret
 _log = structlog.get_logger("brokertwin.gateway")
 
 
-class Listener:
-    """By what connections come.
+class GatewayListener:
+    """Listener of a broker.
 
     Args:
-        name: its name.
-        security: how it is secured.
-        start: what was given for it at the start, where it was added later.
-        own: the settings that it was given then.
+        name: listener name.
+        security: security of its connections.
+        start: settings given at the start, for a listener added later.
+        own: settings it was added with.
 
     Attributes:
-        is_closed: whether it takes no connections any more.
-        is_added: whether it was added while its broker runs; clients are not told of it.
-        told: what the machines are told of it; nothing where another one has its name.
+        is_closed: whether it accepts no more connections.
+        is_added: whether it was added while its broker runs; its address is not advertised.
+        told: name in requests to the state machine; empty if another listener has this name.
         stores: its key and trust stores, if it has TLS.
     """
 
     def __init__(
         self,
         name: str,
-        security: Security,
+        security: GatewaySecurity,
         start: BrokerProperties | None = None,
         own: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.name = self.told = name
+        self.name = self.known_as = name
         self.security = security
         self.stores: AlteredStores | None = None
         self.is_closed = False
@@ -62,7 +62,7 @@ class Listener:
 
 
 class _Wanted(NamedTuple):
-    """What a listener is by the settings: where, and how secured, by its own settings."""
+    """A listener in the settings: address, protocol and its own settings."""
 
     place: listeners.BrokerListener
     protocol: str
@@ -70,34 +70,34 @@ class _Wanted(NamedTuple):
 
 
 class _Added(NamedTuple):
-    """A listener that is there; without a server it could not be opened."""
+    """An added listener; it has no server if it could not be opened."""
 
     wanted: _Wanted
-    listener: Listener | None = None
+    listener: GatewayListener | None = None
     server: asyncio.Server | None = None
 
 
-Open = Callable[[int, Listener, str | None, int], Awaitable[asyncio.Server]]
-"""Listens for a broker, by a listener, at a host and a port. Raises OSError."""
+Open = Callable[[int, GatewayListener, str | None, int], Awaitable[asyncio.Server]]
+"""Open a listener's port. Raises OSError."""
 
-Close = Callable[[int, Listener, asyncio.Server], None]
-"""Ends that, and the connections that have come by it."""
+Close = Callable[[int, GatewayListener, asyncio.Server], None]
+"""Close a listener's port and its connections."""
 
 
 class AddedListeners:
-    """Those of all brokers, beside the gateway's own.
+    """Added listeners of all brokers.
 
     Args:
-        engine: has the brokers' settings.
-        security: how the gateway's own listener is secured, with what else was given.
-        passwords: those of stores that were altered.
-        ports: how a port is opened, and closed.
+        engine: provides the brokers' settings.
+        security: security of the gateway's own listener, and other settings from the start.
+        passwords: passwords of altered stores.
+        ports: functions that open and close a port.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        security: Security,
+        engine: BrokerEngine,
+        security: GatewaySecurity,
         passwords: StorePasswords,
         ports: tuple[Open, Close],
     ) -> None:
@@ -106,25 +106,25 @@ class AddedListeners:
         self._passwords = passwords
         self._open, self._close = ports
         self._added: dict[tuple[int, str], _Added] = {}
-        self._is_there: dict[int, Listener] = {}
+        self._is_there: dict[int, GatewayListener] = {}
         self._turn = asyncio.Lock()
         self._is_due = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, broker: int, own: Listener) -> None:
-        """A broker is there, with the gateway's own listener."""
+    def begin(self, broker: int, own: GatewayListener) -> None:
+        """Add a started broker with the gateway's own listener."""
         self._is_there[broker] = own
         self.heed()
 
     def end(self, broker: int) -> None:
-        """A broker has stopped: it has no listeners."""
+        """Close the listeners of a stopped broker."""
         self._is_there.pop(broker, None)
         for each, name in list(self._added):
             if each == broker:
                 self._shut(broker, name)
 
     def heed(self) -> None:
-        """Settings may have changed: do as they say, soon."""
+        """Schedule `settle` because settings may have changed."""
         if self._is_there and not self._is_due:
             self._is_due = True
             task = asyncio.get_running_loop().create_task(self.settle())
@@ -132,25 +132,25 @@ class AddedListeners:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all."""
+        """Close all added listeners."""
         for broker in list(self._is_there):
             self.end(broker)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def of(self, broker: int) -> list[Listener]:
-        """The listeners of a broker that are open, beside the gateway's own."""
+    def of(self, broker: int) -> list[GatewayListener]:
+        """Return the open listeners that were added to a broker."""
         found = (added.listener for (each, _), added in self._added.items() if each == broker)
         return [each for each in found if each is not None]
 
     async def settle(self) -> None:
-        """Have the listeners that the settings name now."""
+        """Open and close listeners according to the current settings."""
         self._is_due = False
         async with self._turn:
             for broker, own in list(self._is_there.items()):
                 if self._is_there.get(broker) is not own:
-                    continue  # it has stopped while another one's were opened
+                    continue  # the broker stopped while another listener was opened
                 wanted = self._wanted(broker)
-                own.told = "" if own.name in wanted else own.name
+                own.known_as = "" if own.name in wanted else own.name
                 for each, name in list(self._added):
                     if each == broker and name not in wanted:
                         self._shut(broker, name)
@@ -173,21 +173,21 @@ class AddedListeners:
 
     async def _add(self, broker: int, wanted: _Wanted) -> None:
         name, host, port = wanted.place
-        said = {"broker": broker, "listener": name}
+        context = {"broker": broker, "listener": name}
         self._added[broker, name] = _Added(wanted)
         try:
             protocol = SecurityProtocol(wanted.protocol)
             security = self._security.of_listener(name, protocol, wanted.own)
             start = self._security.properties_of(name, protocol)
-            listener = Listener(name, security, start, wanted.own)
+            listener = GatewayListener(name, security, start, wanted.own)
             server = await self._open(broker, listener, host or None, port)
         except Exception as error:  # noqa: BLE001 (one listener does not stop the others)
             reason = error.message if isinstance(error, UserError) else str(error)
-            _log.error("cannot open a listener", **said, reason=reason)
+            _log.error("cannot open a listener", **context, reason=reason)
             if broker not in self._is_there:
-                self._added.pop((broker, name), None)  # it is tried again when the broker starts
+                self._added.pop((broker, name), None)  # retry when the broker starts
             return
-        _log.info("listener opened", **said, port=server.sockets[0].getsockname()[1])
+        _log.info("listener opened", **context, port=server.sockets[0].getsockname()[1])
         self._added[broker, name] = _Added(wanted, listener, server)
         if broker not in self._is_there:
             self._shut(broker, name)

@@ -1,7 +1,7 @@
-"""Error answers to requests that the state machine has made dead letters of.
+"""Error responses to requests that became dead letters.
 
-Where the API's answer has an error code of its own, there; else one for each item of the request
-(`AbstractRequest.getErrorResponse` in Kafka). Where neither is known, the connection is closed.
+The error code is in the response's own field, or else in each item of the request
+(`AbstractRequest.getErrorResponse` in Kafka). If an API has neither, the connection is closed.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from brokertwin.state.core.kafka_apis import Trait, api_of_key
 from brokertwin.state.core.repeated_lists import ITSELF, RepeatedList
 
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
-"""Reasons that no retry will mend: UNSUPPORTED_VERSION."""
+"""Permanent failures, answered with `35 UNSUPPORTED_VERSION`."""
 
 _EMPTY: dict[str, object] = {
     "errorMessage": None,
@@ -30,9 +30,9 @@ _EMPTY: dict[str, object] = {
 
 
 def error_of(refusal: Body, api_key: int) -> Error:
-    """The error that a client is told of a dead letter.
+    """Map a dead letter to an error code.
 
-    What could not be written down gets an error after which clients try again.
+    An event that could not be stored gets a retriable error.
     """
     if refusal.get("reason") == NOT_KEPT:
         is_coordinated = api_of_key(api_key).is_coordinated
@@ -45,7 +45,7 @@ def error_of(refusal: Body, api_key: int) -> Error:
 
 
 def error_response(request: Request, error: int) -> Body | None:
-    """The answer that tells an error, None where there is no such answer."""
+    """Return the body of an error response, or None if the API has none."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
     if Trait.EMPTY_IN_ERROR in api_of_key(request.api_key).traits:
@@ -53,11 +53,11 @@ def error_response(request: Request, error: int) -> Body | None:
     repeated = repeated_list_of(request)
     if repeated is None:
         return None
-    return items_in_error(asked_for(request.body, repeated) or (), repeated, error)
+    return items_in_error(listed_items(request.body, repeated) or (), repeated, error)
 
 
 def has_own_code(request: Request) -> bool:
-    """Whether the answer has an error code for the whole request."""
+    """True if the response has an error code for the whole request."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     return any(
         field.name == "errorCode" and request.version in field.versions for field in message.fields
@@ -65,32 +65,34 @@ def has_own_code(request: Request) -> bool:
 
 
 def repeated_list_of(request: Request) -> RepeatedList | None:
-    """How the answer repeats what the request lists; None where it does not."""
+    """Return how the response repeats a list of the request, or None."""
     repeated = api_of_key(request.api_key).repeated
-    return next((each for each in repeated if asked_for(request.body, each) is not None), None)
+    return next((each for each in repeated if listed_items(request.body, each) is not None), None)
 
 
-def asked_for(body: Body, repeated: RepeatedList) -> list[Any] | None:
-    """What a request lists; None where it does not."""
+def listed_items(body: Body, repeated: RepeatedList) -> list[Any] | None:
+    """Return the items of a request's list, or None if it has none."""
     if not repeated.of_each:
-        return body.get(repeated.asked)
-    return [item for each in body[repeated.of_each] for item in each[repeated.asked]]
+        return body.get(repeated.request_list)
+    return [item for each in body[repeated.of_each] for item in each[repeated.request_list]]
 
 
 def items_in_error(items: Iterable[Any], repeated: RepeatedList, error: int) -> Body:
-    """The part of an answer that tells an error of each item of a request."""
-    return {repeated.answered: [_mirrored(item, repeated, error) for item in items]}
+    """Return the part of a response with an error for each item."""
+    return {repeated.response_list: [_mirrored(item, repeated, error) for item in items]}
 
 
 def _mirrored(item: Any, repeated: RepeatedList, error: int) -> Body:
-    answer: Body = {}
-    for answered, asked in repeated.names.items():
-        if asked == ITSELF:
-            answer[answered] = item
-        elif asked in item:
-            answer[answered] = item[asked]
+    response: Body = {}
+    for response_list, request_list in repeated.names.items():
+        if request_list == ITSELF:
+            response[response_list] = item
+        elif request_list in item:
+            response[response_list] = item[request_list]
     if repeated.inner is None:
-        return {**answer, **_EMPTY, repeated.code: int(error)}
+        return {**response, **_EMPTY, repeated.code: int(error)}
     inner = repeated.inner
-    answer[inner.answered] = [_mirrored(part, inner, error) for part in item[inner.asked] or ()]
-    return answer
+    response[inner.response_list] = [
+        _mirrored(part, inner, error) for part in item[inner.request_list] or ()
+    ]
+    return response

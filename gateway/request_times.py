@@ -1,13 +1,13 @@
-"""How much of the gateway's time the requests of clients take: `request_percentage` (KIP-124).
+"""Request time of clients, for the quota `request_percentage` (KIP-124).
 
-A request takes the time in which this process works for it and for nothing else: from its frame to
-its decision, and from the answer to its last byte; not while it waits. 100 percent are all of one
-thread's time, of which a gateway has one and a Kafka broker has those of `num.io.threads` and
-`num.network.threads`. What it takes to write an answer counts for the next one, as there.
+A request uses time from its frame to its decision and from its response to the last byte, without
+the wait in between. 100 percent are one thread, because a gateway has one; a Kafka broker has those
+of `num.io.threads` and `num.network.threads`. As in Kafka, the time to write a response counts for
+the client's next request.
 
-Nothing is counted of Produces with acks 0, of what only brokers ask, and of what is answered before
-anybody decides: ApiVersions and SASL. Kafka gives a Fetch that goes over a quota without its
-records; here it keeps them, as its session has been told of them already.
+Not counted: Produce with acks 0, requests of brokers, ApiVersions and SASL. Kafka throttles a Fetch
+over its quota by removing its records; the gateway keeps them because the fetch session has already
+advanced.
 
 Source: `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel.Request` in Kafka.
 """
@@ -21,14 +21,14 @@ from brokertwin.state.core.kafka_apis import PRODUCE, Trait, api_of_key
 PERCENT = 100
 
 LimitOf = Callable[[int, str, str | None], RequestLimit | None]
-"""The quota of a broker for a principal and a client id, if there is one."""
+"""Return the quota of a principal and client id at a broker, if any."""
 
 
 class Stopwatch:
-    """The time that is taken for one request.
+    """Measures the time used by one request.
 
     Args:
-        came: when it came, by the event loop's clock in s; it runs from there.
+        came: arrival by the event loop's clock in s; the stopwatch runs from then.
     """
 
     __slots__ = ("_began", "_taken_s", "came")
@@ -39,18 +39,18 @@ class Stopwatch:
         self._taken_s = 0.0
 
     def stop(self, now: float) -> None:
-        """Others have their turn."""
+        """Pause while the request waits."""
         if self._began is not None:
             self._taken_s += now - self._began
             self._began = None
 
     def go_on(self, now: float) -> None:
-        """Its turn has come again; where it has not stopped it runs on."""
+        """Resume, unless it is running."""
         if self._began is None:
             self._began = now
 
     def take(self, now: float) -> float:
-        """What was taken since the start or the last call, in s."""
+        """Return the time used since the start or the last call, in s."""
         self.stop(now)
         self._began = now
         taken, self._taken_s = self._taken_s, 0.0
@@ -58,10 +58,10 @@ class Stopwatch:
 
 
 class RequestTimes:
-    """Holds clients to their quotas of time.
+    """Enforces the quotas of request time.
 
     Args:
-        limit_of: the quotas.
+        limit_of: returns a client's quota.
     """
 
     def __init__(self, limit_of: LimitOf) -> None:
@@ -69,17 +69,17 @@ class RequestTimes:
         self._rates = BoundedRates()
 
     def limit(self, broker: int, principal: str, request: Request) -> RequestLimit | None:
-        """The quota that holds at a broker for who has asked, None where none holds for this."""
+        """Return the quota for a request, or None if there is none or the API is exempt."""
         found = self._limit_of(broker, principal, request.header["clientId"])
         return None if found is None or _is_exempt(request) else found
 
     def count(self, broker: int, limit: RequestLimit, watch: Stopwatch, now: float) -> int:
-        """Counts what a request has taken; for how many ms its client is not heard.
+        """Record the time of a request and return the throttle time in ms.
 
         Args:
-            broker: who was asked.
-            limit: the quota of who has asked.
-            watch: what the request has taken.
+            broker: broker that received it.
+            limit: the client's quota.
+            watch: the request's stopwatch.
             now: the event loop's time in s.
         """
         percent = watch.take(now) * PERCENT

@@ -10,28 +10,28 @@ import structlog
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
-from brokertwin.gateway.answers import Address, Addresses
-from brokertwin.gateway.arrivals import Arrival, Arrivals
-from brokertwin.gateway.connection import Connection, Context
-from brokertwin.gateway.engine.engine import Engine
-from brokertwin.gateway.limits import Limits
-from brokertwin.gateway.listeners import AddedListeners, Listener
+from brokertwin.gateway.connection import BrokerConnection, GatewayContext
+from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
+from brokertwin.gateway.edge_fields import Address, Addresses
+from brokertwin.gateway.engine.engine import BrokerEngine
+from brokertwin.gateway.limits import GatewayLimits
+from brokertwin.gateway.listeners import AddedListeners, GatewayListener
 from brokertwin.gateway.request_times import RequestTimes
 from brokertwin.gateway.security.altered_stores import AlteredStores
 from brokertwin.gateway.security.credentials import KeptUsers, Users
 from brokertwin.gateway.security.delegation_tokens import Tokens
-from brokertwin.gateway.security.denials import Denials
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.denials import DenialLog
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.gateway.security.tls import TlsHandshake
 from brokertwin.gateway.traffic import Traffic
 
 BACKLOG = 512
 ANY_HOST = frozenset({"0.0.0.0", "::"})
-"""Every address of this machine; none that a client can connect to."""
+"""Wildcard addresses, to which no client can connect."""
 
 IDLE_CHECKS = 4
-"""How often in the idle time connections are looked at."""
+"""Checks of idle connections within `connections.max.idle.ms`."""
 
 IDLE_CHECK_LEAST_S = 0.01
 
@@ -42,35 +42,35 @@ class Gateway:
     """Serves the brokers of an engine.
 
     Args:
-        engine: what decides.
-        listen: the first broker's host and port; the others have the ports after it. Port 0: any
+        engine: processes requests.
+        listen: host and port of the first broker; the others get the following ports. Port 0: any
             free port for each broker.
-        advertise: what clients are told in place of that; None: where it listens.
-        limits: what a client may take.
-        security: how the ports are secured; None: not at all.
+        advertise: host and port that clients are given; None: `listen`.
+        limits: limits on clients.
+        security: security of the ports; None: PLAINTEXT.
 
     Attributes:
-        addresses: where each broker is reached, after `start`.
-        traffic: what it has answered.
-        features: the levels of the cluster's features.
+        addresses: advertised address of each broker, after `start`.
+        traffic: counts of responses.
+        features: finalized features of the cluster.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: BrokerEngine,
         listen: Address,
         advertise: Address | None = None,
-        limits: Limits | None = None,
-        security: Security | None = None,
+        limits: GatewayLimits | None = None,
+        security: GatewaySecurity | None = None,
     ) -> None:
         self.addresses: Addresses = {}
         self.traffic = Traffic()
         self._engine = engine
         self._listen = listen
         self._advertise = advertise
-        self._limits = limits or Limits()
-        self._security = security or Security()
-        self._own: dict[int, Listener] = {}
+        self._limits = limits or GatewayLimits()
+        self._security = security or GatewaySecurity()
+        self._own: dict[int, GatewayListener] = {}
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
         self._added = AddedListeners(engine, self._security, self._passwords, ports)
@@ -81,10 +81,10 @@ class Gateway:
         known = sasl.credentials if sasl is not None else None
         self._users: Users = known or KeptUsers(engine.users_file)
         self.features = Features(engine)
-        self._handshakes: dict[TlsHandshake, Connection] = {}
-        self._connections: dict[Connection, str] = {}
+        self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
+        self._connections: dict[BrokerConnection, str] = {}
         self._times = RequestTimes(engine.request_limit)
-        self._arrivals = Arrivals(self._limits_of, engine.connection_limit)
+        self._arrivals = ConnectionQuotas(self._limits_of, engine.connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
@@ -99,8 +99,7 @@ class Gateway:
         """Start the engine and listen.
 
         Raises:
-            UserError: an address cannot be listened on, or not be told to clients; the engine does
-                not start.
+            UserError: an address cannot be bound or advertised, or the engine does not start.
         """
         if self._advertise is None and self._listen.host in ANY_HOST:
             raise UserError(
@@ -111,7 +110,7 @@ class Gateway:
         self.features.begin()
         try:
             for place, broker in enumerate(self._engine.brokers):
-                self._own[broker] = Listener(self._security.protocol, self._security)
+                self._own[broker] = GatewayListener(self._security.protocol, self._security)
                 port = self._listen.port + place if self._listen.port else 0
                 bound = await self._open(broker, port)
                 self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
@@ -131,7 +130,7 @@ class Gateway:
             self._shut(broker)
 
     async def _open(self, broker: int, port: int) -> int:
-        """Listen for a broker; gives back the port."""
+        """Listen for a broker and return its port."""
         server = await self._listen_at(broker, self._own[broker], self._listen.host, port)
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
@@ -139,16 +138,16 @@ class Gateway:
         return bound
 
     async def _listen_at(
-        self, broker: int, listener: Listener, host: str | None, port: int
+        self, broker: int, listener: GatewayListener, host: str | None, port: int
     ) -> asyncio.Server:
-        context = Context(
+        context = GatewayContext(
             self._engine,
             self.addresses,
             self._limits,
             listener,
             self._lost,
             self.traffic,
-            Denials(),
+            DenialLog(),
             self.features,
             self._tokens,
             self._times,
@@ -162,29 +161,28 @@ class Gateway:
             backlog=BACKLOG,
         )
 
-    def _end_listener(self, broker: int, listener: Listener, server: asyncio.Server) -> None:
-        """Listen no longer, and end what has come by a listener."""
+    def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:
+        """Close a listener with its connections."""
         listener.is_closed = True
         _stop_listening(server)
         self._disconnect([broker], listener)
 
     def _stores_of(self, broker: int) -> list[AlteredStores]:
-        """The key and trust stores of a broker's listeners."""
+        """Return the key and trust stores of a broker's listeners."""
         found = (each.stores for each in (self._own[broker], *self._added.of(broker)))
         return [each for each in found if each is not None]
 
     def _heed_settings(self) -> None:
-        """Settings of brokers may have changed."""
         self._arrivals.limits_changed()
         self._added.heed()
 
-    def _limits_of(self, broker: int) -> Limits:
-        """What clients may take of a broker now."""
+    def _limits_of(self, broker: int) -> GatewayLimits:
+        """Return a broker's current limits."""
         changed = self._engine.changed_settings(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
 
     def _heed_broker(self, broker: int, is_stopped: bool) -> None:
-        """A broker that has stopped has no port and no connections, until it starts."""
+        """Close the port and connections of a stopped broker; reopen them when it starts."""
         if is_stopped == (broker in self._stopped):
             return
         if is_stopped:
@@ -206,7 +204,7 @@ class Gateway:
             self.disconnect([broker])
 
     async def _open_again(self, broker: int) -> None:
-        """Listen where it was; it may have stopped once more meanwhile."""
+        """Listen on the same port again, unless the broker has stopped meanwhile."""
         async with self._opens:
             if broker in self._servers:
                 return
@@ -219,8 +217,8 @@ class Gateway:
             if broker in self._stopped:
                 self._shut(broker)
 
-    def _accept(self, context: Context, arrival: Arrival) -> asyncio.Protocol | None:
-        """What serves a connection whose turn has come."""
+    def _accept(self, context: GatewayContext, arrival: Arrival) -> asyncio.Protocol | None:
+        """Return the protocol that serves an admitted connection."""
         broker = arrival.broker
         if broker in self._stopped:
             arrival.refuse(f"broker {broker} is stopped")
@@ -233,7 +231,7 @@ class Gateway:
             now = self._engine.changed_settings(broker), self._passwords.of(broker)
             tls = stores.context(broker, now)
         self._count += 1
-        connection = Connection(context, broker, f"c{self._count}")
+        connection = BrokerConnection(context, broker, f"c{self._count}")
         self._connections[connection] = arrival.host
         if tls is None:
             return connection
@@ -241,39 +239,38 @@ class Gateway:
         self._handshakes[handshake] = connection
         return handshake
 
-    def _lost(self, connection: Connection) -> None:
-        """A connection has ended."""
+    def _lost(self, connection: BrokerConnection) -> None:
         host = self._connections.pop(connection, None)
         if host is not None:
             self._arrivals.ended(connection.broker, host)
 
     def _shaken(self, handshake: TlsHandshake, is_done: bool) -> None:
-        """A handshake is over; where it failed, there is no connection."""
+        """Finish a TLS handshake; if it failed, forget the connection."""
         connection = self._handshakes.pop(handshake)
         if not is_done:
             self._lost(connection)
 
     @property
     def stopped(self) -> list[int]:
-        """The brokers that are stopped."""
+        """Stopped brokers."""
         return sorted(self._stopped)
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     @property
     def waiting(self) -> int:
-        """How many connections wait for an answer."""
+        """Number of connections with a pending request."""
         return sum(connection.is_busy for connection in list(self._connections))
 
     def disconnect(self, brokers: Collection[int]) -> None:
-        """Close the connections to these brokers; they may connect again."""
+        """Close all connections to brokers; clients may reconnect."""
         self._disconnect(brokers, None)
 
-    def _disconnect(self, brokers: Collection[int], by: Listener | None) -> None:
-        """The same, of one listener alone if it is named."""
+    def _disconnect(self, brokers: Collection[int], by: GatewayListener | None) -> None:
+        """Close connections to brokers, or only those of one listener."""
         for connection in list(self._connections):
             if connection.broker in brokers and by in (None, connection.listener):
                 connection.abort()
@@ -283,7 +280,7 @@ class Gateway:
         self._arrivals.abort(brokers, by)
 
     async def close(self) -> None:
-        """Close every connection and end the engine."""
+        """Close all connections and the engine."""
         if self._watch is not None:
             self._watch.cancel()
         await asyncio.gather(*self._openings)
@@ -312,10 +309,10 @@ class Gateway:
 
 
 def _stop_listening(server: asyncio.Server) -> None:
-    """Accept nothing more, and close when those accepted in this turn of the loop have begun.
+    """Stop accepting, and close the server after already accepted connections have started.
 
-    A connection whose server is closed in between is neither served nor closed (CPython gh-109564):
-    its client would wait for its own time-out.
+    A connection whose server closes in between is neither served nor closed (CPython gh-109564), so
+    its client would wait for its own timeout.
     """
     loop = server.get_loop()
     for listening in server.sockets:

@@ -1,9 +1,8 @@
-"""The settings of a real broker, for whoever decides its recording again.
+"""Settings of a real broker, for replaying its recording.
 
-What a broker has otherwise than Kafka's default decides what it answers: how long a group's first
-rebalance waits, whether topics are created by a look-up. DescribeConfigs tells it. Passwords and
-whatever else Kafka marks as sensitive have no value there, and are left out by name, too; so is
-what tells where the broker runs and lies.
+Settings that differ from Kafka's defaults affect responses, such as the delay of a group's first
+rebalance or automatic topic creation. DescribeConfigs returns them. Sensitive values are empty
+there and are also omitted by name, as are settings of the broker's machine.
 
 Source: org.apache.kafka.server.config.ConfigHelper, KIP-226.
 """
@@ -38,29 +37,29 @@ GIVEN = frozenset(
         ConfigSource.STATIC_BROKER_CONFIG,
     )
 )
-"""Where a setting comes from that is not just Kafka's default."""
+"""Sources of settings other than Kafka's defaults."""
 
 OF_THE_MACHINE = re.compile(
     r"(node|broker)\.id|process\.roles|(advertised\.)?listeners|.*listener.*|controller\..*"
     r"|.*log\.dirs?|broker\.rack|ssl\..*|sasl\..*|.*jaas.*|.*password.*|.*secret.*"
 )
-"""Settings that say where a broker runs and how it is reached: no answer of the machine's."""
+"""Settings of a broker's machine and network, which do not affect responses."""
 
 
 def read(client: ClientProperties) -> dict[str, str]:
-    """The settings that a broker has otherwise than by default, without secrets, by name.
+    """Read a broker's non-default settings without secrets, by name.
 
     Args:
-        client: how to reach the broker; of a cluster's brokers the one with the least id is asked.
+        client: connection properties; the broker with the lowest id is queried.
 
     Raises:
-        UserError: it does not answer, or refuses to tell.
+        UserError: no response, or no permission.
     """
     admin = admin_client(client)
     try:
         broker = min(admin.list_topics(timeout=TIMEOUT_S).brokers)
-        asked = ConfigResource(ResourceType.BROKER, str(broker))
-        (described,) = admin.describe_configs([asked], request_timeout=TIMEOUT_S).values()
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        (described,) = admin.describe_configs([resource], request_timeout=TIMEOUT_S).values()
         found: Mapping[str, Any] = described.result(TIMEOUT_S)
     except (KafkaException, TimeoutError, ValueError) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else "no response"
@@ -72,20 +71,20 @@ def read(client: ClientProperties) -> dict[str, str]:
         name: entry.value
         for name, entry in sorted(found.items())
         if entry.source in GIVEN and entry.value is not None and not entry.is_sensitive
-        if _is_told(name)
+        if _is_kept(name)
     }
 
 
-def _is_told(name: str) -> bool:
+def _is_kept(name: str) -> bool:
     key = SETTINGS.get(name)
     return key is not None and key.type is not Type.PASSWORD and not OF_THE_MACHINE.fullmatch(name)
 
 
 def write(path: Path, values: Mapping[str, str]) -> None:
-    """Write settings; over a file only where that was written here, too.
+    """Write settings; overwrite only a file written by this function.
 
     Raises:
-        UserError: the file is somebody else's, or cannot be written.
+        UserError: the file has another origin or cannot be written.
     """
     try:
         if path.exists() and not path.read_bytes().startswith(FIRST_LINE.encode()):
@@ -93,7 +92,9 @@ def write(path: Path, values: Mapping[str, str]) -> None:
                 f"{path} already exists and was not written by `brokertwin capture`.",
                 "Pass another --out.",
             )
-        about = f"{FIRST_LINE}: what the recorded broker has otherwise than Kafka's defaults.\n"
+        about = (
+            f"{FIRST_LINE}: settings of the recorded broker that differ from Kafka's defaults.\n"
+        )
         path.write_text(about + properties.dump(values), encoding="utf-8")
     except OSError as error:
         raise UserError(f"Cannot write to {path}: {error.strerror}.") from None

@@ -1,9 +1,8 @@
-"""Archives of Java classes: what one JVM has loaded and verified, for others to begin with.
+"""Archives of Java classes that make JVMs start faster.
 
-Kafka and Spark load thousands of classes from their jars before they do anything: about half of
-the processor time of a start. Dynamic class data sharing (JEP 350) keeps them in a file that a JVM
-with the same class path maps. One that finds an archive of another Java, or of other jars, starts
-without it.
+Loading Kafka's or Spark's thousands of classes takes about half of the processor time of a start.
+Dynamic class data sharing (JEP 350) stores them in a file that a JVM with the same class path maps.
+A JVM ignores an archive of another Java or of other jars.
 
     <home>/jars/broker-<key>.jsa    of the embedded broker
     <home>/jars/driver-<key>.jsa    of Spark's driver
@@ -17,17 +16,17 @@ from pathlib import Path
 BROKER = "broker"
 DRIVER = "driver"
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""A JVM would say of each class why it is left out, and of an archive why it is not taken."""
+"""Suppress messages about omitted classes and unusable archives."""
 
 
 def archive(home: Path, name: str, java: str, class_path: Path) -> Path:
-    """Where the archive of a kind of JVM lies, or would.
+    """Return the path of the archive of a kind of JVM; it may not exist.
 
     Args:
         home: the directory of `Settings.home`.
         name: BROKER or DRIVER.
-        java: the path of the executable.
-        class_path: the directory of its jars; others, or in another place, are another archive.
+        java: path of the executable.
+        class_path: directory of its jars; other jars or another directory have another archive.
     """
     executable = Path(java).resolve()
     found = sorted((jar.name, jar.stat().st_size) for jar in class_path.glob("*.jar"))
@@ -37,16 +36,15 @@ def archive(home: Path, name: str, java: str, class_path: Path) -> Path:
 
 
 def taking(file: Path) -> list[str]:
-    """The options of a JVM that begins with an archive; none where it is not there."""
+    """Return the options of a JVM that uses an archive; none if it does not exist."""
     return [f"-XX:SharedArchiveFile={file}", *SILENT] if file.is_file() else []
 
 
 @contextmanager
 def made(file: Path) -> Iterator[list[str]]:
-    """The options of a JVM that makes an archive when it ends, which has to be inside.
+    """Provide the options of a JVM that writes an archive when it ends inside the context.
 
-    The archive is there whole or not at all, and those that the same kind of JVM had before are
-    gone.
+    The archive is created atomically. Older archives of the same kind are deleted.
     """
     fresh = file.with_name(f".{file.name}.new")
     fresh.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Delete the committed offsets of a group by hand, after the four checks of seed 003.
 
-The seed's tool read ZooKeeper: the group must exist, must have no live consumer, and its topics and
-their partitions are looked up. Here ListGroups, OffsetFetch and Metadata give the same facts, and
-OffsetDelete stands for the commits with a null payload.
+The seed's tool read ZooKeeper: the group must exist and have no live consumer, and its topics and
+their partitions are looked up. Here ListGroups, OffsetFetch and Metadata provide the same facts,
+and OffsetDelete replaces commits with a null payload.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from brokertwin.kafka_io.topics import admin_client, existing
 SHARE, EMPTY = "share", "Empty"
 
 
-class Place(NamedTuple):
+class CommittedPosition(NamedTuple):
     """A committed offset of the group; `exists` is False if the cluster has no such partition."""
 
     topic: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     exists: bool
 
 
-def checked(client: ClientProperties, group: str) -> list[Place]:
+def checked(client: ClientProperties, group: str) -> list[CommittedPosition]:
     """Check that the offsets of a group may be deleted, and list them by topic and partition.
 
     Raises:
@@ -42,7 +42,7 @@ def checked(client: ClientProperties, group: str) -> list[Place]:
     except KafkaError as error:
         raise _failed(client, error) from None
     found = [
-        Place(topic, number, value.offset, number < counts.get(topic, 0))
+        CommittedPosition(topic, number, value.offset, number < counts.get(topic, 0))
         for (topic, number), value in sorted(committed.items())
         if value.offset >= 0
     ]
@@ -51,8 +51,10 @@ def checked(client: ClientProperties, group: str) -> list[Place]:
     return found
 
 
-def delete(client: ClientProperties, group: str, places: Iterable[Place]) -> dict[Place, str]:
-    """Delete offsets of a group; returns the error of each one that is still there."""
+def delete(
+    client: ClientProperties, group: str, places: Iterable[CommittedPosition]
+) -> dict[CommittedPosition, str]:
+    """Delete offsets of a group; return the error of each one that still exists."""
     wanted = {TopicPartition(each.topic, each.partition): each for each in places}
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:

@@ -1,4 +1,4 @@
-"""Committed offsets of a real cluster: its `__consumer_offsets`, and its admin API."""
+"""Committed offsets of a real cluster: `__consumer_offsets`, and the admin API."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -32,7 +32,7 @@ from brokertwin.state.observed.offset_plan import ClusterOffsets, OffsetStep
 
 TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"
-"""Where share groups have how far they are (KIP-932)."""
+"""Topic of share groups' positions (KIP-932)."""
 
 POLL_S = 1.0
 NOTHING_COMMITTED = -1001
@@ -40,7 +40,7 @@ NOTHING_COMMITTED = -1001
 
 FOR_URLS = str.maketrans("+/", "-_")
 SHARE, STREAMS, EMPTY = "share", "streams", "Empty"
-"""Types of groups and a state, as ListGroups has them."""
+"""Group types and a state, as in ListGroups."""
 
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -54,15 +54,15 @@ NO_COORDINATOR_YET = frozenset(
     }
 )
 
-NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+NO_RESPONSE = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
 Place = tuple[str, int]
 
 
 def cluster_id(client: ClientProperties) -> str:
-    """The id of the cluster. Raises UserError where it does not answer."""
+    """Return the id of the cluster. Raises UserError."""
     check_reachable(client.bootstrap)
-    admin = admin_client(client)  # its futures fail when it is gone
+    admin = admin_client(client)  # keep a reference: its futures fail after it is deleted
     try:
         described = admin.describe_cluster(request_timeout=KAFKA_TIMEOUT_S).result()
     except KafkaException as error:
@@ -76,16 +76,16 @@ def rows(
     observe: Callable[[int], None] = lambda _: None,
     topic: str = TOPIC,
 ) -> Iterator[CoordinatorRow]:
-    """What lies in `__consumer_offsets`, transactions that were aborted left out.
+    """Yield the rows of `__consumer_offsets`, without aborted transactions.
 
     Args:
-        client: how to reach the cluster.
-        first: for partitions that are not read from their beginning, where to begin.
-        observe: is told first how many offsets are to be read, then how many are left.
-        topic: another topic with such rows, as a job's `offsets.<cluster>`, or `SHARE_TOPIC`.
+        client: connection properties.
+        first: first offsets of partitions that are not read from the beginning.
+        observe: called with the number of offsets to read, first in total, then remaining.
+        topic: another topic with such rows, like a job's `offsets.<cluster>`, or `SHARE_TOPIC`.
 
     Raises:
-        UserError: nobody has committed there yet, or the cluster does not answer.
+        UserError: the topic does not exist, or the cluster does not respond.
     """
     if topic not in existing(admin_client(client), client):
         raise UserError(
@@ -98,7 +98,7 @@ def rows(
 
 
 def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:
-    """What a cluster has of these groups and partitions. Raises UserError."""
+    """Return a cluster's facts about groups and partitions. Raises UserError."""
     wanted = list(keys)
     check_reachable(client.bootstrap)
     admin = admin_client(client)
@@ -129,7 +129,7 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets
 
 
 def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
-    """Start and end of the logs of those of these partitions that exist. Raises UserError."""
+    """Return start and end offsets of the existing partitions. Raises UserError."""
     check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
@@ -143,10 +143,10 @@ def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple
 
 
 def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
-    """The first offset of each partition whose record is not older; the log's end where none is.
+    """Return the first offset at or after a time for each partition, or its end offset.
 
     Args:
-        client: how to reach the cluster.
+        client: connection properties.
         wanted: topic and partition to ms since 1970.
     """
     admin = admin_client(client)
@@ -159,10 +159,10 @@ def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict
 
 
 def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
-    """When the first record at or behind each offset was written, in ms since 1970.
+    """Return the timestamp of the first record at or after each offset, in ms since 1970.
 
-    Where none is behind it, a millisecond after the newest record. Left out are partitions that are
-    not there or have no record, and offsets past the log's end. Raises UserError.
+    Without such a record, it is a millisecond after the newest one. Omits missing or empty
+    partitions, and offsets beyond the log end. Raises UserError.
     """
     check_reachable(client.bootstrap)
     admin = admin_client(client)
@@ -180,7 +180,7 @@ def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Pl
                 at = TopicPartition(*place, max(offset, first))
                 found_at = _timestamp_at(reader, at) if offset < end else None
                 if found_at is None:
-                    newest = _asked(admin, {place: NEWEST})[place].timestamp
+                    newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
                     found_at = newest + 1 if newest >= 0 else None
                 known |= {} if found_at is None else {place: found_at}
     except KafkaException as error:
@@ -191,10 +191,10 @@ def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Pl
 def write(
     client: ClientProperties, group: str, steps: Sequence[OffsetStep]
 ) -> dict[OffsetKey, str]:
-    """Commit for a group without members, and read back what is committed then.
+    """Commit offsets of a group without members, and verify them.
 
     Returns:
-        What went wrong, by whose offset it is: nothing where all is as it was written.
+        Errors by key; empty if all offsets are as written.
     """
     admin = admin_client(client)
     given = [
@@ -204,8 +204,8 @@ def write(
     ]
     wrong: dict[OffsetKey, str] = {}
     try:
-        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, given)])
-        for partition in _only(asked).topic_partitions:
+        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, given)])
+        for partition in _only(futures).topic_partitions:
             if partition.error is not None:
                 key = OffsetKey(group, partition.topic, partition.partition)
                 wrong[key] = partition.error.str()
@@ -220,62 +220,61 @@ def write(
 
 
 def topic_names(client: ClientProperties) -> dict[str, str]:
-    """Topic id, in Kafka's letters, to name, of all topics.
+    """Return topic ids in Kafka's alphabet to names, of all topics.
 
-    librdkafka writes a Uuid in the plain alphabet of base64, Kafka in that for URLs.
-    Raises UserError where the cluster does not answer.
+    librdkafka formats a Uuid in standard base64, Kafka in base64url. Raises UserError.
     """
     admin = admin_client(client)
     try:
-        told = admin.describe_topics(TopicCollection([*existing(admin, client)]))
-        found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in told.items()}
+        described = admin.describe_topics(TopicCollection([*existing(admin, client)]))
+        found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in described.items()}
     except KafkaException as error:
         raise _refused(client, error) from None
     return {str(each.topic_id).translate(FOR_URLS): name for name, each in found.items()}
 
 
 def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
-    """The offsets at which these partitions end. Raises UserError as `topic_names`."""
+    """Return the end offsets of partitions. Raises UserError as `topic_names`."""
     try:
         return _listed(admin_client(client), dict.fromkeys(places, LATEST))
     except KafkaException as error:
         raise _refused(client, error) from None
 
 
-def _only(asked: Mapping[Any, Any]) -> Any:
-    (future,) = asked.values()
+def _only(futures: Mapping[Any, Any]) -> Any:
+    (future,) = futures.values()
     return future.result(KAFKA_TIMEOUT_S)
 
 
 def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
-    return {place: said.offset for place, said in _asked(admin, wanted).items()}
+    return {place: listed.offset for place, listed in _list_offsets(admin, wanted).items()}
 
 
-def _asked(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
-    """What ListOffsets says of each partition: offset and timestamp."""
+def _list_offsets(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
+    """Return offset and timestamp from ListOffsets for each partition."""
     if not wanted:
         return {}
-    asked = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})
+    futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})
     return {
         (partition.topic, partition.partition): future.result(KAFKA_TIMEOUT_S)
-        for partition, future in asked.items()
+        for partition, future in futures.items()
     }
 
 
 def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[OffsetKey, int]:
-    """What is committed of one group.
+    """Return the committed offsets of one group.
 
-    Asked by a consumer, which waits for the coordinator: the admin client crashes where the cluster
-    has no `__consumer_offsets` yet (confluent-kafka 2.16).
+    Uses a consumer, which waits for the coordinator: the admin client crashes if the cluster has no
+    `__consumer_offsets` yet (confluent-kafka 2.16).
     """
     partitions = [TopicPartition(key.topic, key.partition) for key in keys]
     with closing(consumer(client, {"group.id": keys[0].group})) as reader:
-        asked = when_there(
+        futures = when_there(
             lambda: reader.committed(partitions, KAFKA_TIMEOUT_S), NO_COORDINATOR_YET
         )
     return {
         key: partition.offset
-        for key, partition in zip(keys, asked, strict=True)
+        for key, partition in zip(keys, futures, strict=True)
         if partition.offset != NOTHING_COMMITTED
     }
 
@@ -290,11 +289,11 @@ def _has_members(admin: AdminClient, group: str) -> bool:
 
 
 def _kinds(client: ClientProperties, groups: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Type and state of those of these groups that there are.
+    """Return type and state of the existing groups.
 
-    Asked by kafka-python: confluent-kafka's admin client takes share and streams groups for groups
-    that are not there. Brokers before Kafka 4.0 have neither, and tell no type. Where kafka-python
-    has no way in, or a broker is away, nothing is known: such a group refuses what is written.
+    Uses kafka-python: confluent-kafka's admin client reports share and streams groups as missing.
+    Brokers before Kafka 4.0 have neither, and return no type. If kafka-python cannot log in, or a
+    broker is down, nothing is known; writes to such a group then fail.
     """
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
@@ -316,9 +315,9 @@ def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
 
 
 def _refused(client: ClientProperties, error: KafkaException) -> UserError:
-    unheard = login_error(client) if error.args[0].code() in NO_ANSWER else None
-    if unheard is not None:
-        return UserError(f"Kafka at {client.bootstrap} did not respond: {unheard}.")
+    login_failure = login_error(client) if error.args[0].code() in NO_RESPONSE else None
+    if login_failure is not None:
+        return UserError(f"Kafka at {client.bootstrap} did not respond: {login_failure}.")
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
         "The user needs Describe on the cluster and its groups, and Read on __consumer_offsets.",

@@ -1,7 +1,7 @@
-"""The jars that are not on PyPI: Spark's Kafka connector and Apache Kafka itself.
+"""Jars that are not on PyPI: Spark's Kafka connector and Apache Kafka.
 
-They come through the Ivy that PySpark ships, once, into a directory that later runs only look at:
-a Spark session names local files and resolves nothing.
+PySpark's Ivy downloads them once into a directory; later runs only check it. A Spark session uses
+local files and resolves nothing.
 """
 
 import importlib.metadata
@@ -18,28 +18,28 @@ from brokertwin.kafka_io.java import java_executable
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
-LOG4J_VERSION = "2.25.4"  # the one that this Kafka depends on
+LOG4J_VERSION = "2.25.4"  # the dependency of this Kafka
 BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
 DESCRIPTOR = "ivy.xml"
 TAIL_LINES = 15
 FETCHED = re.compile(
     r"\s*\[SUCCESSFUL \] [^#]+#[^;]+;(?P<version>[^!]+)!(?P<name>[^(]+)\.jar.* \((?P<ms>\d+)ms\)"
 )
-"""Ivy's line about a jar that it has downloaded."""
+"""Ivy's line about a downloaded jar."""
 
 FOUND = re.compile(r"\s*found (\S+#[^;]+);\S+ in ")
-"""Ivy's line about a module, one for each version; all come before the first jar."""
+"""Ivy's line about a module, one for each version, before the first jar."""
 
 
 @dataclass(frozen=True)
 class JarSet:
-    """One module with everything it depends on, in a directory of its own.
+    """One module with all its dependencies, in its own directory.
 
     Attributes:
         organisation: Maven group id.
         module: Maven artifact id.
-        revision: the version.
-        for_spark: it runs inside Spark, so jars that PySpark ships are left out.
+        revision: version.
+        for_spark: whether it runs inside Spark, so jars that PySpark ships are omitted.
         also: further modules, each (organisation, module, revision).
     """
 
@@ -51,12 +51,12 @@ class JarSet:
 
     @property
     def directory(self) -> str:
-        """The name of the directory that holds the jars."""
+        """Name of the directory of the jars."""
         return f"{self.module}-{self.revision}"
 
 
 def kafka_jars() -> JarSet:
-    """Apache Kafka's broker, with the logging binding that its release ships beside it."""
+    """Apache Kafka's broker, with the logging binding of its release."""
     return JarSet("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION, also=(BINDING,))
 
 
@@ -66,7 +66,7 @@ def tools_jars() -> JarSet:
 
 
 def connector_jars() -> JarSet:
-    """Spark's Kafka connector, of exactly the installed PySpark's version."""
+    """Spark's Kafka connector in the installed PySpark's version."""
     version = importlib.metadata.version("pyspark")
     module = f"spark-sql-kafka-0-10_{SCALA_VERSION}"
     return JarSet("org.apache.spark", module, version, for_spark=True)
@@ -79,21 +79,21 @@ def fetch(
     say: Callable[[str], None] = lambda _: None,
     seen: Callable[[int, int], None] = lambda _jars, _modules: None,
 ) -> list[Path]:
-    """Give the jars of a set, downloading them if they are not there yet.
+    """Return the jars of a set; download them if they are missing.
 
     Args:
-        wanted: what to fetch.
-        home: the directory of `Settings.home`; the jars lie in `jars/` below it.
-        ivy_settings: an Ivy settings file, for a mirror; without it Maven Central.
-        say: is told before a download begins, and of each jar that has come.
-        seen: is told how many jars have come, and of how many modules it is known that they will.
+        wanted: the set.
+        home: the directory of `Settings.home`; the jars are in `jars/` below it.
+        ivy_settings: an Ivy settings file, for a mirror; default: Maven Central.
+        say: called before a download, and for each downloaded jar.
+        seen: called with the numbers of downloaded jars and known modules.
 
     Returns:
         The jar files, sorted by name.
 
     Raises:
         UserError: no Java, or the download failed.
-        ModuleNotFoundError: they are not there, and no PySpark either, whose Ivy fetches them.
+        ModuleNotFoundError: the jars are missing, and so is PySpark with its Ivy.
     """
     target = home / "jars" / wanted.directory
     if not _complete(target, wanted):
@@ -108,13 +108,13 @@ def fetch(
 
 
 def _complete(target: Path, wanted: JarSet) -> bool:
-    """Whether the directory was fetched, to its end, for these very modules."""
+    """True if the directory was fetched completely for these modules."""
     descriptor = target / DESCRIPTOR
     return descriptor.is_file() and descriptor.read_text(encoding="utf-8") == _descriptor(wanted)
 
 
 def _move(jars: Path, target: Path) -> None:
-    """Put a complete directory in its place, unless another process was faster."""
+    """Move a complete directory into place, unless another process was faster."""
     try:
         jars.rename(target)
     except OSError:
@@ -123,18 +123,18 @@ def _move(jars: Path, target: Path) -> None:
 
 
 class _Watch:
-    """Reads what Ivy prints, and tells of it."""
+    """Parses Ivy's output and reports progress."""
 
     def __init__(self, say: Callable[[str], None], seen: Callable[[int, int], None]) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self._say = say
         self._seen = seen
         self._jars = 0
         self._modules: set[str] = set()
 
     def read(self, line: str) -> None:
-        """Take a line of Ivy's."""
-        self.said.append(line.strip())
+        """Process a line of Ivy's output."""
+        self.lines.append(line.strip())
         if found := FOUND.match(line):
             self._modules.add(found[1])
         elif fetched := FETCHED.match(line):
@@ -146,7 +146,7 @@ class _Watch:
 
 
 def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _Watch) -> Path:
-    """Run Ivy in a scratch directory; the directory with the jars is returned."""
+    """Run Ivy in a scratch directory; return the directory with the jars."""
     jars = scratch / "jars"
     jars.mkdir()
     descriptor = jars / DESCRIPTOR
@@ -164,7 +164,7 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _
         for line in ivy_process.stdout or ():
             watch.read(line)
     if ivy_process.returncode != 0 or not any(jars.glob("*.jar")):
-        tail = "\n".join([line for line in watch.said if line.strip(":")][-TAIL_LINES:])
+        tail = "\n".join([line for line in watch.lines if line.strip(":")][-TAIL_LINES:])
         raise UserError(
             f"Could not download the jars of {wanted.module} {wanted.revision}.",
             f"Check the network, or set ivy_settings to a mirror. Ivy's output ends with:\n{tail}",
@@ -175,7 +175,7 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _
 
 
 def _descriptor(wanted: JarSet) -> str:
-    """An Ivy module that depends on the wanted ones; Hadoop (50 MB) is always in PySpark."""
+    """Return an Ivy module with the dependencies, without Hadoop, which PySpark has."""
     exclude = '<exclude org="org.apache.hadoop"/>' if wanted.for_spark else ""
     modules = ((wanted.organisation, wanted.module, wanted.revision), *wanted.also)
     dependencies = "".join(
@@ -191,7 +191,7 @@ def _descriptor(wanted: JarSet) -> str:
 
 
 def pyspark_jars() -> Path:
-    """The directory of the jars inside the installed PySpark."""
+    """Directory of the jars in the installed PySpark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
@@ -199,12 +199,12 @@ def pyspark_jars() -> Path:
 
 
 def artifact(jar: Path) -> str:
-    """The artifact's name without its version: `slf4j-api` for `slf4j-api-2.0.16.jar`."""
+    """Return an artifact's name without version: `slf4j-api` for `slf4j-api-2.0.16.jar`."""
     return re.sub(r"-\d[\w.\-]*$", "", jar.stem)
 
 
 def _drop_shipped(jars: Path, shipped: Path) -> None:
-    """Remove what PySpark has itself, in whatever version: two versions would clash."""
+    """Remove jars that PySpark has in any version, because two versions would conflict."""
     there = {artifact(jar) for jar in shipped.glob("*.jar")}
     for jar in jars.glob("*.jar"):
         if artifact(jar) in there:

@@ -35,12 +35,10 @@ def java_executable() -> str:
 
 @cache
 def java_version(executable: str) -> int:
-    """Ask a `java` for its feature version: 17 for 17.0.15, 8 for 1.8.0_292, 0 for no answer."""
+    """Return the feature version of a `java`: 17 for 17.0.15, 8 for 1.8.0_292, 0 if unknown."""
     try:
-        answer = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(found[1]) if found else 0

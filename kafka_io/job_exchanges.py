@@ -1,4 +1,4 @@
-"""The requests that a job was given and what it answered, read from its topics."""
+"""A job's requests and responses, read from its topics."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from brokertwin.state.core import outputs
 
 
 class JobExchanges(NamedTuple):
-    """Rows of `requests`, by partition and offset, and the values of `responses` by event id."""
+    """Rows of `requests` by partition and offset, and values of `responses` by event id."""
 
     requests: list[Row]
     answers: dict[str, bytes | None]
@@ -19,15 +19,15 @@ class JobExchanges(NamedTuple):
 def read(
     client: ClientProperties, prefix: str, observe: Callable[[int], None] = lambda _: None
 ) -> JobExchanges:
-    """All that is in a job's topics now. Answers are read last: each is one of these requests.
+    """Read a job's topics. Responses are read last, so each has its request.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        observe: is told now and then how many rows of the topic that is read are left.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        observe: called with the number of remaining rows of the current topic.
 
     Raises:
-        UserError: there are no such topics, or Kafka does not answer.
+        UserError: missing topics, or no response from Kafka.
     """
     requests = list(read_all(client, full_name(prefix, REQUESTS), None, observe))
     responses = read_all(client, full_name(prefix, outputs.RESPONSES), None, observe)

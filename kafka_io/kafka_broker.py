@@ -1,12 +1,12 @@
-"""The embedded Kafka broker: a real Apache Kafka in one process of its own, without docker.
+"""The embedded Kafka broker: a real Apache Kafka in one process, without docker.
 
 KRaft combined mode (KIP-500, KIP-631): one process is broker and controller. It listens on
 localhost only, on free ports, and keeps everything in one directory:
 
-    server.properties  what it was started with; its port is taken again at the next start
-    log4j2.properties  how it logs
-    kafka.pid          which process it is: pid, start time
-    kafka.log, kafka.out   its log; what the JVM itself printed
+    server.properties  its properties; the next start uses the same port
+    log4j2.properties  its logging configuration
+    kafka.pid          its process: pid, start time
+    kafka.log, kafka.out   its log; the output of the JVM
     kafka-request.log      its requests, if it was started with a request log
     data/              the logs of the partitions
 """
@@ -41,7 +41,7 @@ POLL_S = 0.1
 PORT_ATTEMPTS = 100
 PORT_PATIENCE_S = 10.0
 PORTS = range(20_000, 32_000)
-"""Below the ports that Linux gives to outgoing connections, which could take a stopped broker's."""
+"""Below Linux's ephemeral ports, which could take the port of a stopped broker."""
 
 TAIL_LINES = 20
 HEAP = "-Xmx512m"
@@ -62,7 +62,7 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
 }
-"""What one small node needs beside Kafka's own defaults; `start(settings)` may override each."""
+"""Settings for one small node; `start(settings)` can override each."""
 
 RESERVED = frozenset(
     {
@@ -77,7 +77,7 @@ RESERVED = frozenset(
         "process.roles",
     }
 )
-"""What the embedded broker decides itself."""
+"""Settings that the embedded broker sets itself."""
 
 LOG4J = """\
 status = error
@@ -114,21 +114,21 @@ logger.request.level = debug
 logger.request.additivity = false
 logger.request.appenderRef.request.ref = request
 """
-"""What writes a request log that `audit` and `explain` read."""
+"""Appender of a request log for `audit` and `explain`."""
 
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """What is known of an embedded broker.
+    """Status of an embedded broker.
 
     Attributes:
-        running: the process that `start` began is alive.
+        running: whether the process of the last `start` is alive.
         bootstrap: `host:port` of the last start; None if it was never started.
-        pid: its process id while it runs.
-        started: its start, in seconds since the epoch, while it runs.
-        data_dir: the directory with everything.
-        log_file: Kafka's own log.
-        version: Apache Kafka's version.
+        pid: process id while it runs.
+        started: start time in seconds since the epoch, while it runs.
+        data_dir: directory of all files.
+        log_file: Kafka's log.
+        version: version of Apache Kafka.
     """
 
     running: bool
@@ -141,19 +141,19 @@ class BrokerStatus:
 
 
 class EmbeddedKafka:
-    """One embedded broker, known by its directory.
+    """One embedded broker, identified by its directory.
 
-    Several objects, also in several processes, may name the same directory: the pid file says which
-    process belongs to it. No other process is ever touched.
+    Several objects, also in several processes, can use the same directory: the pid file names the
+    process. No other process is ever touched.
 
     Args:
-        home: the broker's own directory; created by `start`.
-        jars_home: the directory of `Settings.home`, where the jars lie.
-        ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
-        log4j2: a Log4j 2 configuration in place of the own one; it has to write `kafka.log` in
-            `${sys:kafka.logs.dir}`, by which `start` sees that the broker is up.
-        java_options: further ones of its JVM; those in `KAFKA_OPTS` come before them, as with
-            Kafka's own scripts.
+        home: the broker's directory; created by `start`.
+        jars_home: the directory of `Settings.home`, with the jars.
+        ivy_settings: an Ivy settings file, for a mirror.
+        log4j2: a Log4j 2 configuration instead of the default; it must write `kafka.log` in
+            `${sys:kafka.logs.dir}`, from which `start` detects that the broker runs.
+        java_options: further JVM options; as with Kafka's scripts, those in `KAFKA_OPTS` come
+            first.
     """
 
     def __init__(
@@ -181,19 +181,19 @@ class EmbeddedKafka:
         say: Callable[[str], None] = lambda _: None,
         request_log: bool = False,
     ) -> str:
-        """Start the broker and wait until it answers; a running one is left as it is.
+        """Start the broker and wait until it responds; keep a running one.
 
         Args:
             settings: broker properties, by Kafka's names, over `DEFAULTS`.
-            say: is told what takes long.
-            request_log: whether every request is written to `request_log`.
+            say: called before slow steps.
+            request_log: whether to write every request to `request_log`.
 
         Returns:
             The bootstrap address, `localhost:port`.
 
         Raises:
-            UserError: no Java; a reserved property; it runs already with other properties; or it
-                did not come up (the message ends with its log).
+            UserError: no Java, a reserved property, a running broker with other properties, or a
+                failed start (the message ends with its log).
         """
         settings = dict(settings or {})
         reserved = sorted(RESERVED & settings.keys())
@@ -233,7 +233,7 @@ class EmbeddedKafka:
         return now
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """Stop the broker: SIGTERM, and SIGKILL if it is still there after the timeout.
+        """Stop the broker: SIGTERM, and SIGKILL after the timeout.
 
         Returns:
             Whether it was running.
@@ -250,7 +250,7 @@ class EmbeddedKafka:
         return process is not None
 
     def status(self) -> BrokerStatus:
-        """Tell whether the broker runs, and where."""
+        """Return whether the broker runs, and its address."""
         process = self._process()
         return BrokerStatus(
             running=process is not None,
@@ -263,7 +263,7 @@ class EmbeddedKafka:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One start at a time, over all processes."""
+        """Serialize starts, also between processes."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
             file = (self.home / "start.lock").open("w")
@@ -293,10 +293,9 @@ class EmbeddedKafka:
         return self._bootstrap_of_last_start() or ""
 
     def _process(self) -> psutil.Process | None:
-        """The broker's process, or None.
+        """Return the broker's process, or None.
 
-        A pid may have been given to another process since: it must have our start time and name
-        our properties file.
+        The pid may belong to another process now: start time and properties file must match.
         """
         try:
             noted = json.loads(self._pid_file.read_text(encoding="utf-8"))
@@ -314,7 +313,7 @@ class EmbeddedKafka:
         return listeners.split(",")[0].partition("://")[2]
 
     def _write_properties(self, settings: Mapping[str, str]) -> None:
-        """Choose the ports, the former one if it is free, and write server.properties."""
+        """Choose ports, the former one if it is free, and write server.properties."""
         former = self._bootstrap_of_last_start()
         wanted = int(former.rpartition(":")[2]) if former else None
         if wanted is not None and self._pid_file.exists():  # it was killed, not stopped
@@ -338,7 +337,7 @@ class EmbeddedKafka:
         self._properties.write_text(text, encoding="utf-8")
 
     def _format(self, java: list[str]) -> None:
-        """Give an empty data directory its cluster id (`kafka-storage format`)."""
+        """Format an empty data directory (`kafka-storage format`)."""
         if (self.home / "data" / "meta.properties").is_file():
             return
         tool = ["kafka.tools.StorageTool", "format", "-c", str(self._properties)]
@@ -349,7 +348,7 @@ class EmbeddedKafka:
             raise UserError(f"Could not format {self.home / 'data'} for Kafka.", tail)
 
     def _classes(self, java: str, directory: Path) -> list[str]:
-        """The class path, and the archive of its classes where there is one."""
+        """Return the options for the class path, and for the class archive if it exists."""
         archive = class_archives.archive(self._jars_home, class_archives.BROKER, java, directory)
         return [*class_archives.taking(archive), "-cp", f"{directory}/*"]
 
@@ -364,7 +363,7 @@ class EmbeddedKafka:
         ]
 
     def _launch(self, java: list[str]) -> subprocess.Popen[bytes]:
-        """Start the process, in a session of its own, and note it in the pid file."""
+        """Start the process in its own session, and write the pid file."""
         self.log_file.unlink(missing_ok=True)
         with self._output.open("wb") as output:
             process = subprocess.Popen(
@@ -381,10 +380,10 @@ class EmbeddedKafka:
         return process
 
     def _wait_until_started(self, process: subprocess.Popen[bytes], last: bool) -> bool:
-        """Wait for the line that Kafka logs when every part of it is up.
+        """Wait for Kafka's log line that it has started.
 
         Returns:
-            False if a port was taken in the meantime and there is another attempt.
+            False if a port was taken meanwhile and another attempt is possible.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -406,7 +405,7 @@ class EmbeddedKafka:
 
 
 def _options_of_user() -> list[str]:
-    """What `KAFKA_OPTS` says. Raises UserError where a quote is open."""
+    """Return the options in `KAFKA_OPTS`. Raises UserError for an open quote."""
     text = os.environ.get("KAFKA_OPTS", "")
     try:
         return shlex.split(text)
@@ -415,12 +414,12 @@ def _options_of_user() -> list[str]:
 
 
 def _text(path: Path) -> str:
-    """A file's text; nothing if there is no file yet."""
+    """Return a file's text, or an empty text without a file."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _new_cluster_id() -> str:
-    """A random id; one that began with `-` would be taken for an option, so Kafka avoids it too."""
+    """Return a random id without a leading `-`, which tools would parse as an option."""
     while True:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster_id.startswith("-"):
@@ -438,14 +437,14 @@ def _is_free(port: int) -> bool:
 
 
 def _await_port(port: int) -> None:
-    """Wait a while for a port: who was killed has it until the last of its threads has ended."""
+    """Wait for a port: a killed process holds it until its last thread has ended."""
     deadline = time.monotonic() + PORT_PATIENCE_S
     while not _is_free(port) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
 def _free_port(wanted: int | None = None) -> int:
-    """The wanted port if it is free, else a free one of `PORTS`."""
+    """Return the wanted port if it is free, or else a free one of `PORTS`."""
     candidates = random.sample(PORTS, PORT_ATTEMPTS)
     for port in candidates if wanted is None else [wanted, *candidates]:
         if _is_free(port):

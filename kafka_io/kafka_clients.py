@@ -1,8 +1,8 @@
-"""One file of Java client properties, understood by every Kafka client in use.
+"""One file of Java client properties for all Kafka clients in use.
 
-Spark takes Kafka's own names (with `kafka.` before them), confluent-kafka takes librdkafka's,
-kafka-python takes keyword arguments. Only what concerns the connection is taken over (addresses,
-TLS, SASL, time-outs); how topics are read and written is not the file's business.
+Spark uses Kafka's names with the prefix `kafka.`, confluent-kafka librdkafka's names, kafka-python
+keyword arguments. Only connection properties are converted (addresses, TLS, SASL, timeouts), not
+those of reading and writing.
 
 Source: the names of Kafka's CommonClientConfigs, SslConfigs, SaslConfigs; PEM stores: KIP-651;
 OAUTHBEARER with client credentials: KIP-768; librdkafka's CONFIGURATION.md.
@@ -31,7 +31,7 @@ CONNECTION = re.compile(
     r"|retry\.backoff\.|metadata\.max\.age\.ms|connections\.max\.idle\.ms|request\.timeout\.ms"
     r"|(send|receive)\.buffer\.bytes"
 )
-"""The names that concern the connection; every other name in the file is left out."""
+"""Names of connection properties; others are ignored."""
 
 CONFLUENT_NAMES: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap.servers",
@@ -72,14 +72,14 @@ KAFKA_PYTHON_NUMBERS: Mapping[str, str] = {
     "send.buffer.bytes": "send_buffer_bytes",
 }
 CONNECT_S = 3.0
-"""How long a broker may take to accept a connection before a command says that there is none."""
+"""Connection timeout, after which a command reports that no broker responds."""
 
 CONNECT_PAUSE_S = 0.2
 PORT = 9092
 PORT_MAX = 65535
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
 NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
-"""Properties that other clients need no counterpart for."""
+"""Properties without a counterpart that other clients do not need."""
 
 _JAAS_LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s*(?P<options>.*?)\s*;\s*", re.DOTALL)
 _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
@@ -88,16 +88,16 @@ _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re
 
 @dataclass(frozen=True, repr=False)
 class ClientProperties:
-    """How to reach a Kafka cluster.
+    """Connection properties of a Kafka cluster.
 
     Attributes:
-        values: Java client properties by name; they may hold secrets and are never shown.
+        values: Java client properties by name; they may contain secrets and are never shown.
     """
 
     values: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """The names only."""
+        """Show only the names."""
         return f"ClientProperties({', '.join(sorted(self.values))})"
 
     @property
@@ -106,22 +106,22 @@ class ClientProperties:
         return self.values["bootstrap.servers"]
 
     def for_spark(self) -> dict[str, str]:
-        """Options for `spark.readStream.format("kafka")` and the sink."""
+        """Return options for `spark.readStream.format("kafka")` and the sink."""
         return {f"kafka.{name}": value for name, value in _connection(self.values).items()}
 
     def for_confluent(self) -> dict[str, str]:
-        """The configuration of a confluent-kafka Producer, Consumer or AdminClient."""
+        """Return the configuration of a confluent-kafka Producer, Consumer or AdminClient."""
         return _confluent(_connection(self.values)).out
 
     def for_kafka_python(self) -> dict[str, Any]:
-        """Keyword arguments of kafka-python's KafkaProducer, KafkaConsumer, KafkaAdminClient."""
+        """Return keyword arguments of kafka-python's clients."""
         return _kafka_python(_connection(self.values)).out
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """TLS for sockets of one's own; None where `security.protocol` is one without.
+        """Return a TLS context for plain sockets, or None without TLS.
 
         Raises:
-            UserError: the certificates cannot be read; PEM is.
+            UserError: the certificates cannot be read as PEM.
         """
         if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
             return None
@@ -134,7 +134,7 @@ class ClientProperties:
             ) from None
 
     def warnings(self) -> list[str]:
-        """One sentence for each client that cannot take over everything, naming the properties."""
+        """Return a sentence for each client that does not support all properties."""
         given = _connection(self.values)
         left = sorted(self.values.keys() - given.keys())
         sentences = [f"not about the connection, left out: {', '.join(left)}"] if left else []
@@ -149,13 +149,14 @@ class ClientProperties:
 
 
 def client_properties(settings: Settings) -> ClientProperties:
-    """How to reach Kafka by these settings.
+    """Return the connection properties of the settings.
 
-    The address is `bootstrap`, else `bootstrap.servers` of the `kafka_config` file, else that of
-    the embedded broker, if it runs.
+    The address is `bootstrap`, or `bootstrap.servers` of the `kafka_config` file, or that of the
+    running embedded broker.
 
     Raises:
-        UserError: the file cannot be read; SASL login data cannot be understood; no address.
+        UserError: the file cannot be read, SASL credentials cannot be parsed, or there is no
+            address.
     """
     values = properties.read(settings.kafka_config) if settings.kafka_config else {}
     if settings.bootstrap:
@@ -174,14 +175,14 @@ def client_properties(settings: Settings) -> ClientProperties:
 
 
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
-    """Whether anybody accepts connections; Kafka's clients themselves try for half a minute.
+    """Check that a broker accepts connections; Kafka's clients would retry for half a minute.
 
     Args:
-        addresses: host:port, separated by commas; one that accepts is enough.
-        patience_s: how long it is tried again where a connection is refused; 0: once.
+        addresses: host:port, separated by commas; one accepting address is enough.
+        patience_s: how long refused connections are retried; 0: not at all.
 
     Raises:
-        UserError: nobody does.
+        UserError: no address accepts a connection.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -205,10 +206,10 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
 
 
 def addresses_of(text: str) -> Iterator[tuple[str, int]]:
-    """Host and port of each address; without a port it is Kafka's usual one.
+    """Yield host and port of each address; the default port is Kafka's.
 
     Raises:
-        UserError: a port is no number.
+        UserError: an invalid address.
     """
     for part in filter(None, (part.strip() for part in text.split(","))):
         bare = part.rpartition("://")[2]
@@ -220,10 +221,10 @@ def addresses_of(text: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_jaas(text: str) -> dict[str, str]:
-    """The options of a `sasl.jaas.config` with one login module.
+    """Parse the options of a `sasl.jaas.config` with one login module.
 
     Raises:
-        UserError: it is not `<class> required name="value" …;` (the message does not repeat it).
+        UserError: it is not `<class> required name="value" …;` (the message omits its content).
     """
     found = _JAAS_LOGIN.fullmatch(text)
     rest = _JAAS_OPTION.sub("", found["options"]).strip() if found else "?"
@@ -239,7 +240,7 @@ def parse_jaas(text: str) -> dict[str, str]:
 
 
 def pem(text: str) -> str:
-    """Give PEM blocks their line ends again; in a properties file they are often blanks."""
+    """Restore line ends in PEM blocks, which properties files often replace by blanks."""
     blocks = [
         "\n".join([f"-----BEGIN {kind}-----", *body.split(), f"-----END {kind}-----"])
         for kind, body in _PEM_BLOCK.findall(text)
@@ -249,7 +250,7 @@ def pem(text: str) -> str:
 
 @dataclass
 class _Mapped:
-    """What became of the properties for one client."""
+    """Properties converted for one client."""
 
     out: dict[str, Any] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
@@ -283,7 +284,7 @@ def _confluent(given: Mapping[str, str]) -> _Mapped:
 
 
 def _confluent_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
-    """Trust store and key store; returns the properties that found a place."""
+    """Convert trust and key store; return the supported properties."""
     used = set()
     if _is_pem(given, "truststore"):
         if "ssl.truststore.location" in given:
@@ -307,7 +308,7 @@ def _confluent_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]
 
 
 def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
-    """The login; returns the properties that found a place."""
+    """Convert the login; return the supported properties."""
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
     if mechanism == "OAUTHBEARER":
@@ -359,7 +360,7 @@ def _number(name: str, value: str) -> int:
 
 
 def _kafka_python_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
-    """Trust store and key store; returns the properties that found a place."""
+    """Convert trust and key store; return the supported properties."""
     used = set()
     if _is_pem(given, "truststore"):
         used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
@@ -376,7 +377,7 @@ def _kafka_python_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[s
 
 
 def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """A TLS context for certificates that stand in the properties themselves."""
+    """Create a TLS context from certificates in the properties."""
     certificates = given.get("ssl.truststore.certificates")
     context = ssl.create_default_context(
         cafile=given.get("ssl.truststore.location"),

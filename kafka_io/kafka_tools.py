@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run from its jars: no Kafka has to be installed."""
+"""Kafka's command-line tools, run from its jars without an installation."""
 
 import difflib
 import subprocess
@@ -43,14 +43,14 @@ CLASSES = {
     "kafka-verifiable-consumer": "VerifiableConsumer",
     "kafka-verifiable-producer": "VerifiableProducer",
 }
-"""Name of a script in Kafka's `bin` to the class that it runs, in `PACKAGE` or with its own one."""
+"""Script in Kafka's `bin` to its class, in `PACKAGE` or with its own package."""
 
 
 def class_of(name: str) -> str:
-    """The class of a tool, named with or without `kafka-` and `.sh`.
+    """Return the class of a tool, named with or without `kafka-` and `.sh`.
 
     Raises:
-        UserError: there is no such tool.
+        UserError: unknown tool.
     """
     plain = name.removesuffix(".sh")
     known = CLASSES.get(plain) or CLASSES.get(f"kafka-{plain}")
@@ -68,17 +68,17 @@ def run(
     ivy_settings: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Run a tool, with this process's standard streams; return its exit code.
+    """Run a tool with this process's standard streams; return its exit code.
 
     Args:
-        name: of the tool.
+        name: name of the tool.
         words: its arguments.
-        jars_home: the directory of `Settings.home`, where the jars lie.
-        ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
-        say: receives what takes long.
+        jars_home: the directory of `Settings.home`, with the jars.
+        ivy_settings: an Ivy settings file, for a mirror.
+        say: called before slow steps.
 
     Raises:
-        UserError: no such tool, no Java, or the jars cannot be fetched.
+        UserError: unknown tool, no Java, or the jars cannot be downloaded.
     """
     wanted = class_of(name)
     sets = [jars.tools_jars()]
@@ -89,5 +89,5 @@ def run(
     with subprocess.Popen([*command, *words]) as tool:
         try:
             return tool.wait()
-        except KeyboardInterrupt:  # the tool has got the signal, too
+        except KeyboardInterrupt:  # the tool received the signal, too
             return tool.wait()

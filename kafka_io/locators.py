@@ -1,4 +1,4 @@
-"""Where the bytes of a record batch lie in the topic `data`, as events and answers name it."""
+"""Locators of record batches in the topic `data`, as in events and responses."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ _TEXT = re.compile(r"(\d{1,10}):(\d{1,19}):(\d{1,10})", re.ASCII)
 
 
 class Locator(NamedTuple):
-    """A row of `data`: its partition, its offset, and the size of its value in bytes."""
+    """A row of `data`: partition, offset, and size of its value in bytes."""
 
     partition: int
     offset: int
@@ -18,6 +18,6 @@ class Locator(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Locator | None":
-        """The locator in a text, None where it is none."""
+        """Parse a locator; None if it is invalid."""
         found = _TEXT.fullmatch(text)
         return cls(*map(int, found.groups())) if found else None

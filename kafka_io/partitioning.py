@@ -1,7 +1,8 @@
-"""Where a key goes: Kafka's partition of a record, and Spark's shuffle partition of a cell.
+"""Kafka's partition of a record's key, and Spark's shuffle partition of a cell.
 
-Every writer of `<prefix>.requests` computes the partition itself with `partition_of`
-(`state/core/murmur2.py`): confluent-kafka's default partitioner (CRC32) differs from Java's.
+All writers of `<prefix>.requests` compute the partition with `partition_of`
+(`state/core/murmur2.py`), because confluent-kafka's default partitioner (CRC32) differs from
+Java's.
 
 Source: org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt and HashPartitioning.
 """
@@ -14,7 +15,7 @@ _UINT32 = 0xFFFFFFFF
 
 
 def spark_hash(value: int) -> int:
-    """Spark's hash of one INT column, signed, as HashPartitioning computes it."""
+    """Return Spark's signed hash of one INT column, as in HashPartitioning."""
     word = (value & _UINT32) * 0xCC9E2D51 & _UINT32
     word = _rotated(word, 15) * 0x1B873593 & _UINT32
     hashed = _rotated(SPARK_HASH_SEED ^ word, 13)
@@ -34,21 +35,21 @@ def group_keys(
     loads: Mapping[str, int],
     fixed: Mapping[str, int],
 ) -> dict[str, int]:
-    """Grouping keys by which cells share Spark's tasks as evenly as their loads allow.
+    """Choose grouping keys that spread cells evenly over Spark's tasks by load.
 
-    The heaviest cell comes first, and each into the task with the least load so far, of equal ones
-    into that with the fewest cells. The busiest task so has at most 4/3 of what the best way of
-    dealing them out would give it (Graham 1969, "Bounds on Multiprocessing Timing Anomalies").
-    Where nothing is known of any load, the n-th cell falls into task n modulo their number.
+    Cells are assigned from the heaviest on, each to the task with the lowest load, or of equal ones
+    the fewest cells. The busiest task has at most 4/3 of the optimum (Graham 1969, "Bounds on
+    Multiprocessing Timing Anomalies"). Without known loads, the n-th cell is assigned to task n
+    modulo their number.
 
     Args:
-        cells: the names of all cells.
-        shuffle_partitions: Spark's tasks.
-        loads: what is known of each cell's load, in any unit; others get the mean of those.
-        fixed: keys of cells that stay where they are: their state lies there.
+        cells: names of all cells.
+        shuffle_partitions: number of Spark's tasks.
+        loads: known loads of cells, in any unit; others get the mean.
+        fixed: keys of cells that must keep their task, where their state is.
 
     Returns:
-        the key of each cell, >= 0 and used once; those of `fixed` are as they were.
+        a unique key >= 0 for each cell; those of `fixed` are unchanged.
     """
     names = list(dict.fromkeys([*fixed, *cells]))
     known = [loads[name] for name in names if name in loads]
@@ -71,7 +72,7 @@ def group_keys(
 
 
 class _Keys:
-    """Gives the least keys that are not used yet, by the task into which they fall."""
+    """Returns the lowest unused key for a task."""
 
     def __init__(self, shuffle_partitions: int, used: set[int]) -> None:
         self._candidates = (key for key in count() if key not in used)

@@ -1,7 +1,7 @@
-"""The topic `placement`: which clusters a job holds, and how its topics are cut.
+"""The topic `placement`: clusters of a job, and partition counts of its topics.
 
-`run` writes one compacted row for each cluster when it starts. Every writer of requests (`send`,
-the gateway, the clock) reads it first, so none of them takes an option for it.
+`run` writes one compacted row for each cluster at its start. Every writer of requests (`send`, the
+gateway, the clock) reads it first, so none of them needs options for it.
 """
 
 from collections.abc import Iterable
@@ -23,16 +23,15 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.wording import counted
 
 _NUMBER = "."
-"""Between a cluster's name and the number of its cell, where it has several."""
+"""Separator of a cluster's name and a cell's number, with several cells."""
 
 
 class Placement(msgspec.Struct, rename="camel", frozen=True):
-    """A cluster of a job: its brokers, its cells, and the partitions of the job's topics.
+    """A cluster of a job: brokers, cells, and partition counts of the job's topics.
 
-    `event_time`, `event_time_max_skew_ms` and `broker_settings` (those that were given, by Kafka's
-    names) are what the job was started with: who sends it a recording has to know whether it holds
-    there, and who reads its topics when a request came. Where
-    `interventions` are taken, brokers may be stopped, and gateways ask which are.
+    `event_time`, `event_time_max_skew_ms` and `broker_settings` (non-default ones, by Kafka's
+    names) are those of the job's start; senders of recordings and readers of its topics need them.
+    With `interventions`, brokers can be stopped, and gateways query which are.
     """
 
     cluster: str
@@ -46,30 +45,30 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
     interventions: bool = False
 
     def time_of(self, event_ms: int, append_ms: int) -> int:
-        """When a cell takes an event to have come, by its own time and that of its row."""
+        """Return the event time that a cell uses, from its own time and its row's."""
         if self.event_time == "recorded" or append_ms < 0:
             return event_ms
         skew = self.event_time_max_skew_ms
         return min(max(event_ms, append_ms - skew), append_ms + skew)
 
     def cell_of(self, broker: int) -> str:
-        """The cell that holds a broker: its name is the key of the broker's events."""
+        """Return the cell of a broker: its name is the key of the broker's events."""
         return self.cells[self.brokers.index(broker) % len(self.cells)]
 
     def brokers_of(self, cell: str) -> list[int]:
-        """The brokers that a cell holds."""
+        """Return the brokers of a cell."""
         return [broker for broker in self.brokers if self.cell_of(broker) == cell]
 
     def partition_of(self, cell: str) -> int:
-        """The partition of `requests` in which a cell's events lie."""
+        """Return the partition of `requests` with a cell's events."""
         return partition_of(cell.encode(), self.requests_partitions)
 
 
 def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
-    """The names of a cluster's cells; a single cell has the cluster's name.
+    """Return the names of a cluster's cells; a single cell has the cluster's name.
 
     Raises:
-        UserError: more cells are asked for than the cluster has brokers.
+        UserError: there are more cells than brokers.
     """
     if cells > len(brokers):
         count = counted(len(brokers), "broker")
@@ -83,12 +82,12 @@ def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
 
 
 def cluster_of(cell: str) -> str:
-    """The cluster that a cell is of; the names of clusters have no dot."""
+    """Return the cluster of a cell; cluster names have no dot."""
     return cell.partition(_NUMBER)[0]
 
 
 def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:
-    """Write the clusters of a job; returns when Kafka has them."""
+    """Write the clusters of a job; return after Kafka has acknowledged them."""
     producer = Producer(writer_configuration(client))
     for placement in placements:
         producer.produce(
@@ -102,7 +101,7 @@ def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]
 
 
 def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
-    """The clusters of a job by name, as last written.
+    """Read the clusters of a job by name, as last written.
 
     Raises:
         UserError: no job has run with this prefix.

@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def parse(text: str) -> dict[str, str]:
-    r"""Parse a document; of a repeated name the last value counts.
+    r"""Parse a document; the last value of a repeated name counts.
 
     Raises:
         ValueError: a `\u` without four hexadecimal digits.
@@ -40,12 +40,12 @@ def parse(text: str) -> dict[str, str]:
 
 
 def dump(values: Mapping[str, str]) -> str:
-    """Write values so that `parse` gives them back."""
+    """Write values in a form that `parse` reads."""
     return "".join(f"{_escape(k, ' :=#!')}={_escape(v, '')}\n" for k, v in values.items())
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Join continued lines; leave out comments and blank lines."""
+    """Join continued lines; skip comments and blank lines."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     joined = ""
     continued = False
@@ -65,7 +65,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _pair(line: str) -> tuple[str, str]:
-    """Split a logical line at the first separator that is not escaped."""
+    """Split a logical line at the first unescaped separator."""
     end = 0
     while end < len(line) and line[end] not in _BLANKS + "=:":
         end += 2 if line[end] == "\\" else 1

@@ -1,4 +1,4 @@
-"""Reading a topic of ours outside Spark, from its beginning to where it ends now."""
+"""Reading a topic outside Spark, from its beginning to its current end."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,7 +39,7 @@ NO_LEADER_YET = frozenset(
 
 
 class Row(NamedTuple):
-    """A row of a topic. `id` is its header of that name, by which repeats are dropped."""
+    """A row of a topic. `id` is its header, by which repeats are dropped."""
 
     partition: int
     offset: int
@@ -50,10 +50,10 @@ class Row(NamedTuple):
 
 
 def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None) -> Consumer:
-    """A consumer that belongs to no group, commits nothing, and tells of a partition's end.
+    """Create a consumer without a group that reports the end of partitions.
 
     Args:
-        client: how to reach Kafka.
+        client: connection properties.
         changes: further settings by librdkafka's names.
     """
     return Consumer(
@@ -69,10 +69,10 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
 
 
 def partitions_of(client: ClientProperties, topic: str) -> int:
-    """How many partitions a topic has.
+    """Return the number of partitions of a topic.
 
     Raises:
-        UserError: there is no such topic, or Kafka does not answer.
+        UserError: the topic does not exist, or Kafka does not respond.
     """
     found = existing(admin_client(client), client).get(topic)
     if found is None:
@@ -84,7 +84,7 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
 
 
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
-    """For each partition that holds rows the offset after its last."""
+    """Return the end offsets of non-empty partitions."""
     found = {
         number: first_and_end(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
@@ -92,29 +92,29 @@ def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]
 
 
 def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """First and end offset; waits for the leader of a topic that was created a moment ago."""
+    """Return first and end offset; wait for the leader of a new topic."""
     return when_there(
         lambda: reader.get_watermark_offsets(partition, KAFKA_TIMEOUT_S), NO_LEADER_YET
     )
 
 
 def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
-    """For each partition that has a row of that time or later the offset of the first."""
-    asked = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
-    found = reader.offsets_for_times(asked, KAFKA_TIMEOUT_S)
+    """Return the first offset at or after a time, for partitions that have one."""
+    wanted = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
+    found = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
     return {each.partition: each.offset for each in found if each.offset >= 0}
 
 
-def when_there(ask: Callable[[], T], not_yet: Collection[int]) -> T:
-    """What Kafka answers once it has what a new topic or cluster has to get first.
+def when_there(request: Callable[[], T], not_yet: Collection[int]) -> T:
+    """Retry a request that a new topic or cluster cannot answer yet.
 
     Raises:
-        KafkaException: another error than those of `not_yet`, or one of them for too long.
+        KafkaException: an error other than `not_yet`, or a timeout.
     """
     deadline = time.monotonic() + KAFKA_TIMEOUT_S
     while True:
         try:
-            return ask()
+            return request()
         except KafkaException as error:
             if error.args[0].code() not in not_yet or time.monotonic() >= deadline:
                 raise
@@ -127,16 +127,16 @@ def read_all(
     first: Mapping[int, int] | None = None,
     observe: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Every row that is in the topic now, each partition in offset order.
+    """Yield every row that is in the topic now, in offset order within a partition.
 
     Args:
-        client: how to reach Kafka.
-        topic: its full name.
-        first: for partitions that are not read from their beginning, where to begin.
-        observe: is told first how many offsets are to be read, then how many are left.
+        client: connection properties.
+        topic: full topic name.
+        first: first offsets of partitions that are not read from the beginning.
+        observe: called with the number of offsets to read, first in total, then remaining.
 
     Raises:
-        UserError: there is no such topic, or Kafka does not answer.
+        UserError: the topic does not exist, or Kafka does not respond.
     """
     partitions = partitions_of(client, topic)
     with closing(consumer(client)) as reader:
@@ -163,10 +163,10 @@ def read_all(
 
 
 def is_end(message: Message) -> bool:
-    """Whether this is no row but the news that a partition ends here.
+    """True if the message is not a row but marks the end of a partition.
 
     Raises:
-        KafkaException: it is the news of an error.
+        KafkaException: the message is an error.
     """
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -175,7 +175,7 @@ def is_end(message: Message) -> bool:
 
 
 def without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows without those whose id was there before: what a reader of our topics sees."""
+    """Drop rows whose id has already occurred, as readers of these topics must."""
     seen: set[str] = set()
     for row in rows:
         if row.id not in seen:
@@ -184,7 +184,7 @@ def without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def row_of(message: Message) -> Row:
-    """The row in a confluent-kafka message."""
+    """Convert a confluent-kafka message."""
     headers = dict(message.headers() or [])
     row_id = headers.get(ID_HEADER) or b""
     return Row(

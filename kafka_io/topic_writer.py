@@ -1,4 +1,4 @@
-"""Writing rows of ours to a topic outside Spark: in order, and none lost without a word."""
+"""Writing rows to a topic outside Spark: in order, with an error for each lost row."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -16,7 +16,7 @@ AT_ONCE = "Unable to produce message: "
 
 
 class NewRow(NamedTuple):
-    """A row to be written; the header `id` is written where there is one."""
+    """A new row; a non-empty `id` is written as a header."""
 
     key: str
     value: bytes
@@ -25,13 +25,13 @@ class NewRow(NamedTuple):
 
 
 class TopicWriter:
-    """Writes rows to a topic in their order; what became of each comes later.
+    """Writes rows to a topic in order; delivery reports follow later.
 
     Args:
-        client: how to reach Kafka.
-        topic: its full name.
-        on_delivered: called for each row that Kafka has taken.
-        on_failed: called, with Kafka's reason, for each that it has not.
+        client: connection properties.
+        topic: full topic name.
+        on_delivered: called for each delivered row.
+        on_failed: called with Kafka's reason for each failed row.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TopicWriter:
         self._on_failed = on_failed
 
     def write(self, row: NewRow) -> None:
-        """Hand over a row; where the producer's buffer is full, once there is room."""
+        """Queue a row; wait if the producer's queue is full."""
         headers: dict[str, str | bytes | None] = {ID_HEADER: row.id.encode()} if row.id else {}
         while True:
             try:
@@ -66,11 +66,11 @@ class TopicWriter:
                 return
 
     def poll(self) -> None:
-        """Hear what became of rows that were handed over."""
+        """Process delivery reports."""
         self._producer.poll(0)
 
     def flush(self) -> int:
-        """Wait until Kafka has everything; gives back how many rows have no answer yet."""
+        """Wait until all rows are delivered; return the number of pending ones."""
         return self._producer.flush(FLUSH_S)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
@@ -81,10 +81,10 @@ class TopicWriter:
 
 
 def reason_of(error: KafkaError) -> str:
-    """Kafka's words for why a row was not taken.
+    """Return Kafka's error message for a failed row.
 
-    The same whether the producer says it at once, where it knows the topic already, or later in the
-    delivery report: librdkafka puts words of its own before the first.
+    librdkafka adds a prefix to immediate errors, which is removed here, so the message is the same
+    as in a delivery report.
     """
     return error.str().removeprefix(AT_ONCE)
 
@@ -95,16 +95,16 @@ def write_all(
     rows: Iterable[NewRow],
     on_delivered: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write rows in their order and wait until Kafka has them.
+    """Write rows in order and wait until they are delivered.
 
     Args:
-        client: how to reach Kafka.
-        topic: its full name.
-        rows: what to write.
-        on_delivered: called for each row that Kafka has taken.
+        client: connection properties.
+        topic: full topic name.
+        rows: rows to write.
+        on_delivered: called for each delivered row.
 
     Raises:
-        UserError: Kafka did not take all of them.
+        UserError: some rows failed.
     """
     failures: list[str] = []
     taken = 0

@@ -1,14 +1,14 @@
-"""The job's topics: their names, how they are created, and what is checked where they exist.
+"""The job's topics: names, creation, and validation of existing ones.
 
 <prefix>.requests           events; LogAppendTime, because a cell clamps event times to it
-<prefix>.responses          answers; the partition is chosen by the edge (`replyTo`)
+<prefix>.responses          responses; the gateway chooses the partition (`replyTo`)
 <prefix>.offsets.<cluster>  committed offsets in Kafka's own schemas, compacted
-<prefix>.records            the history of every item
-<prefix>.data               the bytes of record batches, which events name by locator
-<prefix>.segments           sealed parts of batch indexes, compacted
-<prefix>.timers             the outstanding deadline of each cell, compacted
+<prefix>.records            history of every item
+<prefix>.data               bytes of record batches, which events name by locator
+<prefix>.segments           sealed segments of batch indexes, compacted
+<prefix>.timers             next deadline of each cell, compacted
 <prefix>.placement          clusters, brokers, cells, partition counts, compacted
-<prefix>.dead-letters       what was refused, and why
+<prefix>.dead-letters       rejected events with reasons
 """
 
 import time
@@ -41,16 +41,16 @@ NOT_LET_IN = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 METADATA_POLL_S = 0.05
 SYSLOG_CRITICAL = 2
 DEFAULT_REPLICATION = -1
-"""As the broker's `default.replication.factor` says."""
+"""The broker's `default.replication.factor`."""
 
 RECORD_OVERHEAD_BYTES = 64 * 1024
-"""Room for key, headers and batch header above the largest document."""
+"""Overhead of key, headers and batch header above the largest document."""
 
 ROW_BYTES_MAX = EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES
-"""The largest row of any topic: a request, an answer, or what a dead letter keeps of them."""
+"""Maximum size of a row: a request, a response, or a dead letter of them."""
 
 DATA_BYTES_MAX = 100 * 1024 * 1024 - RECORD_OVERHEAD_BYTES
-"""The largest batch in `data`: Kafka takes requests of 100 MiB (`socket.request.max.bytes`)."""
+"""Maximum batch in `data`: Kafka accepts requests of 100 MiB (`socket.request.max.bytes`)."""
 
 _LARGE_ROWS = {"max.message.bytes": str(ROW_BYTES_MAX)}
 _COMPACTED = {"cleanup.policy": "compact", **_LARGE_ROWS}
@@ -60,23 +60,22 @@ _DATA = {
     "max.message.bytes": str(DATA_BYTES_MAX + RECORD_OVERHEAD_BYTES),
     "message.timestamp.type": "LogAppendTime",
 }
-"""What is old enough to be deleted goes by the broker's clock."""
+"""Retention uses the broker's clock."""
 
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""The request topic is the recording from which everything else follows; `brokertwin gc` deletes
-from `data`."""
+"""Everything else can be derived from the request topic. `brokertwin gc` deletes from `data`."""
 
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic as it is to be.
+    """Specification of a topic.
 
     Attributes:
-        name: without the prefix.
-        partitions: how many it is created with.
-        settings: Kafka's topic settings, set at creation and checked afterwards.
-        at_creation: further ones that may be changed later.
-        partitions_fixed: whether another number of partitions is refused.
+        name: name without the prefix.
+        partitions: number of partitions at creation.
+        settings: Kafka's topic settings, set at creation and validated later.
+        at_creation: further settings that may be changed later.
+        partitions_fixed: whether another number of partitions is rejected.
     """
 
     name: str
@@ -87,12 +86,12 @@ class TopicSpec:
 
 
 def full_name(prefix: str, topic: str) -> str:
-    """The topic's name in Kafka."""
+    """Return the topic's name in Kafka."""
     return f"{prefix}.{topic}"
 
 
 def specs(settings: Settings) -> list[TopicSpec]:
-    """Every topic that the job reads or writes."""
+    """Return all topics that the job reads or writes."""
     events = {**_PLAIN, "message.timestamp.type": "LogAppendTime"}
     return [
         TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
@@ -108,32 +107,32 @@ def specs(settings: Settings) -> list[TopicSpec]:
 
 
 def admin_client(client: ClientProperties) -> AdminClient:
-    """An admin client for these properties."""
+    """Create an admin client."""
     return AdminClient(quiet(client))
 
 
 def quiet(client: ClientProperties) -> dict[str, Any]:
-    """The configuration of a confluent-kafka client that prints nothing: errors come as values."""
+    """Return the configuration of a confluent-kafka client that prints nothing."""
     return {**client.for_confluent(), "error_cb": lambda _: None, "log_level": SYSLOG_CRITICAL}
 
 
 def login_error(client: ClientProperties) -> str | None:
-    """Why Kafka lets nobody in who comes with these properties; None where it does.
+    """Return why Kafka rejects a login with these properties, or None.
 
-    The client goes on trying, and its calls say no more than that nobody has answered in time.
+    Clients retry a failed login, and their calls only report a timeout.
     """
-    said: list[KafkaError] = []
-    configuration: dict[str, Any] = {**quiet(client), "error_cb": said.append}
+    errors: list[KafkaError] = []
+    configuration: dict[str, Any] = {**quiet(client), "error_cb": errors.append}
     admin = AdminClient(configuration)
     with suppress(KafkaException):
         admin.list_topics(timeout=LOGIN_S)
     admin.poll(0)
-    texts = (error.str() for error in said if error.code() in NOT_LET_IN)
+    texts = (error.str() for error in errors if error.code() in NOT_LET_IN)
     return next((text.partition(" (after ")[0] for text in texts), None)
 
 
 def writer_configuration(client: ClientProperties) -> dict[str, Any]:
-    """The configuration of a confluent-kafka Producer that keeps order and loses nothing."""
+    """Return the configuration of an idempotent confluent-kafka Producer."""
     return {
         **quiet(client),
         "acks": "all",
@@ -144,10 +143,10 @@ def writer_configuration(client: ClientProperties) -> dict[str, Any]:
 
 
 def check(client: ClientProperties, settings: Settings) -> str | None:
-    """Check the topics that are there, and create none.
+    """Validate existing topics without creating any.
 
     Returns:
-        Kafka's id of the topic `requests`; None where it is not there yet.
+        Kafka's id of the topic `requests`, or None if it does not exist.
 
     Raises:
         UserError: as `prepare`.
@@ -163,19 +162,18 @@ def check(client: ClientProperties, settings: Settings) -> str | None:
 def prepare(
     client: ClientProperties, settings: Settings, say: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Create the topics that are missing and check those that are there.
+    """Create missing topics and validate existing ones.
 
     Args:
-        client: how to reach Kafka.
-        settings: the prefix, partition counts and clusters.
-        say: is told which topics are created.
+        client: connection properties.
+        settings: prefix, partition counts and clusters.
+        say: called with the created topics.
 
     Returns:
-        Kafka's id of the topic `requests`: a topic that was deleted and created again has another.
+        Kafka's id of the topic `requests`; a recreated topic has another one.
 
     Raises:
-        UserError: Kafka cannot be reached, or a topic exists with settings that the job cannot
-            work with.
+        UserError: Kafka cannot be reached, or a topic has unsuitable settings.
     """
     admin = admin_client(client)
     wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
@@ -186,14 +184,14 @@ def prepare(
         topic_id(admin, name)
     if missing:
         say(f"created topics: {', '.join(missing)}")
-        # One that was created a moment ago may have been missing from the list.
+        # A new topic may have been missing from the list.
         there = existing(admin, client)
     _check(admin, wanted, there)
     return topic_id(admin, full_name(settings.prefix, REQUESTS))
 
 
 def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[str, int]) -> None:
-    """Refuse topics that the job cannot work with. Raises UserError."""
+    """Reject unsuitable topics. Raises UserError."""
     for name, spec in wanted.items():
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
@@ -206,10 +204,10 @@ def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[s
 
 
 def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
-    """Topic name to number of partitions.
+    """Return topic names with numbers of partitions.
 
     Raises:
-        UserError: Kafka does not answer.
+        UserError: Kafka does not respond.
     """
     check_reachable(client.bootstrap)
     try:
@@ -224,7 +222,7 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
 
 
 def topic_id(admin: AdminClient, name: str) -> str:
-    """Kafka's id (KIP-516) of a topic; waits until a new topic is known to the broker."""
+    """Return Kafka's topic id (KIP-516); wait until the broker knows a new topic."""
     deadline = time.monotonic() + KAFKA_TIMEOUT_S
     while True:
         topics = TopicCollection([name])
@@ -239,7 +237,7 @@ def topic_id(admin: AdminClient, name: str) -> str:
 
 
 def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
-    """Create topics by their full names; one that is there already is none's fault.
+    """Create topics by their full names; existing ones are no error.
 
     Raises:
         UserError: Kafka does not create one of them.
@@ -267,7 +265,7 @@ def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
 
 
 def _check_settings(admin: AdminClient, there: Mapping[str, TopicSpec]) -> None:
-    """Refuse topics that exist with other settings. Raises UserError."""
+    """Reject existing topics with other settings. Raises UserError."""
     if not there:
         return
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]

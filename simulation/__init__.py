@@ -1,1 +1,1 @@
-"""A whole cluster in one process and in virtual time: one seed a run, and an auditor."""
+"""A whole cluster in one process and in virtual time: one seed per run, and an auditor."""

@@ -1,7 +1,7 @@
-"""An administrator: deletes records, lets them grow old, has a topic come and go.
+"""An administrator: deletes records, lets them expire, creates and deletes a topic.
 
-Each step is asked for again, of another broker each time, until one has answered that it is so.
-What may be lost by it the auditor hears before it is asked for: who saw no answer does not know.
+Each step is repeated at another broker until a response confirms it. The auditor is notified of
+possible losses before the request, because a request without response may have been processed.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from brokertwin.simulation.audit_losses import EVERYBODY
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,
     PASSING,
-    Fault,
+    FaultKind,
     Injection,
     pick,
 )
@@ -34,23 +34,26 @@ AGAIN_MS = 700
 TOPIC_RESOURCE = 2
 SET, DELETE = 0, 1
 READ_UP_TO = 0.8
-"""How much of what is acknowledged of a partition may be deleted at once."""
+"""Maximum part of the acknowledged records of a partition that are deleted at once."""
 
 Resource = tuple[ResourceType, str]
 Right = tuple[Operation, Permission, str]
 ORDERS = (ResourceType.TOPIC, DENIED_TOPIC)
-RIGHTS: dict[Fault, tuple[Resource, Operation]] = {
-    Fault.DENY_READ: (ORDERS, Operation.READ),
-    Fault.DENY_GROUP: ((ResourceType.GROUP, DENIED_GROUP), Operation.READ),
-    Fault.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
+RIGHTS: dict[FaultKind, tuple[Resource, Operation]] = {
+    FaultKind.DENY_READ: (ORDERS, Operation.READ),
+    FaultKind.DENY_GROUP: ((ResourceType.GROUP, DENIED_GROUP), Operation.READ),
+    FaultKind.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
 }
-"""What is denied, and of what."""
+"""Denied operations and their resources."""
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Step(NamedTuple):
-    """What is asked for until `is_done` holds for an answer; so long after the step before."""
+class AdminStep(NamedTuple):
+    """A request that is repeated until `is_done` holds for its response.
+
+    It starts `after_ms` after the previous step.
+    """
 
     api: str
     version: int
@@ -59,37 +62,40 @@ class Step(NamedTuple):
     after_ms: int = 0
 
 
-class Admin:
-    """One, without a connection."""
+class SimulatedAdmin:
+    """An administrator without a connection."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, auditor: Auditor) -> None:
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock, auditor: Auditor) -> None:
         self._cluster = cluster
         self._clock = clock
         self._auditor = auditor
         self._count = 0
-        self._under_way: dict[str, tuple[Step, Sequence[Step], Fault]] = {}
-        self._busy: list[Fault] = []
-        self._pass_on = cluster.on_answer
-        cluster.on_answer = self._answered
+        self._under_way: dict[str, tuple[AdminStep, Sequence[AdminStep], FaultKind]] = {}
+        self._busy: list[FaultKind] = []
+        self._pass_on = cluster.on_response
+        cluster.on_response = self._on_response
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was begun has come to its end."""
+        """True if no step is pending."""
         return not self._busy
 
-    def come(self, injection: Injection) -> str:
-        """Does what an injection says, one of a kind at a time; to what, "" for nothing."""
+    def apply(self, injection: Injection) -> str:
+        """Start the steps of an injection, one of each kind at a time.
+
+        Returns their target, or "" without effect.
+        """
         if injection.fault in self._busy:
             return ""
         match injection.fault:
-            case Fault.DELETE_RECORDS:
+            case FaultKind.DELETE_RECORDS:
                 what, steps = self._deletion(injection.whom)
-            case Fault.RETENTION:
+            case FaultKind.RETENTION:
                 what, steps = "orders", self._retention(injection.lasts_ms)
-            case Fault.DENY:
+            case FaultKind.DENY:
                 user = pick((EVERYBODY, *self._cluster.plan.writers), injection.whom) or EVERYBODY
                 what, steps = f"orders, to {user}", self._denial(injection.lasts_ms, user)
-            case Fault.DENY_READ | Fault.DENY_GROUP | Fault.DENY_ID:
+            case FaultKind.DENY_READ | FaultKind.DENY_GROUP | FaultKind.DENY_ID:
                 what, steps = "everybody", self._denial_of(injection.fault, injection.lasts_ms)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
@@ -98,10 +104,10 @@ class Admin:
             self._next(steps, injection.fault)
         return what
 
-    # What it does
+    # Steps
 
-    def _deletion(self, whom: float) -> tuple[str, list[Step]]:
-        """Records of a partition of `orders` up to one that was acknowledged."""
+    def _deletion(self, whom: float) -> tuple[str, list[AdminStep]]:
+        """Delete records of an `orders` partition up to an acknowledged one."""
         acked = self._auditor.records.acked_offsets("orders")
         at = pick(sorted(acked), whom)
         if at is None:
@@ -113,39 +119,41 @@ class Admin:
         part = {"partitionIndex": at.partition, "offset": offset}
         body = {"topics": [{"name": at.topic, "partitions": [part]}], "timeoutMs": 2_000}
 
-        def is_done(told: dict[str, Any]) -> bool:
-            (answer,) = told["topics"][0]["partitions"]
-            if not answer["errorCode"]:
-                losses.deleted(at, answer["lowWatermark"])
-            return not answer["errorCode"]
+        def is_done(response: dict[str, Any]) -> bool:
+            (result,) = response["topics"][0]["partitions"]
+            if not result["errorCode"]:
+                losses.deleted(at, result["lowWatermark"])
+            return not result["errorCode"]
 
-        return f"{at.topic}-{at.partition} {offset}", [Step("DELETE_RECORDS", 2, body, is_done)]
+        return f"{at.topic}-{at.partition} {offset}", [
+            AdminStep("DELETE_RECORDS", 2, body, is_done)
+        ]
 
-    def _retention(self, lasts_ms: int) -> list[Step]:
-        """`orders` keeps what is young, for a while."""
+    def _retention(self, lasts_ms: int) -> list[AdminStep]:
+        """Set a short retention of `orders` for some time."""
         losses = self._auditor.losses
         losses.grows_old(RETENTION_MS)
 
-        def is_over(told: dict[str, Any]) -> bool:
-            if _is_set(told):
+        def is_over(response: dict[str, Any]) -> bool:
+            if _is_set(response):
                 losses.stays(self._clock.now)
-            return _is_set(told)
+            return _is_set(response)
 
         api = "INCREMENTAL_ALTER_CONFIGS"
         return [
-            Step(api, 1, _limits(SET), _is_set),
-            Step(api, 1, _limits(DELETE), is_over, lasts_ms),
+            AdminStep(api, 1, _limits(SET), _is_set),
+            AdminStep(api, 1, _limits(DELETE), is_over, lasts_ms),
         ]
 
-    def _denial(self, lasts_ms: int, user: str) -> list[Step]:
-        """A user, or nobody, may write to `orders` for a while; all else is allowed."""
+    def _denial(self, lasts_ms: int, user: str) -> list[AdminStep]:
+        """Deny writing to `orders` to a user, or to all, for some time."""
         losses = self._auditor.losses
         losses.denies(user)
         deny = (Operation.WRITE, Permission.DENY, user)
         return self._for_a_while(ORDERS, deny, lasts_ms, losses.denied)
 
-    def _denial_of(self, fault: Fault, lasts_ms: int) -> list[Step]:
-        """Nobody may do something else for a while."""
+    def _denial_of(self, fault: FaultKind, lasts_ms: int) -> list[AdminStep]:
+        """Deny another operation to all for some time."""
         denials = self._auditor.denials
         denials.denies(fault)
         resource, operation = RIGHTS[fault]
@@ -154,36 +162,39 @@ class Admin:
 
     def _for_a_while(
         self, resource: Resource, deny: Right, lasts_ms: int, denied: Callable[[int, int], None]
-    ) -> list[Step]:
-        """All else is allowed; `denied` is told from when on, and until when."""
+    ) -> list[AdminStep]:
+        """Create an ACL and delete it later; all else is allowed.
+
+        `denied` is called with the begin and end of the denial.
+        """
         allow = (Operation.ALL, Permission.ALLOW, EVERYBODY)
         created = {"creations": [_acl(resource, *allow), _acl(resource, *deny)]}
-        gone = {"filters": [_filter(resource, *deny)]}
+        deleted_filters = {"filters": [_filter(resource, *deny)]}
 
-        def is_created(told: dict[str, Any]) -> bool:
-            is_done = not any(each["errorCode"] for each in told["results"])
+        def is_created(response: dict[str, Any]) -> bool:
+            is_done = not any(each["errorCode"] for each in response["results"])
             if is_done:
                 denied(self._clock.now, self._clock.now + lasts_ms)
             return is_done
 
-        def is_gone(told: dict[str, Any]) -> bool:
-            return not told["filterResults"][0]["errorCode"]
+        def is_gone(response: dict[str, Any]) -> bool:
+            return not response["filterResults"][0]["errorCode"]
 
         return [
-            Step("CREATE_ACLS", 3, created, is_created),
-            Step("DELETE_ACLS", 3, gone, is_gone, lasts_ms),
+            AdminStep("CREATE_ACLS", 3, created, is_created),
+            AdminStep("DELETE_ACLS", 3, deleted_filters, is_gone, lasts_ms),
         ]
 
-    # How it asks
+    # Requests
 
-    def _next(self, steps: Sequence[Step], kind: Fault) -> None:
+    def _next(self, steps: Sequence[AdminStep], kind: FaultKind) -> None:
         if not steps:
             self._busy.remove(kind)
             return
-        self._clock.after(steps[0].after_ms, lambda: self._ask(steps[0], steps[1:], kind))
+        self._clock.after(steps[0].after_ms, lambda: self._send(steps[0], steps[1:], kind))
 
-    def _ask(self, step: Step, then: Sequence[Step], kind: Fault) -> None:
-        """Asks one broker, and the next one where no answer says that it is done."""
+    def _send(self, step: AdminStep, then: Sequence[AdminStep], kind: FaultKind) -> None:
+        """Send a request to one broker, and to the next one without a confirmation."""
         self._count += 1
         name = f"admin/{self._count}"
         brokers = self._cluster.settings.brokers
@@ -194,24 +205,24 @@ class Admin:
 
         def again() -> None:
             if self._under_way.pop(name, None) is not None:
-                self._ask(step, then, kind)
+                self._send(step, then, kind)
 
         self._clock.after(AGAIN_MS, again)
 
-    def _answered(self, name: str, document: dict[str, Any]) -> None:
+    def _on_response(self, name: str, document: dict[str, Any]) -> None:
         if not name.startswith("admin/"):
             self._pass_on(name, document)
             return
-        step, then, kind = self._under_way.get(name, (None, (), Fault.TOPIC))
-        told = document.get("response")
-        if step is not None and told is not None and step.is_done(told):
+        step, then, kind = self._under_way.get(name, (None, (), FaultKind.TOPIC))
+        response = document.get("response")
+        if step is not None and response is not None and step.is_done(response):
             del self._under_way[name]
             self._auditor.say(f"admin: {step.api} is done")
             self._next(then, kind)
 
 
 def _limits(operation: int) -> dict[str, Any]:
-    """The age of records, and of the segments that they go with; or Kafka's own again."""
+    """Set a short retention and segment age, or restore Kafka's defaults."""
     values = {"retention.ms": RETENTION_MS, "segment.ms": SEGMENT_MS}
     configs = [
         {"name": name, "value": str(value), "configOperation": operation}
@@ -224,7 +235,7 @@ def _limits(operation: int) -> dict[str, Any]:
 def _acl(
     resource: Resource, operation: Operation, permission: Permission, user: str
 ) -> dict[str, Any]:
-    """One of a user's, or everybody's, about something."""
+    """Return an ACL for a user or all."""
     kind, name = resource
     return {
         "resourceType": int(kind),
@@ -240,7 +251,7 @@ def _acl(
 def _filter(
     resource: Resource, operation: Operation, permission: Permission, user: str
 ) -> dict[str, Any]:
-    """What picks it."""
+    """Return the filter that matches an ACL."""
     names = {"resourceType": "resourceTypeFilter", "resourceName": "resourceNameFilter"}
     names |= {"resourcePatternType": "patternTypeFilter", "principal": "principalFilter"}
     names |= {"host": "hostFilter"}
@@ -248,28 +259,28 @@ def _filter(
     return {names.get(name, name): value for name, value in acl.items()}
 
 
-def _is_set(told: dict[str, Any]) -> bool:
-    return not told["responses"][0]["errorCode"]
+def _is_set(response: dict[str, Any]) -> bool:
+    return not response["responses"][0]["errorCode"]
 
 
-def _passing(lasts_ms: int) -> list[Step]:
-    """A topic of one partition, which goes again."""
+def _passing(lasts_ms: int) -> list[AdminStep]:
+    """Create a topic with one partition and delete it later."""
     made = {"name": PASSING, "numPartitions": 1, "replicationFactor": -1}
     created = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
-    gone = (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    deleted_filters = (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
     times = {"timeoutMs": 2_000}
     return [
-        Step(
+        AdminStep(
             "CREATE_TOPICS",
             7,
             {"topics": [made], **times},
-            lambda told: told["topics"][0]["errorCode"] in created,
+            lambda response: response["topics"][0]["errorCode"] in created,
         ),
-        Step(
+        AdminStep(
             "DELETE_TOPICS",
             5,
             {"topicNames": [PASSING], **times},
-            lambda told: told["responses"][0]["errorCode"] in gone,
+            lambda response: response["responses"][0]["errorCode"] in deleted_filters,
             lasts_ms,
         ),
     ]

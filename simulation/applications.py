@@ -1,7 +1,7 @@
-"""Runs with an application: Connect's workers or threads of Streams, and what must come of them.
+"""Runs with an application (Connect or Streams), and their expected output.
 
-The topics that it needs, and what its output must be in the end: each input once where that is
-promised, for who reads committed records; at least once otherwise.
+Each input must be in the output: once if the application is exactly-once, for read_committed
+readers; at least once otherwise.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections import Counter
 from brokertwin.clients.streams.layout import layout
 from brokertwin.simulation.audit_work import at_least_once, in_steps, once
 from brokertwin.simulation.clock import START_MS
-from brokertwin.simulation.closing import Logs
+from brokertwin.simulation.closing import FinalLogs
 from brokertwin.simulation.connecting import COPY
 from brokertwin.simulation.contents import Contents
 from brokertwin.simulation.files import Files
@@ -20,13 +20,13 @@ from brokertwin.simulation.plan import (
     OFFSETS,
     TALLIES,
     WORKERS,
-    Plan,
+    RunPlan,
 )
 from brokertwin.simulation.streaming import APPLICATION, tallying
 
 
-def internal_topics(plan: Plan) -> dict[str, int]:
-    """Partitions of the topics that an application has for itself, by name."""
+def internal_topics(plan: RunPlan) -> dict[str, int]:
+    """Return partition counts of an application's internal topics, by name."""
     if plan.application is None:
         return {}
     if plan.application in WORKERS:
@@ -35,17 +35,17 @@ def internal_topics(plan: Plan) -> dict[str, int]:
     return {each.name: each.partitions for each in found.internal_topics.values()}
 
 
-class Effects:
-    """What must have come of what went in."""
+class ApplicationEffects:
+    """Expected output of an application."""
 
-    def __init__(self, plan: Plan, contents: Contents, files: Files) -> None:
+    def __init__(self, plan: RunPlan, contents: Contents, files: Files) -> None:
         self._plan = plan
         self._contents = contents
         self._files = files
         self._hold = once if plan.application in EXACT else at_least_once
 
-    def wrong(self, logs: Logs) -> list[str]:
-        """What is missing, or there more than once, in words."""
+    def wrong(self, logs: FinalLogs) -> list[str]:
+        """Return descriptions of missing or duplicate output."""
         orders = [
             name for at, log in logs.committed.items() if at.topic == "orders" for _, name in log
         ]
@@ -55,7 +55,7 @@ class Effects:
             return self._of_workers(logs, orders)
         return self._of_threads(logs, orders)
 
-    def _of_workers(self, logs: Logs, orders: list[str]) -> list[str]:
+    def _of_workers(self, logs: FinalLogs, orders: list[str]) -> list[str]:
         lines = self._files.read(START_MS + self._plan.active_ms, 0, self._plan.active_ms)
         wanted = [line.text.decode() for line in lines]
         found = Counter(value for _, _, value in self._values(logs, LINES))
@@ -65,18 +65,18 @@ class Effects:
             *at_least_once("orders are in the sink's file", orders, copied),
         ]
 
-    def _of_threads(self, logs: Logs, orders: list[str]) -> list[str]:
-        told = [
+    def _of_threads(self, logs: FinalLogs, orders: list[str]) -> list[str]:
+        found = [
             (f"{partition} {key}", *value.split(":", 1))
             for partition, key, value in self._values(logs, TALLIES)
         ]
-        wrong = self._hold("orders are counted", orders, Counter(name for _, _, name in told))
+        wrong = self._hold("orders are counted", orders, Counter(name for _, _, name in found))
         if self._plan.application in EXACT:
-            wrong += in_steps("tallies", [(key, int(count)) for key, count, _ in told])
+            wrong += in_steps("tallies", [(key, int(count)) for key, count, _ in found])
         return wrong
 
-    def _values(self, logs: Logs, topic: str) -> list[tuple[int, str, str]]:
-        """Partition, key and value of what is committed in a topic."""
+    def _values(self, logs: FinalLogs, topic: str) -> list[tuple[int, str, str]]:
+        """Return partition, key and value of the committed records of a topic."""
         read = [
             (at.partition, self._contents.read(name))
             for at, log in logs.committed.items()

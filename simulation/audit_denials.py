@@ -1,85 +1,86 @@
-"""What an ACL denies for a while beside writing: reading `orders`, a group, a transactional id.
+"""Audit of an ACL that denies something else than writing for some time.
 
-From when it is asked for on clients may be refused so. From a while after its answer on, until it
-is to go again, nothing that they ask is granted.
+It denies reading `orders`, a group, or a transactional id. After the request for the ACL, clients
+may be rejected. From some time after its response until the request for its deletion, no request is
+granted.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from brokertwin.simulation.audit_losses import HEARD_MS
-from brokertwin.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, Fault
+from brokertwin.simulation.audit_losses import ACL_KNOWN_MS
+from brokertwin.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, FaultKind
 from brokertwin.state.core.errors import Error
 
-REFUSALS: dict[Fault, Error] = {
-    Fault.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,
-    Fault.DENY_GROUP: Error.GROUP_AUTHORIZATION_FAILED,
-    Fault.DENY_ID: Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+REFUSALS: dict[FaultKind, Error] = {
+    FaultKind.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,
+    FaultKind.DENY_GROUP: Error.GROUP_AUTHORIZATION_FAILED,
+    FaultKind.DENY_ID: Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-APIS: dict[Fault, frozenset[str]] = {
-    Fault.DENY_READ: frozenset({"FETCH"}),
-    Fault.DENY_GROUP: frozenset(
+APIS: dict[FaultKind, frozenset[str]] = {
+    FaultKind.DENY_READ: frozenset({"FETCH"}),
+    FaultKind.DENY_GROUP: frozenset(
         {"JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT"}
     ),
-    Fault.DENY_ID: frozenset({"INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN", "END_TXN"}),
+    FaultKind.DENY_ID: frozenset({"INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN", "END_TXN"}),
 }
-"""What needs the right that is denied."""
+"""APIs that require the denied permission."""
 
 
-class Denials:
-    """One denial in a run.
+class DenialAudit:
+    """Audit of one denial.
 
     Attributes:
-        refused: how many requests were refused by it.
+        refused: number of rejected requests.
     """
 
     def __init__(self, violate: Callable[[str], None]) -> None:
         self._violate = violate
-        self._fault: Fault | None = None
+        self._fault: FaultKind | None = None
         self._range = range(0)
-        self._asked: dict[str, int] = {}
+        self._pending: dict[str, int] = {}
         self._topic_ids: set[str] = set()
         self.refused = 0
 
     @property
     def errors(self) -> frozenset[Error]:
-        """By what clients may be refused."""
+        """Errors with which clients may be rejected."""
         return frozenset() if self._fault is None else frozenset({REFUSALS[self._fault]})
 
-    def denies(self, fault: Fault) -> None:
-        """From now on clients may be refused."""
+    def denies(self, fault: FaultKind) -> None:
+        """Allow rejections from now on."""
         self._fault = fault
 
     def denied(self, now: int, until: int) -> None:
-        """They are, until it is allowed again."""
-        self._range = range(now + HEARD_MS, until)
+        """Require rejections from now on, until the ACL is deleted."""
+        self._range = range(now + ACL_KNOWN_MS, until)
 
-    def asks(self, request_id: str, api: str, body: Any, now: int) -> None:
-        """A client asks for something."""
+    def on_request(self, request_id: str, api: str, body: Any, now: int) -> None:
+        """Note a request."""
         if self._fault is not None and api in APIS[self._fault] and self._is_about(body):
-            self._asked[request_id] = now
+            self._pending[request_id] = now
 
     def _is_about(self, body: Any) -> bool:
-        if self._fault is Fault.DENY_GROUP:
+        if self._fault is FaultKind.DENY_GROUP:
             return bool(body.group_id == DENIED_GROUP)
-        if self._fault is Fault.DENY_ID:
+        if self._fault is FaultKind.DENY_ID:
             return DENIED_ID in (
                 getattr(body, "transactional_id", None),
                 getattr(body, "v3_and_below_transactional_id", None),
             )
         return True
 
-    def told(
+    def on_response(
         self, request_id: str, api: str, body: Mapping[str, Any], now: int, is_steady: bool
     ) -> None:
-        """The answer has come; `is_steady`: every broker has heard of the ACL."""
+        """Check a response; `is_steady`: all brokers know the ACL."""
         if api == "METADATA":
             self._topic_ids.update(
                 topic.get("topicId", "")
                 for topic in body["topics"]
                 if topic["name"] == DENIED_TOPIC
             )
-        sent = self._asked.pop(request_id, None)
+        sent = self._pending.pop(request_id, None)
         if sent is None:
             return
         codes = self._codes(api, body)
@@ -88,7 +89,7 @@ class Denials:
             self._violate(f"{api} is granted at {now}; {self._fault}")
 
     def _codes(self, api: str, body: Mapping[str, Any]) -> list[int]:
-        """The error codes of what needs the right; of a Fetch only where there is something."""
+        """Return the error codes of the denied resource; of a Fetch only with data."""
         if api == "FETCH":
             return [
                 each["errorCode"]

@@ -1,7 +1,7 @@
-"""What clients saw of epochs: an older one is acknowledged nothing, and none is given twice.
+"""Audit of producer epochs: older ones are fenced, and none is assigned twice.
 
-A request counts as fenced where it was sent, with an older epoch of its producer id, after the
-newer one was handed out.
+A request must fail if its epoch was older, when it was sent, than an assigned one of its producer
+id.
 """
 
 from collections import defaultdict
@@ -12,13 +12,13 @@ from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.core.errors import Error
 
 GIVE_EPOCHS = ("INIT_PRODUCER_ID", "END_TXN")
-"""The answers that hand out epochs; that of EndTxn since version 5 (KIP-890)."""
+"""APIs whose responses assign epochs; EndTxn since version 5 (KIP-890)."""
 
 NO_EPOCH = -1
 
 
-class Epochs:
-    """The newest epoch of each producer id, and requests that come too late."""
+class EpochAudit:
+    """The newest epoch of each producer id, and fenced requests."""
 
     def __init__(self, violate: Callable[[str], None]) -> None:
         self.fenced = 0
@@ -29,11 +29,11 @@ class Epochs:
         self._owners: defaultdict[str, set[str]] = defaultdict(set)
 
     def has_rivals(self, transactional_id: str) -> bool:
-        """Whether more than one producer has asked for a transactional id."""
+        """True if several producers have used a transactional id."""
         return len(self._owners[transactional_id]) > 1
 
-    def asked(self, client: str, request_id: str, body: Any) -> None:
-        """A request is sent."""
+    def on_request(self, client: str, request_id: str, body: Any) -> None:
+        """Note a request."""
         if isinstance(body, InitProducerIdRequest) and body.transactional_id is not None:
             self._owners[body.transactional_id].add(client)
         found = _id_and_epoch(body)
@@ -41,8 +41,8 @@ class Epochs:
             self._late.add(request_id)
             self.fenced += 1
 
-    def answered(self, client: str, request_id: str, api: str, body: dict[str, Any]) -> None:
-        """It is answered."""
+    def on_response(self, client: str, request_id: str, api: str, body: dict[str, Any]) -> None:
+        """Check a response."""
         if api in GIVE_EPOCHS and body.get("producerEpoch", NO_EPOCH) > NO_EPOCH:
             producer_id = body["producerId"]
             epoch = body["producerEpoch"]
@@ -67,7 +67,7 @@ def _id_and_epoch(body: Any) -> tuple[int, int] | None:
 
 
 def _errors(body: Any) -> list[int]:
-    """Every error code of an answer's partitions; its own where it has none."""
+    """Return the error codes of a response's partitions, or else its own."""
     if isinstance(body, list):
         return [code for each in body for code in _errors(each)]
     nested = [code for each in body.values() if isinstance(each, list) for code in _errors(each)]

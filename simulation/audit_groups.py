@@ -1,9 +1,8 @@
-"""What clients saw of groups: committed offsets, and who was given which partition.
+"""Audit of groups: committed offsets, and owners of partitions.
 
-A group's offset of a partition is a register. A commit is under way from when it is sent until its
-answer has come; one without an answer, or with an answer that leaves it open, stays under way. Who
-fetches may be told any commit that had begun, if no other one both began after its end and ended
-before the fetch began.
+A group's offset of a partition is a register. A commit is in flight from its request to its
+response; without a response, or with an ambiguous error, it stays in flight. A fetch may return any
+commit that had started, unless another one started after its end and ended before the fetch.
 """
 
 import base64
@@ -18,7 +17,7 @@ from brokertwin.simulation.plan import PASSING
 from brokertwin.state.core.errors import Error
 
 CONNECT = "connect"
-"""Groups whose members are given tasks, not partitions (`audit_work.py`)."""
+"""Groups whose members are assigned tasks, not partitions (`audit_work.py`)."""
 
 NEVER = 2**62
 NONE_YET = -1
@@ -28,14 +27,14 @@ LEFT_OPEN = frozenset(
         *(Error.UNKNOWN_SERVER_ERROR, Error.COORDINATOR_LOAD_IN_PROGRESS),
     }
 )
-"""After these a commit may be stored all the same."""
+"""After these errors a commit may have been stored."""
 
 Place = tuple[str, str, int]
-"""A group, a topic and a partition."""
+"""Group, topic and partition."""
 
 
-class Commit(msgspec.Struct, eq=False):
-    """An offset on its way; `is_stored` where the client was told so."""
+class ClientCommit(msgspec.Struct, eq=False):
+    """A commit; `is_stored` after a successful response."""
 
     offset: int
     start: int
@@ -43,23 +42,23 @@ class Commit(msgspec.Struct, eq=False):
     is_stored: bool = False
 
 
-class Groups:
-    """Commits, and owners.
+class GroupAudit:
+    """Commits and owners.
 
     Args:
-        violate: is told what must not be.
-        session_ms: how long a silent member of a consumer group stays.
+        violate: called with violations.
+        session_ms: session timeout of consumer groups.
     """
 
     def __init__(self, violate: Callable[[str], None], session_ms: int) -> None:
         self._violate = violate
         self._session_ms = session_ms
-        self._commits: dict[Place, list[Commit]] = defaultdict(list)
-        self._under_way: dict[str, dict[Place, Commit]] = {}
+        self._commits: dict[Place, list[ClientCommit]] = defaultdict(list)
+        self._under_way: dict[str, dict[Place, ClientCommit]] = {}
         self._fetches: dict[str, int] = {}
         self._given: dict[tuple[str, int, str, int], str] = {}
         self._owners: dict[Place, str] = {}
-        self._heard: dict[str, int] = {}
+        self._last_seen: dict[str, int] = {}
         self._by_transactions: set[str] = set()
         self._generations: dict[str, int] = {}
         self._late: set[str] = set()
@@ -67,19 +66,19 @@ class Groups:
     # Committed offsets
 
     def commits(self, request_id: str, now: int, body: Any) -> None:
-        """A commit is sent."""
+        """Note an OffsetCommit request."""
         if 0 <= body.generation_id_or_member_epoch < self._generations.get(body.group_id, 0):
             self._late.add(request_id)
         found = {}
         for topic in body.topics:
             for each in topic.partitions:
                 place = (body.group_id, topic.name, each.partition_index)
-                found[place] = Commit(each.committed_offset, now)
+                found[place] = ClientCommit(each.committed_offset, now)
                 self._commits[place].append(found[place])
         self._under_way[request_id] = found
 
     def committed(self, request_id: str, now: int, body: dict[str, Any]) -> None:
-        """Its answer has come."""
+        """Process its response."""
         found = self._under_way.pop(request_id)
         errors = {
             (topic["name"], each["partitionIndex"]): each["errorCode"]
@@ -96,15 +95,15 @@ class Groups:
                 self._commits[place].remove(commit)
 
     def commits_in_transaction(self, group: str) -> None:
-        """A transaction is to commit a group's offsets: they count when it ends, who knows when."""
+        """Note a group with transactional commits, whose time of effect is unknown."""
         self._by_transactions.add(group)
 
     def fetches(self, request_id: str, now: int) -> None:
-        """Somebody asks for committed offsets."""
+        """Note an OffsetFetch request."""
         self._fetches[request_id] = now
 
     def fetched(self, request_id: str, now: int, body: dict[str, Any]) -> None:
-        """It is told them."""
+        """Check its response."""
         start = self._fetches.pop(request_id)
         for group in body["groups"]:
             for topic in group["topics"]:
@@ -124,21 +123,21 @@ class Groups:
             may_be.add(NONE_YET)
         if offset not in may_be:
             group, topic, partition = place
-            text = f"{topic}-{partition} of group {group} is told as {offset}"
+            text = f"{topic}-{partition} of group {group} is returned as {offset}"
             self._violate(f"the offset of {text}, and can only be {sorted(may_be)}")
 
     # Owners
 
-    def classic(self, body: Any, answer: dict[str, Any]) -> None:
-        """A member of a classic group is given its part of a generation."""
-        if answer["errorCode"] == Error.NONE and body.protocol_type != CONNECT:
+    def classic(self, body: Any, response: dict[str, Any]) -> None:
+        """Check the assignment of a member of a classic group."""
+        if response["errorCode"] == Error.NONE and body.protocol_type != CONNECT:
             newest = self._generations.get(body.group_id, 0)
             self._generations[body.group_id] = max(newest, body.generation_id)
-            for at in decode_assignment(base64.b64decode(answer["assignment"])):
+            for at in decode_assignment(base64.b64decode(response["assignment"])):
                 self._give((body.group_id, body.generation_id, *at), body.member_id)
 
     def beats(self, body: Any) -> None:
-        """A member of a consumer group says what it owns; one that leaves owns nothing."""
+        """Process the partitions a consumer group member reports; leaving releases all."""
         if body.topic_partitions is None and body.member_epoch > 0:
             return
         named = body.topic_partitions or []
@@ -147,16 +146,16 @@ class Groups:
             if owner == body.member_id and place[1:] not in kept:
                 del self._owners[place]
 
-    def heard(self, sent: int, now: int, body: Any, answer: dict[str, Any]) -> None:
-        """A member of a consumer group is told its epoch, and maybe its assignment."""
-        if answer["errorCode"] != Error.NONE or body.member_epoch < 0:
+    def heartbeat_responded(self, sent: int, now: int, body: Any, response: dict[str, Any]) -> None:
+        """Check the epoch and assignment of a consumer group member."""
+        if response["errorCode"] != Error.NONE or body.member_epoch < 0:
             return
-        member = answer["memberId"]
-        self._heard[member] = max(self._heard.get(member, 0), sent)
-        for each in (answer["assignment"] or {}).get("topicPartitions", ()):
+        member = response["memberId"]
+        self._last_seen[member] = max(self._last_seen.get(member, 0), sent)
+        for each in (response["assignment"] or {}).get("topicPartitions", ()):
             for partition in each["partitions"]:
                 at = (each["topicId"], partition)
-                self._give((body.group_id, answer["memberEpoch"], *at), member)
+                self._give((body.group_id, response["memberEpoch"], *at), member)
                 self._own((body.group_id, *at), member, now)
 
     def _give(self, part: tuple[str, int, str, int], member: str) -> None:
@@ -167,9 +166,9 @@ class Groups:
             self._violate(f"{topic}-{partition} is given to {both} in {epoch} of group {group}")
 
     def _own(self, place: Place, member: str, now: int) -> None:
-        """Nobody is given what another has who was heard of within a session, and keeps it."""
+        """Check that no other member with a live session owns the partition."""
         before = self._owners.get(place)
         self._owners[place] = member
-        if before not in (None, member) and now < self._heard[before or ""] + self._session_ms:
+        if before not in (None, member) and now < self._last_seen[before or ""] + self._session_ms:
             group, topic, partition = place
             self._violate(f"{topic}-{partition} of {group} is given to {member}; {before} has it")

@@ -1,14 +1,14 @@
-"""What an administrator was told to let go: which records may be gone, and which must be.
+"""Audit of deletions: which records may be lost, and which must be.
 
-    DeleteRecords up to an offset    from when it is asked for on records below it may be gone; when
-                                     the answer has come they are, up to its low watermark
-    `retention.ms` for a while       a record that was older at any moment of that while may be gone
-    an ACL that denies writing       what its user writes may be refused, and given up; from a while
-                                     after its answer on nothing that is sent is acknowledged;
-                                     nobody else notices
-    a topic that comes and goes      all of its own; nothing of any other
+    DeleteRecords up to an offset    after the request, records below it may be lost; after the
+                                     response they are, up to its low watermark
+    `retention.ms` for some time     records older than that at any moment of that time may be lost
+    an ACL that denies writing       writes of its user may be rejected and given up; from some time
+                                     after its response none is acknowledged; no effect on other
+                                     users
+    a topic created and deleted      all of its records
 
-All else has to be there.
+Nothing else may be lost.
 """
 
 from collections import defaultdict
@@ -18,18 +18,18 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.simulation.plan import PASSING
 
 ALWAYS = 2**62
-HEARD_MS = 1_500
-"""By then every broker that is there has heard of an ACL."""
+ACL_KNOWN_MS = 1_500
+"""By this time every running broker knows an ACL."""
 
 EVERYBODY = "*"
-"""In the place of a user whom an ACL denies something."""
+"""Stands for all users in an ACL."""
 
 RETAINED = "orders"
-"""The topic whose records grow old."""
+"""The topic whose records expire."""
 
 
 class Losses:
-    """What may be lost, and what is."""
+    """Possible and certain losses."""
 
     def __init__(self, violate: Callable[[str], None]) -> None:
         self._violate = violate
@@ -41,47 +41,47 @@ class Losses:
         self._retention_ms = 0
 
     def deletes(self, at: TopicPartition, offset: int) -> None:
-        """Records below an offset are to be deleted."""
+        """Note a request to delete records below an offset."""
         self._below[at] = max(self._below[at], offset)
 
     def deleted(self, at: TopicPartition, low_watermark: int) -> None:
-        """They are, up to here."""
+        """Note its response."""
         self._deleted[at] = max(self._deleted[at], low_watermark)
 
     def grows_old(self, retention_ms: int) -> None:
-        """From now on what is older may go."""
+        """Allow the loss of older records from now on."""
         self._retention_ms, self._old_before = retention_ms, ALWAYS
 
     def stays(self, now: int) -> None:
-        """From now on it stays."""
+        """End the time of expiry."""
         self._old_before = now - self._retention_ms
 
     def denies(self, user: str) -> None:
-        """From now on writing may be refused to a user, or to everybody."""
+        """Allow that writes of a user, or all, are rejected from now on."""
         self._denied_to = user
 
     def may_be_denied(self, client: str) -> bool:
-        """Whether a client may be refused writing; another instance of it is the same user."""
+        """True if a client's writes may be rejected; its instances are the same user."""
         return self._denied_to in (EVERYBODY, client.partition("#")[0])
 
     def denied(self, now: int, until: int) -> None:
-        """It is, until it is allowed again."""
-        self._denied = range(now + HEARD_MS, until)
+        """Require rejections, until the ACL is deleted."""
+        self._denied = range(now + ACL_KNOWN_MS, until)
 
     def acked(self, client: str, at: TopicPartition, written_at: int, now: int, name: str) -> None:
-        """A client's record is acknowledged."""
+        """Check an acknowledged record."""
         if not self.may_be_denied(client):
             return
         if at.topic == RETAINED and written_at in self._denied and now in self._denied:
             self._violate(f"{name} is acknowledged at {now}; writing is denied")
 
     def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:
-        """Whether a record may be lost; an offset -1 is not known, and may be any."""
+        """True if a record may be lost; offset -1 is unknown and may be any."""
         is_old = at.topic == RETAINED and written_at < self._old_before
         return at.topic == PASSING or offset < self._below[at] or is_old
 
     def hold(self, logs: Mapping[TopicPartition, Sequence[tuple[int, str]]]) -> None:
-        """In the end: what was deleted is not there."""
+        """Check at the end that deleted records are gone."""
         for at, log in logs.items():
             if log and log[0][0] < self._deleted[at]:
                 what = f"{at.topic}-{at.partition} was deleted up to {self._deleted[at]}"

@@ -1,4 +1,4 @@
-"""What clients saw of records: what became of those that were sent, and who has read what."""
+"""Audit of records: fate of sent records, and reads."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ Log = Sequence[tuple[int, str]]
 """Offsets and names of the records of a partition."""
 
 
-class Outcome(StrEnum):
-    """What a producer was told of a record, or of a transaction."""
+class SendOutcome(StrEnum):
+    """Outcome of a record or transaction for its producer."""
 
     OPEN = "open"
     ACKED = "acknowledged"
@@ -23,8 +23,8 @@ class Outcome(StrEnum):
     IN_DOUBT = "in doubt"
 
 
-class Sent(msgspec.Struct):
-    """A record, by who sent it, in which transaction ("": in none), where it went, and when.
+class SentRecord(msgspec.Struct):
+    """A sent record; `transaction` is "" without one.
 
     `written_at` is its timestamp, in ms since 1970.
     """
@@ -32,23 +32,23 @@ class Sent(msgspec.Struct):
     producer: str
     transaction: str
     partition: TopicPartition
-    outcome: Outcome = Outcome.OPEN
+    outcome: SendOutcome = SendOutcome.OPEN
     offset: int = -1
     written_at: int = 0
 
 
-class RecordsSeen:
+class RecordAudit:
     """Records by name, transactions by name, and reads.
 
     Attributes:
         sent: every record, in the order of sending.
-        transactions: what their producers were told of them.
-        read_by: of each group, the records that its members have read.
+        transactions: outcomes for their producers.
+        read_by: records read by each group.
     """
 
     def __init__(self, violate: Callable[[str], None], losses: Losses | None = None) -> None:
-        self.sent: dict[str, Sent] = {}
-        self.transactions: dict[str, Outcome] = {}
+        self.sent: dict[str, SentRecord] = {}
+        self.transactions: dict[str, SendOutcome] = {}
         self.read_by: dict[str, set[str]] = defaultdict(set)
         self._violate = violate
         self._losses = losses or Losses(violate)
@@ -56,19 +56,19 @@ class RecordsSeen:
         self._read_committed: set[str] = set()
 
     def acked(self, name: str, offset: int) -> None:
-        """A record is in the log; -1 where the answer did not say where."""
-        self.sent[name].outcome = Outcome.ACKED
+        """Note an acknowledged record; -1 if its offset is unknown."""
+        self.sent[name].outcome = SendOutcome.ACKED
         self.sent[name].offset = offset
 
     def given_up(self, name: str, may_be_written: bool) -> None:
-        """A record was given up."""
-        outcome = Outcome.IN_DOUBT if may_be_written else Outcome.GIVEN_UP
+        """Note a record given up by its producer."""
+        outcome = SendOutcome.IN_DOUBT if may_be_written else SendOutcome.GIVEN_UP
         self.sent[name].outcome = outcome
 
     def read(
         self, group: str, at: TopicPartition, offset: int, name: str, is_committed: bool
     ) -> None:
-        """A member of a group has read a record; `is_committed`: by read_committed."""
+        """Check a record read by a member; `is_committed`: with read_committed."""
         self.read_by[group].add(name)
         if at.topic == PASSING:
             return
@@ -79,7 +79,7 @@ class RecordsSeen:
             self._read_committed.add(name)
 
     def acked_offsets(self, topic: str) -> dict[TopicPartition, list[int]]:
-        """The offsets of a topic's acknowledged records, by partition."""
+        """Return the offsets of a topic's acknowledged records, by partition."""
         found: dict[TopicPartition, list[int]] = defaultdict(list)
         for sent in self.sent.values():
             if sent.partition.topic == topic and sent.offset >= 0:
@@ -87,16 +87,16 @@ class RecordsSeen:
         return found
 
     def may_be_gone(self, name: str) -> bool:
-        """Whether a record may be lost."""
+        """True if a record may be lost."""
         sent = self.sent[name]
         return self._losses.may_be_gone(sent.partition, sent.offset, sent.written_at)
 
     # At the end
 
     def read_further(self, logs: Mapping[TopicPartition, Log]) -> list[str]:
-        """Where members have read behind the ends of these logs; in words.
+        """Return descriptions of reads beyond the ends of these logs.
 
-        What a producer has given up may be under way still, and is written after that.
+        A record that its producer has given up may still be in flight and be written later.
         """
         ends = {at: log[-1][0] if log else -1 for at, log in logs.items()}
         return [
@@ -110,7 +110,7 @@ class RecordsSeen:
     def hold(
         self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, Log]
     ) -> None:
-        """Holds what was seen against the logs, as they are read in the end by either level."""
+        """Compare reads and responses with the final logs, read with both isolation levels."""
         places: dict[str, list[tuple[TopicPartition, int]]] = defaultdict(list)
         for at, log in logs.items():
             for offset, name in log:
@@ -129,28 +129,30 @@ class RecordsSeen:
         self._hold_order(logs)
         self._hold_transactions(places, {name for log in committed.values() for _, name in log})
 
-    def _hold_record(self, name: str, sent: Sent, found: list[tuple[TopicPartition, int]]) -> None:
+    def _hold_record(
+        self, name: str, sent: SentRecord, found: list[tuple[TopicPartition, int]]
+    ) -> None:
         if not found and self.may_be_gone(name):
             return
-        if sent.outcome is Outcome.ACKED and not found:
+        if sent.outcome is SendOutcome.ACKED and not found:
             self._violate(f"{name} was acknowledged at {sent.offset}, and is lost")
-        elif sent.outcome is Outcome.GIVEN_UP and found:
+        elif sent.outcome is SendOutcome.GIVEN_UP and found:
             self._violate(f"{name} was given up for certain, and is in the log: {found}")
         elif sent.offset >= 0 and found != [(sent.partition, sent.offset)]:
             self._violate(f"{name} was acknowledged at {sent.offset}, and is at {found}")
 
     def _hold_order(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """What was acknowledged to one producer lies in its order."""
+        """Check that acknowledged records of a producer are in order."""
         order = {name: number for number, name in enumerate(self.sent)}
         for log in logs.values():
             last: dict[str, str] = {}
             for _, name in log:
                 sent = self.sent.get(name)
-                if sent is None or sent.outcome is not Outcome.ACKED:
+                if sent is None or sent.outcome is not SendOutcome.ACKED:
                     continue
                 before = last.get(sent.producer)
                 if before is not None and order[name] < order[before]:
-                    self._violate(f"{name} of {sent.producer} lies behind {before}, sent later")
+                    self._violate(f"{name} of {sent.producer} is after {before}, sent later")
                 last[sent.producer] = name
 
     def _hold_transactions(self, written: Mapping[str, object], committed: set[str]) -> None:
@@ -160,10 +162,10 @@ class RecordsSeen:
                 of[sent.transaction].append(name)
         for transaction, names in of.items():
             seen = [name for name in names if name in committed]
-            outcome = self.transactions.get(transaction, Outcome.IN_DOUBT)
-            if outcome is Outcome.ACKED and len(seen) < len(names):
+            outcome = self.transactions.get(transaction, SendOutcome.IN_DOUBT)
+            if outcome is SendOutcome.ACKED and len(seen) < len(names):
                 self._violate(f"transaction {transaction} was committed; of {names} only {seen}")
-            elif outcome is Outcome.GIVEN_UP and seen:
+            elif outcome is SendOutcome.GIVEN_UP and seen:
                 self._violate(f"transaction {transaction} was aborted, and {seen} are read")
             elif seen and len(seen) < len(names):
                 self._violate(f"of transaction {transaction} with {names} only {seen} are read")

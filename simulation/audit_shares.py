@@ -1,18 +1,17 @@
-"""What clients saw of share groups: who has got which record, and what was said of it.
+"""Audit of share groups: deliveries and acknowledgements.
 
-    always               a record that was accepted or rejected, and is known to be, does not come
-                         in an answer to a fetch that was sent later; nor is it delivered more
-                         often than `group.share.delivery.count.limit`
-                         what is accepted an application had
-    while no broker was  no two members have a record: one gets it, with a higher delivery count,
-    away                 when the other has said what becomes of it, or its session, its
-                         connection or its lock has ended; who has it not says nothing of it
-    in the end           each acknowledged record is accepted or rejected, or was delivered as
-                         often as it may be
+    always               an accepted or rejected record is not delivered by a fetch sent after the
+                         response, nor more often than `group.share.delivery.count.limit`;
+                         only delivered records are accepted
+    while no broker was  a record has one member at a time; another one gets it, with a higher
+    away                 delivery count, after an acknowledgement, or after the end of the session,
+                         the connection or the lock; others cannot acknowledge it
+    in the end           each acknowledged record is accepted or rejected, or was delivered up to
+                         the limit
 
-A leader that loses its place forgets who has which record: so Kafka says, and so the second rule
-needs brokers that stay. When a record was acquired nobody sees: at some time between its fetch was
-sent and its answer came.
+A new leader does not know the acquired records, as in Kafka, so the second rule requires that no
+broker was away. The time of acquisition is unknown: between the request and the response of the
+fetch.
 """
 
 from collections import Counter, defaultdict
@@ -23,33 +22,33 @@ import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_records import Outcome, RecordsSeen
-from brokertwin.simulation.edge import Asked, Connection
+from brokertwin.simulation.audit_records import RecordAudit, SendOutcome
+from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 
 Key = tuple[str, Uuid, int, int]
-"""A group, a topic's id, a partition and an offset."""
+"""Group, topic id, partition and offset."""
 
-Said = list[tuple[Key, int]]
-"""Records, and what a request says of them."""
+ShareReport = list[tuple[Key, int]]
+"""Records and their acknowledgement types in a request."""
 
 ENDS = frozenset({AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
 
 
 class Hold(msgspec.Struct, eq=False):
-    """A member has a record: its fetch was sent then, and its answer came."""
+    """A member's acquired record, with the times of its fetch's request and response."""
 
     member: str
-    connection: Connection
+    connection: SimulatedConnection
     sent: int
-    heard: int
+    acquired_by: int
     until: int
     count: int
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection still is that it was given on."""
+        """True if the connection of the delivery is still open."""
         return self.connection.is_open and self.connection.is_served
 
 
@@ -57,8 +56,8 @@ class Shares:
     """Records of share groups.
 
     Attributes:
-        ids: the ids of topics by their names.
-        is_steady: whether no broker was away until now.
+        ids: topic ids by name.
+        is_steady: whether no broker has been away yet.
     """
 
     def __init__(self, violate: Callable[[str], None], deliveries_max: int) -> None:
@@ -67,48 +66,48 @@ class Shares:
         self._violate = violate
         self._deliveries_max = deliveries_max
         self._sent: dict[str, int] = {}
-        self._said: dict[str, Said] = {}
+        self._acknowledgements: dict[str, ShareReport] = {}
         self._ends: dict[Key, set[str]] = defaultdict(set)
         self._done: dict[Key, int] = {}
         self._held: dict[Key, Hold] = {}
         self._given: set[Key] = set()
         self._counts: Counter[Key] = Counter()
-        self._unanswered: Counter[str] = Counter()
+        self._pending_fetches: Counter[str] = Counter()
 
     def gives(self, group: str, at: TopicPartition, offset: int) -> None:
-        """An application has a record."""
+        """Note that an application received a record."""
         self._given.add((group, self.ids[at.topic], at.partition, offset))
 
-    def asks(self, asked: Asked, now: int) -> None:
-        """A member sends a ShareFetch or a ShareAcknowledge."""
-        body: Any = asked.send.body
-        self._sent[asked.id] = now
-        self._unanswered[body.group_id] += asked.send.api == "SHARE_FETCH"
-        self._said[asked.id] = said = list(_said(body))
-        for key, kind in said:
+    def on_request(self, pending: SimulatedRequest, now: int) -> None:
+        """Note a ShareFetch or ShareAcknowledge request."""
+        body: Any = pending.send.body
+        self._sent[pending.id] = now
+        self._pending_fetches[body.group_id] += pending.send.api == "SHARE_FETCH"
+        self._acknowledgements[pending.id] = acknowledged = list(_acknowledgements(body))
+        for key, kind in acknowledged:
             held = self._held.get(key)
             if held is not None and held.member == body.member_id:
                 del self._held[key]
             if kind in ENDS:
-                self._ends[key].add(asked.id)
+                self._ends[key].add(pending.id)
             if kind == AcknowledgeType.ACCEPT and key not in self._given:
                 self._violate(f"{_what(key)} is accepted, and no application had it")
         if body.share_session_epoch <= 0:
-            broker = asked.connection.broker
+            broker = pending.connection.broker
             self._held = {
                 key: held for key, held in self._held.items()
                 if (held.member, held.connection.broker) != (body.member_id, broker)
             }  # fmt: skip
 
-    def told(self, asked: Asked, body: dict[str, Any], now: int) -> None:
-        """It has the answer."""
-        sent, said = self._sent.pop(asked.id), self._said.pop(asked.id)
-        request: Any = asked.send.body
-        is_fetch = asked.send.api == "SHARE_FETCH"
-        self._unanswered[request.group_id] -= is_fetch
+    def on_response(self, pending: SimulatedRequest, body: dict[str, Any], now: int) -> None:
+        """Check its response."""
+        sent, acknowledged = self._sent.pop(pending.id), self._acknowledgements.pop(pending.id)
+        request: Any = pending.send.body
+        is_fetch = pending.send.api == "SHARE_FETCH"
+        self._pending_fetches[request.group_id] -= is_fetch
         if body["errorCode"]:
             if body["errorCode"] in OVER:
-                self._refused(asked.id, said)
+                self._refused(pending.id, acknowledged)
             return
         error_of = "acknowledgeErrorCode" if is_fetch else "errorCode"
         errors: dict[tuple[Uuid, int], int] = defaultdict(int)
@@ -118,27 +117,27 @@ class Shares:
                 errors[place] = each[error_of]
                 for key, count in _acquired(request.group_id, place, each):
                     until = sent + body["acquisitionLockTimeoutMs"]
-                    hold = Hold(request.member_id, asked.connection, sent, now, until, count)
+                    hold = Hold(request.member_id, pending.connection, sent, now, until, count)
                     self._gets(key, hold)
-        for key, kind in said:
+        for key, kind in acknowledged:
             error = errors[key[1:3]]
             if error == Error.INVALID_RECORD_STATE:
-                self._refused(asked.id, [(key, kind)])
+                self._refused(pending.id, [(key, kind)])
             elif error == Error.NONE:
                 self._takes(key, request.member_id, sent)
                 if kind in ENDS:
                     self._done.setdefault(key, now)
 
     def _takes(self, key: Key, member: str, sent: int) -> None:
-        """A leader has taken what a member has said of a record."""
+        """Check a successful acknowledgement."""
         held = self._held.get(key)
         if held is None or held.member == member or not held.is_connected:
             return
-        if self.is_steady and held.heard < sent:
+        if self.is_steady and held.acquired_by < sent:
             self._violate(f"{_what(key)} is acknowledged by {member}; {held.member} has it")
 
-    def _refused(self, request: str, said: Said) -> None:
-        for key, _ in said:
+    def _refused(self, request: str, acknowledged: ShareReport) -> None:
+        for key, _ in acknowledged:
             self._ends[key].discard(request)
 
     def _gets(self, key: Key, hold: Hold) -> None:
@@ -154,28 +153,28 @@ class Shares:
             return
         first, second = sorted((before, hold), key=lambda each: (each.count, each.sent))
         self._held[key] = second
-        is_both = first.count == second.count or second.heard < first.until
+        is_both = first.count == second.count or second.acquired_by < first.until
         if self.is_steady and is_both and first.member != second.member:
             both = f"{first.member} and {second.member}"
             self._violate(f"{what} is had by {both}, delivered {first.count} and {second.count}")
 
-    # In the end
+    # At the end
 
-    def unsettled(self, group: str, records: RecordsSeen) -> set[str]:
-        """Acknowledged records that nobody has accepted or rejected, and that still may come.
+    def unsettled(self, group: str, records: RecordAudit) -> set[str]:
+        """Return acknowledged records that are neither accepted nor rejected nor exhausted.
 
-        A fetch without an answer may have delivered each of them once more.
+        Each fetch without a response may have delivered each of them once more.
         """
-        left = self._deliveries_max - self._unanswered[group]
+        left = self._deliveries_max - self._pending_fetches[group]
         found = set()
         for name, sent in records.sent.items():
-            is_written = sent.outcome is Outcome.ACKED and sent.offset >= 0
-            transaction = records.transactions.get(sent.transaction, Outcome.ACKED)
+            is_written = sent.outcome is SendOutcome.ACKED and sent.offset >= 0
+            transaction = records.transactions.get(sent.transaction, SendOutcome.ACKED)
             (topic, partition) = sent.partition
             if (
                 records.may_be_gone(name)
                 or not is_written
-                or transaction is not Outcome.ACKED
+                or transaction is not SendOutcome.ACKED
                 or topic not in SHARED
             ):
                 continue
@@ -186,10 +185,10 @@ class Shares:
 
 
 OVER = (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH)
-"""Errors of a whole request, of which nothing was taken."""
+"""Errors of a whole request, none of which was processed."""
 
 SHARED = ("orders",)
-"""The topics that share groups read."""
+"""Topics of share groups."""
 
 
 def _what(key: Key) -> str:
@@ -197,7 +196,7 @@ def _what(key: Key) -> str:
     return f"record {offset} of partition {partition} of group {group}"
 
 
-def _said(body: Any) -> Iterator[tuple[Key, int]]:
+def _acknowledgements(body: Any) -> Iterator[tuple[Key, int]]:
     for topic in body.topics:
         for each in topic.partitions:
             for batch in each.acknowledgement_batches:
@@ -208,8 +207,8 @@ def _said(body: Any) -> Iterator[tuple[Key, int]]:
 
 
 def _acquired(
-    group: str, place: tuple[Uuid, int], answer: dict[str, Any]
+    group: str, place: tuple[Uuid, int], partition: dict[str, Any]
 ) -> Iterable[tuple[Key, int]]:
-    for each in answer.get("acquiredRecords", ()):
+    for each in partition.get("acquiredRecords", ()):
         for offset in range(each["firstOffset"], each["lastOffset"] + 1):
             yield (group, *place, offset), each["deliveryCount"]

@@ -1,57 +1,56 @@
-"""Who knows nothing but what clients saw, and holds it against what a Kafka cluster promises.
+"""The auditor, which compares what clients saw with the guarantees of a Kafka cluster.
 
-of records (`audit_records.py`)     each acknowledged record is read once, at its offset and in
-its producer's order; one that is given up for certain is
-not; an offset holds one record for everybody; a transaction
-is read whole or not at all
-of groups (`audit_groups.py`)       a committed offset is the last one, or one that was under
-way with it; no partition has two owners in one generation
-of share groups (`audit_shares.py`)  no record is two members' at a time, comes again after it
-was accepted, or is lost
-of work (`audit_work.py`)           no task is run by two clients
-of losses (`audit_losses.py`)       what an administrator has deleted, and nothing else, is gone
-of denials (`audit_denials.py`)     what an ACL denies is not granted
-of epochs (`audit_epochs.py`)       who was fenced is acknowledged nothing that it asks later
-here                                high watermarks, last stable offsets and log starts that a
-broker tells on one connection do not go back
+records (`audit_records.py`)        each acknowledged record is read once, at its offset and in its
+                                    producer's order; one that certainly failed is not; an offset
+                                    has the same record for all readers; a transaction is atomic
+groups (`audit_groups.py`)          a committed offset is the last one, or one in flight with it; a
+                                    partition has one owner in a generation
+share groups (`audit_shares.py`)    a record has one member at a time, is not delivered after it
+                                    was accepted, and is not lost
+work (`audit_work.py`)              a task is run by one client
+losses (`audit_losses.py`)          only records deleted by an administrator are lost
+denials (`audit_denials.py`)        what an ACL denies is not granted
+epochs (`audit_epochs.py`)          no request of a fenced producer is acknowledged
+here                                high watermarks, last stable offsets and log start offsets on
+                                    one connection do not decrease
 """
 
 from typing import Any
 
-from brokertwin.simulation.audit_denials import Denials
-from brokertwin.simulation.audit_epochs import Epochs
-from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_denials import DenialAudit
+from brokertwin.simulation.audit_epochs import EpochAudit
+from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.simulation.audit_losses import Losses
-from brokertwin.simulation.audit_records import RecordsSeen
+from brokertwin.simulation.audit_records import RecordAudit
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.audit_work import Work
-from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.cluster import DELIVERIES_MAX, SESSION_MS
-from brokertwin.simulation.edge import Asked
-from brokertwin.simulation.plan import Fault
+from brokertwin.simulation.edge import SimulatedRequest
+from brokertwin.simulation.plan import FaultKind
 from brokertwin.state.core.schema import render
 
 VIOLATIONS_MAX = 20
 
 
 class Auditor:
-    """Hears what clients send and are told.
+    """Receives requests and responses of clients.
 
     Attributes:
-        violations: what must not be, in words.
-        has_lost_brokers: whether a broker was away, or an operator there: leaders may have moved.
-        has_severed_brokers: whether one was severed, that has not heard of it.
-        trace: what has happened, a line each; None where nobody wants to know.
+        violations: descriptions of violations.
+        has_lost_brokers: whether leaders may have moved: a broker was away, or an operator acted.
+        has_severed_brokers: whether a broker was severed without knowing it.
+        trace: a line for each step; None without a trace.
     """
 
-    def __init__(self, clock: Clock, is_traced: bool) -> None:
+    def __init__(self, clock: VirtualClock, is_traced: bool) -> None:
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if is_traced else None
         self.losses = Losses(self.violate)
-        self.denials = Denials(self.violate)
-        self.records = RecordsSeen(self.violate, self.losses)
-        self.groups = Groups(self.violate, SESSION_MS)
-        self.epochs = Epochs(self.violate)
+        self.denials = DenialAudit(self.violate)
+        self.records = RecordAudit(self.violate, self.losses)
+        self.groups = GroupAudit(self.violate, SESSION_MS)
+        self.epochs = EpochAudit(self.violate)
         self.shares = Shares(self.violate, DELIVERIES_MAX)
         self.work = Work(self.violate, SESSION_MS)
         self.has_lost_brokers = self.has_severed_brokers = False
@@ -60,94 +59,97 @@ class Auditor:
         self._sent: dict[str, int] = {}
 
     def violate(self, text: str) -> None:
-        """Something is as it must not be."""
+        """Report a violation."""
         self.say(f"VIOLATION: {text}")
         if text not in self.violations and len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
 
-    def lose_broker(self, fault: Fault) -> None:
-        """A broker is away, or leaders are moved."""
+    def lose_broker(self, fault: FaultKind) -> None:
+        """Note that a broker is away, or that leaders move."""
         self.has_lost_brokers = True
         self.shares.is_steady = False
-        self.has_severed_brokers |= fault is Fault.SEVER
+        self.has_severed_brokers |= fault is FaultKind.SEVER
 
     def say(self, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         if self.trace is not None:
             self.trace.append(f"{self._clock.elapsed:>6} ms  {text}")
 
-    def asked(self, client: str, asked: Asked) -> None:
-        """A client has sent a request."""
-        send = asked.send
+    def on_request(self, client: str, request: SimulatedRequest) -> None:
+        """Process a client's request."""
+        send = request.send
         if self.trace is not None and send.api != "API_VERSIONS":
-            self.say(f"{client} asks broker {asked.connection.broker} {_brief(send)}")
-        self.epochs.asked(client, asked.id, send.body)
-        self.denials.asks(asked.id, send.api, send.body, self._clock.now)
+            self.say(f"{client} sends to broker {request.connection.broker}: {_brief(send)}")
+        self.epochs.on_request(client, request.id, send.body)
+        self.denials.on_request(request.id, send.api, send.body, self._clock.now)
         match send.api:
             case "OFFSET_COMMIT":
-                self.groups.commits(asked.id, self._clock.now, send.body)
+                self.groups.commits(request.id, self._clock.now, send.body)
             case "TXN_OFFSET_COMMIT":
                 body: Any = send.body
                 self.groups.commits_in_transaction(body.group_id)
             case "OFFSET_FETCH":
-                self.groups.fetches(asked.id, self._clock.now)
+                self.groups.fetches(request.id, self._clock.now)
             case "CONSUMER_GROUP_HEARTBEAT":
-                self._sent[asked.id] = self._clock.now
+                self._sent[request.id] = self._clock.now
                 self.groups.beats(send.body)
             case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":
-                self.shares.asks(asked, self._clock.now)
+                self.shares.on_request(request, self._clock.now)
             case "HEARTBEAT":
-                self._sent[asked.id] = self._clock.now
+                self._sent[request.id] = self._clock.now
 
-    def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
-        """A client has an answer."""
-        api, now = asked.send.api, self._clock.now
+    def on_response(self, client: str, request: SimulatedRequest, body: dict[str, Any]) -> None:
+        """Process a client's response."""
+        api, now = request.send.api, self._clock.now
         if self.trace is not None and api not in ("API_VERSIONS", "METADATA"):
-            self.say(f"{client} is told by broker {asked.connection.broker} {_told(api, body)}")
-        self.epochs.answered(client, asked.id, api, body)
-        self.denials.told(asked.id, api, body, now, not self.has_lost_brokers)
+            broker, text = request.connection.broker, _response_brief(api, body)
+            self.say(f"broker {broker} responds to {client}: {text}")
+        self.epochs.on_response(client, request.id, api, body)
+        self.denials.on_response(request.id, api, body, now, not self.has_lost_brokers)
         match api:
             case "FETCH":
-                self._fetched(asked, body)
+                self._fetched(request, body)
             case "OFFSET_COMMIT":
-                self.groups.committed(asked.id, now, body)
+                self.groups.committed(request.id, now, body)
             case "OFFSET_FETCH":
-                self.groups.fetched(asked.id, now, body)
+                self.groups.fetched(request.id, now, body)
             case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":
-                self.shares.told(asked, body, now)
+                self.shares.on_response(request, body, now)
             case "SYNC_GROUP":
-                self.groups.classic(asked.send.body, body)
+                self.groups.classic(request.send.body, body)
             case "HEARTBEAT":
-                self.work.heard(client, self._sent.pop(asked.id), body["errorCode"])
+                self.work.heartbeat_responded(client, self._sent.pop(request.id), body["errorCode"])
             case "CONSUMER_GROUP_HEARTBEAT":
-                self.groups.heard(self._sent.pop(asked.id), now, asked.send.body, body)
+                self.groups.heartbeat_responded(
+                    self._sent.pop(request.id), now, request.send.body, body
+                )
 
-    def _fetched(self, asked: Asked, body: dict[str, Any]) -> None:
-        """What one leader tells of a partition in one epoch goes forward."""
+    def _fetched(self, request: SimulatedRequest, body: dict[str, Any]) -> None:
+        """Check that the offsets from one leader do not decrease."""
         for topic in body["responses"]:
             name = topic.get("topic") or topic["topicId"]
             for each in topic["partitions"]:
                 if each["errorCode"] == 0:
-                    self._forward(asked.connection, name, each)
+                    self._forward(request.connection, name, each)
 
     def _forward(self, connection: Any, name: str, each: dict[str, Any]) -> None:
         for what in ("highWatermark", "lastStableOffset", "logStartOffset"):
             key = (what, connection.name, name, each["partitionIndex"])
             before = self._watermarks.get(key, -1)
             if each[what] < before:
-                self.violate(f"{what} of {name}-{each['partitionIndex']} goes back to {each[what]}")
+                self.violate(f"{what} of {name}-{each['partitionIndex']} decreases to {each[what]}")
             self._watermarks[key] = each[what]
 
 
 def _brief(send: Any) -> str:
-    """A request in a line: what matters of it."""
+    """Return a request as one line."""
     body = {k: v for k, v in render(send.body, send.version).items() if v not in (None, "", [], -1)}
     text = ", ".join(f"{name} {_short(value)}" for name, value in body.items())
     names = [f"{at.topic_partition.topic}-{at.topic_partition.partition}" for at in send.batches]
     return f"{send.api} v{send.version} {text} {' '.join(names)}".rstrip()
 
 
-def _told(api: str, body: dict[str, Any]) -> str:
+def _response_brief(api: str, body: dict[str, Any]) -> str:
     text = ", ".join(f"{k} {_short(v)}" for k, v in body.items() if k != "throttleTimeMs")
     return f"{api}: {text}"
 

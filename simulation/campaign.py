@@ -1,4 +1,4 @@
-"""Many seeds, on all cores, and what was drawn in them, counted."""
+"""Runs of many seeds on all cores, with counts of their scenarios."""
 
 import gc
 import os
@@ -10,16 +10,16 @@ from threading import Thread
 
 import msgspec
 
-from brokertwin.simulation.plan import Fault, Plan, Role, draw
+from brokertwin.simulation.plan import FaultKind, Role, RunPlan, draw
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
 CHUNK = 4
 MINIMUM_SEEDS = 120
-"""With fewer, a kind may be missing by chance alone."""
+"""With fewer seeds, a kind may be missing by chance."""
 
 REACHING_SEEDS = 250
-"""The same of what comes about, which no plan names."""
+"""The same for situations that no plan names."""
 
 APIS = frozenset(
     {
@@ -30,38 +30,38 @@ APIS = frozenset(
         *("SHARE_GROUP_HEARTBEAT", "SHARE_FETCH", "SHARE_ACKNOWLEDGE"),
     }
 )
-"""What clients ask; each has to be among what was drawn."""
+"""APIs that a campaign must include."""
 
 
-class Result(msgspec.Struct):
-    """A seed, and what became of it."""
+class SeedResult(msgspec.Struct):
+    """A seed and its outcome."""
 
     seed: int
     outcomes: Outcomes
     roles: list[Role]
 
 
-class Tally(msgspec.Struct):
-    """What was drawn in some runs, and which seeds failed."""
+class CampaignTally(msgspec.Struct):
+    """Counts of some runs, and failed seeds."""
 
     seeds: int = 0
     events: int = 0
     records: int = 0
     elapsed_ms: int = 0
-    asked: Counter[str] = msgspec.field(default_factory=Counter)
-    faults: Counter[Fault] = msgspec.field(default_factory=Counter)
+    requests: Counter[str] = msgspec.field(name="asked", default_factory=Counter)
+    faults: Counter[FaultKind] = msgspec.field(default_factory=Counter)
     reached: Counter[Reach] = msgspec.field(default_factory=Counter)
     roles: Counter[Role] = msgspec.field(default_factory=Counter)
     failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
 
-    def add(self, result: Result) -> None:
-        """One more."""
+    def add(self, result: SeedResult) -> None:
+        """Add a run."""
         outcomes = result.outcomes
         self.seeds += 1
         self.events += outcomes.events
         self.records += outcomes.records
         self.elapsed_ms += outcomes.elapsed_ms
-        self.asked += outcomes.asked
+        self.requests += outcomes.requests
         self.faults += outcomes.faults
         self.reached += outcomes.reached
         self.roles.update(result.roles)
@@ -70,22 +70,21 @@ class Tally(msgspec.Struct):
 
     @property
     def missing(self) -> list[str]:
-        """Kinds of requests, faults and clients, and what else was not there and should be."""
+        """Return requests, faults, roles and situations that should have occurred."""
         if self.seeds < MINIMUM_SEEDS:
             return []
         return [
-            *sorted(APIS - self.asked.keys()),
-            *(fault for fault in Fault if not self.faults[fault]),
+            *sorted(APIS - self.requests.keys()),
+            *(fault for fault in FaultKind if not self.faults[fault]),
             *(r for r in Reach if self.seeds >= REACHING_SEEDS and not self.reached[r]),
             *(role for role in Role if not self.roles[role]),
         ]
 
 
-def one(seed: int) -> Result:
-    """A seed's run; what raises counts as a violation.
+def one(seed: int) -> SeedResult:
+    """Run a seed; an exception counts as a violation.
 
-    Garbage is collected when it is over: a run is short, and its cells and clients live as long as
-    it does.
+    Garbage is collected at the end because a run is short, and its objects live as long as it does.
     """
     plan = draw(seed)
     roles = [client.role for client in plan.clients]
@@ -93,7 +92,7 @@ def one(seed: int) -> Result:
     gc.freeze()
     gc.disable()
     try:
-        return Result(seed, outcome_of(plan), roles)
+        return SeedResult(seed, outcome_of(plan), roles)
     finally:
         gc.collect()
         gc.unfreeze()
@@ -101,11 +100,11 @@ def one(seed: int) -> Result:
             gc.enable()
 
 
-def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:
-    """What a plan comes to, whatever happens."""
+def outcome_of(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
+    """Run a plan; an exception counts as a violation."""
     try:
         return simulate(plan, is_traced=is_traced)
-    except Exception as error:  # noqa: BLE001 (what raises anywhere is what is looked for)
+    except Exception as error:  # noqa: BLE001 (any exception is a finding)
         text = f"raised {type(error).__name__}: {error}"
         return Outcomes([text], Counter(), Counter(), Counter(), 0, 0, 0, [])
 
@@ -126,7 +125,7 @@ def results(
     seeds: Iterable[int],
     workers: int | None = None,
     begin: Callable[[], None] = end_with_parent,
-) -> Iterator[Result]:
+) -> Iterator[SeedResult]:
     """Run seeds in worker processes and yield their results in order.
 
     Args:

@@ -1,19 +1,19 @@
-"""Virtual time: what is to happen, in order. Nothing waits, and nobody looks at a real clock."""
+"""Virtual time: scheduled actions in order, without waiting."""
 
 import heapq
 from collections.abc import Callable
 
 START_MS = 1_700_000_000_000
-"""When each simulation begins, in ms since 1970."""
+"""Start of each simulation, in ms since 1970."""
 
 Happening = Callable[[], None]
 
 
-class Clock:
-    """What is to happen, by its time; what falls on one ms happens in the order of the calls.
+class VirtualClock:
+    """Scheduled actions by time; actions of the same ms run in call order.
 
     Attributes:
-        now: the time, in ms since 1970.
+        now: time, in ms since 1970.
     """
 
     def __init__(self) -> None:
@@ -22,36 +22,36 @@ class Clock:
         self._heap: list[tuple[int, int, Happening]] = []
 
     def __call__(self) -> int:
-        """The time, as clients ask for it."""
+        """Return the time, in the form of a client's clock."""
         return self.now
 
     @property
     def elapsed(self) -> int:
-        """The ms since the beginning."""
+        """Time since the start in ms."""
         return self.now - START_MS
 
     def at(self, time: int, happening: Happening) -> None:
-        """Lets something happen then, or now where that is past."""
+        """Schedule an action at a time, or now if it is past."""
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), self._count, happening))
 
     def after(self, milliseconds: int, happening: Happening) -> None:
-        """Lets something happen so much later."""
+        """Schedule an action after a delay."""
         self.at(self.now + milliseconds, happening)
 
     def step(self) -> None:
-        """What is next happens."""
+        """Run the next action."""
         self.now, _, happening = heapq.heappop(self._heap)
         happening()
 
     def run(self, until: int) -> None:
-        """All that happens up to a time, which it is then."""
+        """Run all actions up to a time."""
         while self._heap and self._heap[0][0] <= until:
             self.step()
         self.now = until
 
     def run_until(self, is_done: Callable[[], bool], patience_ms: int) -> bool:
-        """Until something holds, at most so long; whether it does."""
+        """Run until a condition holds, up to a timeout; return whether it does."""
         until = self.now + patience_ms
         while not is_done():
             if not self._heap or self._heap[0][0] > until:

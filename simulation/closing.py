@@ -1,12 +1,12 @@
-"""The end of a run: nothing befalls the cluster any more, and everything is read once more."""
+"""The end of a run, without faults: all logs are read."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import ends_of, items_of
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -14,74 +14,76 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 PATIENCE_MS = 10_000
 EARLIEST = -2
 DEBUGGING = -2
-"""The replica of who may ask followers, too."""
+"""Replica id that may also read from followers."""
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Asker:
-    """Asks brokers without a connection, and lets time pass until the answer is there."""
+class LogReader:
+    """Sends requests without a connection and waits for responses."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._count = 0
-        self._answers: dict[str, dict[str, Any]] = {}
-        self._pass_on = cluster.on_answer
-        cluster.on_answer = self._answered
+        self._responses: dict[str, dict[str, Any]] = {}
+        self._pass_on = cluster.on_response
+        cluster.on_response = self._on_response
 
-    def ask(self, api: str, version: int, body: dict[str, Any], broker: int = 1) -> Any:
-        """An answer's body; None where there is none."""
+    def request(self, api: str, version: int, body: dict[str, Any], broker: int = 1) -> Any:
+        """Send a request; return the response body, or None without a response."""
         self._count += 1
         name = f"asker/{self._count}"
         header = {"requestApiKey": _KEYS[api], "requestApiVersion": version}
         fields = {"id": name, "broker": broker, "connection": "asker", "requestHeader": header}
         self._cluster.request({**fields, "request": body})
-        self._clock.run_until(lambda: name in self._answers, PATIENCE_MS)
-        return self._answers.get(name, {}).get("response")
+        self._clock.run_until(lambda: name in self._responses, PATIENCE_MS)
+        return self._responses.get(name, {}).get("response")
 
-    def _answered(self, name: str, document: dict[str, Any]) -> None:
+    def _on_response(self, name: str, document: dict[str, Any]) -> None:
         if name.startswith("asker/"):
-            self._answers[name] = document
+            self._responses[name] = document
         else:
             self._pass_on(name, document)
 
 
-def make_topics(asker: Asker, counts: Mapping[str, int], replicas: int, in_sync_min: int) -> None:
-    """The topics of a run, each with so many partitions."""
+def make_topics(
+    reader: LogReader, counts: Mapping[str, int], replicas: int, in_sync_min: int
+) -> None:
+    """Create the topics of a run."""
     configs = [{"name": "min.insync.replicas", "value": str(in_sync_min)}]
     sizes = {"replicationFactor": replicas, "configs": configs}
     topics = [{"name": name, "numPartitions": count, **sizes} for name, count in counts.items()]
-    answer = asker.ask("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 10_000})
-    codes = [each["errorCode"] for each in answer["topics"]]
-    assert codes == [Error.NONE] * len(topics), answer
+    partition_data = reader.request("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 10_000})
+    codes = [each["errorCode"] for each in partition_data["topics"]]
+    assert codes == [Error.NONE] * len(topics), partition_data
 
 
-class Logs:
-    """What the logs have in the end.
+class FinalLogs:
+    """Content of the logs at the end.
 
     Attributes:
         whole: all records of each partition.
-        committed: those that read_committed sees.
-        unsettled: what is not as it should be in a cluster that all are back in; in words.
-        followed: how many logs of followers have been read.
+        committed: records visible with read_committed.
+        unsettled: descriptions of faults of a cluster with all brokers back.
+        followed: number of follower logs that were read.
     """
 
-    def __init__(self, asker: Asker, topics: Iterable[str], has_losses: bool) -> None:
+    def __init__(self, reader: LogReader, topics: Iterable[str], has_losses: bool) -> None:
         self._has_losses = has_losses
         self.whole: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.unsettled: list[str] = []
         self.followed = 0
-        self._asker = asker
+        self._reader = reader
         self._starts: dict[TopicPartition, int] = {}
         self._followers: dict[int, list[TopicPartition]] = defaultdict(list)
         self._high_watermarks: dict[TopicPartition, int] = {}
         body = {"topics": [{"name": name} for name in topics]}
-        told = asker.ask("METADATA", 9, body)
-        if told is None:
-            self.unsettled.append("broker 1 does not answer")
-        for topic in told["topics"] if told is not None else ():
+        response = reader.request("METADATA", 9, body)
+        if response is None:
+            self.unsettled.append("broker 1 does not respond")
+        for topic in response["topics"] if response is not None else ():
             for each in topic["partitions"]:
                 self._read(TopicPartition(topic["name"], each["partitionIndex"]), each)
         for broker, places in self._followers.items():
@@ -106,7 +108,7 @@ class Logs:
     def _starts_on(
         self, broker: int, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offsets that are not deleted on a broker, which may follow."""
+        """Return the log start offsets on a broker, leader or follower."""
         if not self._has_losses:
             return dict.fromkeys(places, 0)
         topics = [
@@ -116,15 +118,15 @@ class Logs:
             }
             for at in places
         ]
-        told = self._asker.ask(
+        response = self._reader.request(
             "LIST_OFFSETS", 7, {"replicaId": DEBUGGING, "topics": topics}, broker
         )
         found = {}
-        for topic in told["topics"] if told is not None else ():
-            for answer in topic["partitions"]:
-                at = TopicPartition(topic["name"], answer["partitionIndex"])
-                if not answer["errorCode"]:
-                    found[at] = answer["offset"]
+        for topic in response["topics"] if response is not None else ():
+            for partition_data in topic["partitions"]:
+                at = TopicPartition(topic["name"], partition_data["partitionIndex"])
+                if not partition_data["errorCode"]:
+                    found[at] = partition_data["offset"]
         for at in places:
             if at not in found:
                 text = f"{at.topic}-{at.partition} has a broker {broker}"
@@ -134,15 +136,15 @@ class Logs:
     def _log(
         self, at: TopicPartition, leader: int, isolation: int, start: int, text: str
     ) -> list[tuple[int, str]]:
-        """The records from `start` on; an answer ends with the segment that it begins in."""
+        """Read the records from `start`; a response ends with a segment."""
         found: list[tuple[int, str]] = []
         offset = start
-        while (answer := self._fetch(at, leader, isolation, offset, text)) is not None:
-            batches = answer["batches"]
-            found += items_of(batches, answer.get("abortedTransactions") or ())
+        while (partition_data := self._fetch(at, leader, isolation, offset, text)) is not None:
+            batches = partition_data["batches"]
+            found += items_of(batches, partition_data.get("abortedTransactions") or ())
             ends = (each["baseOffset"] + each["lastOffsetDelta"] + 1 for each in batches)
             offset = max(ends, default=offset)
-            if not batches or offset >= answer["highWatermark"]:
+            if not batches or offset >= partition_data["highWatermark"]:
                 break
         return [(offset, name) for offset, name in found if offset >= start]
 
@@ -152,21 +154,21 @@ class Logs:
         wanted = {"partition": at.partition, "fetchOffset": offset, "partitionMaxBytes": 2**30}
         topic = {"topic": at.topic, "partitions": [wanted]}
         body = {"maxBytes": 2**30, "isolationLevel": isolation, "topics": [topic]}
-        told = self._asker.ask("FETCH", 12, body, leader)
-        if told is None:
-            self.unsettled.append(f"{text} has a leader that does not answer")
+        response = self._reader.request("FETCH", 12, body, leader)
+        if response is None:
+            self.unsettled.append(f"{text} has a leader that does not respond")
             return None
-        answer: dict[str, Any] = told["responses"][0]["partitions"][0]
-        if answer["errorCode"]:
-            self.unsettled.append(f"{text} is answered {error_name(answer['errorCode'])}")
+        partition_data: dict[str, Any] = response["responses"][0]["partitions"][0]
+        if partition_data["errorCode"]:
+            self.unsettled.append(f"{text} returns {error_name(partition_data['errorCode'])}")
             return None
-        if answer["lastStableOffset"] < answer["highWatermark"]:
+        if partition_data["lastStableOffset"] < partition_data["highWatermark"]:
             self.unsettled.append(f"{text} has a transaction that does not end")
-        self._high_watermarks[at] = answer["highWatermark"]
-        return answer
+        self._high_watermarks[at] = partition_data["highWatermark"]
+        return partition_data
 
     def _hold_follower(self, broker: int, places: list[TopicPartition]) -> None:
-        """A follower that is in sync has what its leader has, up to the same high watermark."""
+        """Compare in-sync followers with their leaders, up to the same high watermark."""
         starts = self._starts_on(broker, places)
         if self.unsettled:
             return
@@ -176,11 +178,13 @@ class Logs:
             read = self._fetch_all(broker, offsets)
             if read is None:
                 return
-            for at, answer in read.items():
-                found[at] += items_of(answer["batches"], ())
-                end, _ = ends_of(answer["batches"]) if answer["batches"] else (-1, [])
+            for at, partition_data in read.items():
+                found[at] += items_of(partition_data["batches"], ())
+                end, _ = (
+                    ends_of(partition_data["batches"]) if partition_data["batches"] else (-1, [])
+                )
                 offsets[at] = max(end, offsets[at])
-                if end < 0 or end >= answer["highWatermark"]:
+                if end < 0 or end >= partition_data["highWatermark"]:
                     del offsets[at]
         self.followed += len(places)
         for at, log in found.items():
@@ -196,7 +200,7 @@ class Logs:
     def _fetch_all(
         self, broker: int, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, dict[str, Any]] | None:
-        """What a broker answers of some partitions, each from an offset on; None: not all."""
+        """Fetch partitions from a broker, each from an offset; None if one fails."""
         topics = [
             {
                 "topic": at.topic,
@@ -210,26 +214,30 @@ class Logs:
             }
             for at, offset in offsets.items()
         ]
-        told = self._asker.ask("FETCH", 12, {"maxBytes": 2**30, "topics": topics}, broker)
-        if told is None:
-            self.unsettled.append(f"broker {broker} does not answer who reads from followers")
+        response = self._reader.request("FETCH", 12, {"maxBytes": 2**30, "topics": topics}, broker)
+        if response is None:
+            self.unsettled.append(f"broker {broker} does not respond to a fetch from a follower")
             return None
         found = {}
-        for topic in told["responses"]:
-            for answer in topic["partitions"]:
-                at = TopicPartition(topic["topic"], answer["partitionIndex"])
+        for topic in response["responses"]:
+            for partition_data in topic["partitions"]:
+                at = TopicPartition(topic["topic"], partition_data["partitionIndex"])
                 text = f"{at.topic}-{at.partition} on broker {broker}"
-                if answer["errorCode"]:
-                    self.unsettled.append(f"{text} is answered {error_name(answer['errorCode'])}")
-                elif answer["highWatermark"] != self._high_watermarks[at]:
-                    where = f"{answer['highWatermark']}, not at {self._high_watermarks[at]}"
+                if partition_data["errorCode"]:
+                    self.unsettled.append(
+                        f"{text} returns {error_name(partition_data['errorCode'])}"
+                    )
+                elif partition_data["highWatermark"] != self._high_watermarks[at]:
+                    where = f"{partition_data['highWatermark']}, not at {self._high_watermarks[at]}"
                     self.unsettled.append(f"{text} has its high watermark at {where}")
-                found[at] = answer
+                found[at] = partition_data
         return None if self.unsettled else found
 
 
-def settle(clock: Clock, is_done: Callable[[], bool], step_ms: int, patience_ms: int) -> bool:
-    """Lets time pass in steps until something holds; whether it does."""
+def settle(
+    clock: VirtualClock, is_done: Callable[[], bool], step_ms: int, patience_ms: int
+) -> bool:
+    """Advance time in steps until a condition holds; return whether it does."""
     until = clock.now + patience_ms
     while not is_done():
         if clock.now >= until:

@@ -1,9 +1,9 @@
-"""The cells of a cluster in virtual time: events in, rows out, ticks when a deadline has come.
+"""Cells of a cluster in virtual time: events in, rows out, ticks at deadlines.
 
-    LocalCluster       decides each event as it comes, as a gateway with its own engine does
+    LocalCluster       processes each event at once, like the local engine of a gateway
     JobCluster         in micro-batches (`micro_batches.py`)
 
-Between events `check(cell)` holds, or `ViolationError` says what does not.
+Between events `check(cell)` holds, or ViolationError is raised.
 """
 
 from abc import ABC, abstractmethod
@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
-from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.plan import FaultKind, RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
@@ -34,18 +34,18 @@ HEARTBEAT_MS = 800
 TRANSACTION_MS = 4_000
 BROKER_SESSION_MS = 2_000
 RETENTION_CHECK_MS = {True: 600, False: 300_000}
-"""How often old records are looked for: often where some grow old, else as Kafka does."""
+"""Interval of retention checks: short if records expire, else Kafka's."""
 
 SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 WHOLE_EVERY = 60
-"""After so many events all that must hold is looked at, else what the event has touched."""
+"""Interval, in events, of checks of the whole state; others check what an event touched."""
 
 _json = msgspec.json.Encoder()
 
 
-def settings_of(plan: Plan) -> CellSettings:
-    """The cluster's settings: Kafka's, with times that fit into some seconds."""
+def settings_of(plan: RunPlan) -> CellSettings:
+    """Return the cluster's settings: Kafka's, with times scaled to seconds."""
     brokers = list(range(1, plan.brokers + 1))
     return CellSettings(
         name=CLUSTER,
@@ -67,7 +67,7 @@ def settings_of(plan: Plan) -> CellSettings:
             min_insync_replicas=plan.in_sync_min,
             log_dirs=plan.disks,
             log_initial_task_delay_ms=500,
-            log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(Fault.RETENTION)],
+            log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(FaultKind.RETENTION)],
             offsets_commit_timeout_ms=2_000,
             offsets_topic_num_partitions=2,
             offsets_topic_replication_factor=plan.replicas,
@@ -89,8 +89,8 @@ def settings_of(plan: Plan) -> CellSettings:
     )
 
 
-def _of_share_groups(plan: Plan) -> dict[str, str]:
-    """Of share groups and their state; the least of each is made as small."""
+def _of_share_groups(plan: RunPlan) -> dict[str, str]:
+    """Return settings of share groups and their state, with small minimums."""
     times = {
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "session.timeout.ms": SESSION_MS,
@@ -108,22 +108,22 @@ def _of_share_groups(plan: Plan) -> dict[str, str]:
     }
 
 
-class Cluster(ABC):
-    """Takes events, and tells what comes of them.
+class SimulatedCluster(ABC):
+    """Accepts events and distributes their outputs.
 
     Attributes:
-        on_answer: takes the id of a request and its answer's document.
-        on_broker: takes a broker, and whether it is stopped.
-        dead_letters: documents of those that no injection was the cause of.
-        decided: how many events the cells have decided.
-        differing: what was decided again otherwise than before.
-        reached: how often something came about.
+        on_answer: receives a request id and the response's document.
+        on_broker: receives a broker, and whether it is stopped.
+        dead_letters: documents of dead letters without an injected cause.
+        decided: number of processed events.
+        differing: differences of reprocessed events.
+        reached: counts of situations.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         self.plan = plan
         self.settings = settings_of(plan)
-        self.on_answer: Callable[[str, dict[str, Any]], None] = lambda *_: None
+        self.on_response: Callable[[str, dict[str, Any]], None] = lambda *_: None
         self.on_broker: Callable[[int, bool], None] = lambda *_: None
         self.dead_letters: list[dict[str, Any]] = []
         self.decided = 0
@@ -137,39 +137,39 @@ class Cluster(ABC):
 
     @abstractmethod
     def take(self, cell: str, document: bytes) -> None:
-        """An event for a cell."""
+        """Accept an event for a cell."""
 
     def cell_of(self, broker: int) -> str:
-        """The cell that holds a broker."""
+        """Return the cell of a broker."""
         found = (name for name, held in self.settings.cells.items() if broker in held)
         return next(found, self.settings.name)
 
     def request(self, fields: dict[str, Any]) -> None:
-        """A client's request, by a gateway."""
+        """Write a client's request."""
         self._count += 1
         event = {"cluster": CLUSTER, "time": self._clock.now, "nonce": f"n{self._count}", **fields}
         self.take(self.cell_of(fields["broker"]), _json.encode(event))
 
     def intervene(self, kind: Kind, broker: int, **fields: Any) -> None:
-        """Does to a broker what `ABOUT_BROKERS` names."""
+        """Write an intervention of `ABOUT_BROKERS`."""
         self._count += 1
         named = {"id": f"intervention-{self._count}", "kind": kind, "broker": broker}
         self.request({**named, **fields})
 
     def disconnect(self, broker: int, connection: str) -> None:
-        """A connection to a broker has ended."""
+        """Write the end of a connection."""
         self._count += 1
         fields = {"id": f"disconnection-{self._count}", "kind": Kind.DISCONNECT, "broker": broker}
         self.request({**fields, "connection": connection})
 
     def tick(self, cell: str) -> None:
-        """Lets a cell know the time."""
+        """Write a tick for a cell."""
         self._count += 1
         tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": Kind.TICK}
         self.take(cell, _json.encode({**tick, "time": self._clock.now}))
 
     def handle(self, name: str, document: bytes, offset: int) -> list[Output]:
-        """Has a cell decide an event. Raises ViolationError where something does not hold then."""
+        """Process an event and check the cell. Raises ViolationError."""
         cell = self.cells[name]
         rows = cell.handle(document, Position(0, offset, -1))
         self.decided += 1
@@ -177,31 +177,31 @@ class Cluster(ABC):
         return rows
 
     def begin(self, name: str, cell: Cell) -> None:
-        """From here on a cell has this state: in the beginning, or as of its last commit."""
+        """Start with a cell's state: initial, or of its last commit."""
         if name not in self._checkers:
             self._checkers[name] = Checker(1 if self.plan.is_checked_whole else WHOLE_EVERY)
         self._checkers[name].begin(cell)
         self.cells[name] = cell
 
     def hold(self) -> None:
-        """Checks every cell. Raises ViolationError."""
+        """Check every cell. Raises ViolationError."""
         for cell in self.cells.values():
             hold(cell)
 
-    def tell(self, name: str, row: Output) -> None:
-        """Brings a row to who reads it; what is for other cells its engine takes before."""
+    def deliver(self, name: str, row: Output) -> None:
+        """Deliver a row to its reader; the engine handles rows for other cells."""
         if row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
             change = msgspec.json.decode(row.value or b"", type=outputs.BrokerChange)
             self.on_broker(change.broker, change.is_stopped)
         elif row.topic == outputs.RESPONSES:
-            self.on_answer(row.id, msgspec.json.decode(row.value or b""))
+            self.on_response(row.id, msgspec.json.decode(row.value or b""))
         elif row.topic == outputs.TIMERS:
             self._wake(name, msgspec.json.decode(row.value or b"")["deadline"])
         elif row.topic == outputs.DEAD_LETTERS:
             self.dead_letters.append(msgspec.json.decode(row.value or b""))
 
     def _wake(self, name: str, deadline: int) -> None:
-        """The clock writes a tick at the deadline that a cell has told last."""
+        """Schedule a tick at a cell's latest deadline."""
         self._ticks[name] = deadline
 
         def due() -> None:
@@ -213,48 +213,48 @@ class Cluster(ABC):
 
 
 class _RowsHeld(Rows):
-    """Holds what an event gives when it is decided again against what was told of it.
+    """Compares the outputs of reprocessed events with the previous ones.
 
     Args:
-        told: what was told since the last commit, by the offset of its event.
-        compare: takes the rows that were told, and those that come now.
+        told: outputs since the last commit, by event offset.
+        compare: called with previous and new outputs.
     """
 
     def __init__(
         self,
         settings: CellSettings,
-        told: Mapping[int, list[Output]],
+        delivered: Mapping[int, list[Output]],
         compare: Callable[[list[Output], list[Output]], None],
     ) -> None:
-        self._told, self._compare = told, compare
+        self._delivered, self._compare = delivered, compare
         self.rows = []
         super().__init__(settings)
 
     def begin(self, position: Position) -> None:
-        """The event before is decided; nobody has been told what raised."""
-        before = self._told.get(self.position.offset) if self.rows else None
+        """Finish the previous event; outputs of a failed event were never delivered."""
+        before = self._delivered.get(self.position.offset) if self.rows else None
         if before is not None and before is not self.rows:
             self._compare(before, self.rows)
         super().begin(position)
 
 
-class LocalCluster(Cluster):
-    """One cell that decides each event as it comes.
+class LocalCluster(SimulatedCluster):
+    """One cell that processes each event at once.
 
-    An event that is refused has those since the last commit decided again, as a request to a broker
-    that is stopped does: what brokers tell each other comes in the same order then, so all that was
-    told stays true.
+    After a rejected event, such as a request to a stopped broker, the events since the last commit
+    are reprocessed. Messages between brokers are delivered in the same order then, so all delivered
+    outputs stay valid.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         super().__init__(plan, clock)
         self._draws = Draws(Random(f"{plan.seed}/schedule"))
         self._commits = -1
-        self._told: dict[int, list[Output]] = {}
+        self._delivered: dict[int, list[Output]] = {}
         self.begin(CLUSTER, Cell(self.settings, None, self._rows, self._schedule))
 
     def _rows(self, settings: CellSettings) -> Rows:
-        return _RowsHeld(settings, self._told, self._compare)
+        return _RowsHeld(settings, self._delivered, self._compare)
 
     def _compare(self, before: list[Output], now: list[Output]) -> None:
         self.reached[Reach.AGAIN] += 1
@@ -262,10 +262,10 @@ class LocalCluster(Cluster):
             self.differing.append(f"{[row.value for row in before]}, then {now}")
 
     def _schedule(self) -> DeliverySchedule:
-        """For the events since the last commit, the first time or again."""
+        """Return the schedule of events since the last commit, also when reprocessed."""
         commits = self.cells[CLUSTER].tables.commits if self.cells else 0
         if commits != self._commits:
-            self._told.clear()
+            self._delivered.clear()
             self._draws.forget()
         self._commits = commits
         self._draws.again()
@@ -274,8 +274,8 @@ class LocalCluster(Cluster):
         return Counted(RandomDelivery(self._draws), self.reached)
 
     def take(self, cell: str, document: bytes) -> None:
-        """Decides it."""
+        """Process the event."""
         offset = self.decided
-        rows = self._told[offset] = self.handle(cell, document, offset)
+        rows = self._delivered[offset] = self.handle(cell, document, offset)
         for row in rows:
-            self.tell(cell, row)
+            self.deliver(cell, row)

@@ -1,7 +1,7 @@
-"""What tasks of Connect do, in virtual time: lines of a file to a topic, and records to a file.
+"""Connect tasks in virtual time: lines of a file to a topic, and records to a file.
 
-As `clients/io/connect/tasks.py` does it with threads. A failed task is restarted
-after a while, as with Kafka's REST interface.
+Works like `clients/io/connect/tasks.py`, which uses threads. A failed task is restarted after some
+time, like by Kafka's REST interface.
 """
 
 from abc import ABC, abstractmethod
@@ -15,15 +15,15 @@ from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import Failed as MembershipFailed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Failed
-from brokertwin.clients.transactions import Transactions, TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver
+from brokertwin.clients.producer_events import RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorDriver
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
 from brokertwin.simulation.plan import CONFIGS, OFFSETS
@@ -32,10 +32,10 @@ from brokertwin.simulation.sockets import Sockets
 FLUSH_MS = 600
 LEAVE_MS = 2_500
 NOT_KNOWN = -1
-"""A source's position, until it has been read."""
+"""A source's position before it has been read."""
 
 
-class Writer:
+class MessageWriter:
     """A producer of messages."""
 
     def __init__(self, actor: Actor, name: str, transactional_id: str | None = None) -> None:
@@ -50,17 +50,19 @@ class Writer:
             may_create_topics=False,
         )
         self.sockets = actor.reading_sockets_of(name)
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, ProducerRecord] = {}
         self.sockets.names = Naming(name, self._messages, actor.place.contents)
 
     def knows(self, now: int, *topics: str) -> bool:
-        """Whether these topics' partitions are known; if not they are asked for."""
+        """True if the partitions of topics are known; otherwise requests their metadata."""
         for topic in topics:
             self.client.metadata.add(topic, now)
         return all(map(self.client.metadata.snapshot.partition_count, topics))
 
-    def send(self, now: int, topic: str, message: Message, partition: int | None = None) -> int:
-        """Sends one to a topic that is known; the record's id."""
+    def send(
+        self, now: int, topic: str, message: ProducerRecord, partition: int | None = None
+    ) -> int:
+        """Send a message to a known topic; return the record's id."""
         size = size_of(message)
         record_id = self.client.offer(now, topic, message.key, size, partition=partition)
         assert record_id is not None, f"{topic} is known, and there is room"
@@ -68,13 +70,13 @@ class Writer:
         return record_id
 
 
-class Task(ABC):
-    """One task, from when its worker begins it.
+class ConnectTask(ABC):
+    """One task, from its start by a worker.
 
     Attributes:
-        is_over: whether it has ended, as it was asked to or not.
-        has_failed: whether it could not go on.
-        is_busy: whether something that it has begun is without its end.
+        is_over: whether it has ended for any reason.
+        has_failed: whether it has failed.
+        is_busy: whether work is in flight.
     """
 
     def __init__(self, actor: Actor, name: str, stream: FileStream) -> None:
@@ -82,29 +84,29 @@ class Task(ABC):
         self._actor = actor
         self._name = name
         self._stream = stream
-        self._driven: list[tuple[Sockets, Driver]] = []
+        self._driven: list[tuple[Sockets, ActorDriver]] = []
 
     @abstractmethod
     def work(self, now: int) -> None:
-        """Does what there is to do."""
+        """Do the pending work."""
 
     def stop(self, now: int) -> None:
-        """It is to end; `is_over` says when it has."""
+        """Request the end of the task; `is_over` follows."""
         self.is_stopping = True
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """The connections of its clients."""
+        """Connections of its clients."""
         return [sockets for sockets, _ in self._driven]
 
     def turn(self) -> int:
-        """Its clients' turns; when they want the next one, in ms from now."""
+        """Run its clients; return the time until the next turn in ms."""
         for _, driver in self._driven:
             driver.turn(REQUEST_MS)
         return min((sockets.wait_ms for sockets, _ in self._driven), default=REQUEST_MS)
 
     def close(self) -> None:
-        """Its connections are no more."""
+        """Close its connections."""
         for sockets, _ in self._driven:
             sockets.close()
         self._driven.clear()
@@ -117,8 +119,8 @@ class Task(ABC):
         self.close()
 
 
-class SinkTask(Task):
-    """Records of topics to a file, each at least once: they are committed when they are written."""
+class SinkTask(ConnectTask):
+    """Copies records to a file at least once; offsets are committed after writing."""
 
     def __init__(self, actor: Actor, name: str, stream: FileStream) -> None:
         super().__init__(actor, name, stream)
@@ -140,39 +142,39 @@ class SinkTask(Task):
         self._ends_at = 0
 
     def stop(self, now: int) -> None:
-        """It commits and leaves its group."""
+        """Commit and leave the group."""
         super().stop(now)
         self._client.close(now)
         self._ends_at = now + LEAVE_MS
 
     def turn(self) -> int:
-        """Where it has left, or can not in time, it is over."""
+        """Run the client; end after leaving the group or a timeout."""
         wait = super().turn()
         if self.is_stopping and self._client.is_quiet:
             self._end()
         return wait
 
     def work(self, now: int) -> None:
-        """Writes what has come."""
+        """Write received records."""
         file = self._actor.place.files.written[self._stream.file]
         for _, _, message in self._client.poll(now):
             file.append(decode_value(message.value, self._stream))
         for event in self._client.events():
-            if isinstance(event, MembershipFailed):
+            if isinstance(event, ConsumerFailed):
                 self._end(has_failed=True)
         if self.is_stopping and now >= self._ends_at:
             self._end()
 
 
-class _SourceTask(Task):
-    """Lines of a file to a topic, from where the offsets topic says."""
+class _SourceTask(ConnectTask):
+    """Copies lines of a file to a topic, from the position in the offsets topic."""
 
     def __init__(
         self, actor: Actor, name: str, stream: FileStream, *, transactional_id: str | None = None
     ) -> None:
         super().__init__(actor, name, stream)
         self._is_committed = transactional_id is not None
-        self._writer = Writer(actor, f"{name}-out", transactional_id)
+        self._writer = MessageWriter(actor, f"{name}-out", transactional_id)
         self._drive(self._writer.client, self._writer.sockets)
         self._position = NOT_KNOWN
         self._reader: LogClient | None = None
@@ -187,7 +189,7 @@ class _SourceTask(Task):
         return self._writer.knows(now, self._topic, OFFSETS)
 
     def _find_position(self, now: int) -> bool:
-        """Reads the offsets and the config topic to their ends as of the first call."""
+        """Read the offsets and config topics to their ends as of the first call."""
         if self._position != NOT_KNOWN:
             return True
         if self._reader is None:
@@ -210,22 +212,22 @@ class _SourceTask(Task):
         return self._position != NOT_KNOWN
 
     def _send_lines(self, now: int) -> list[tuple[int, int]]:
-        """The next lines: each record's id, and the position behind it."""
+        """Send the next lines; return record ids and positions after them."""
         sent = []
         lines = self._actor.place.files.read(now, self._position, self._stream.batch_size)
         for line in lines:
             self._position += line.size
-            value = Message(None, encode_value(line.text, self._stream))
+            value = ProducerRecord(None, encode_value(line.text, self._stream))
             sent.append((self._writer.send(now, self._topic, value), self._position))
         return sent
 
     def _send_position(self, now: int, position: int) -> int:
         record = offset_record(self._stream, position)
-        return self._writer.send(now, OFFSETS, Message(*record), 0)
+        return self._writer.send(now, OFFSETS, ProducerRecord(*record), 0)
 
 
 class SourceTask(_SourceTask):
-    """Each line at least once: what was sent since the last position comes again."""
+    """Copies each line at least once: lines after the stored position are repeated."""
 
     def __init__(self, actor: Actor, name: str, stream: FileStream) -> None:
         super().__init__(actor, name, stream)
@@ -233,10 +235,10 @@ class SourceTask(_SourceTask):
         self._flush_at = 0
 
     def work(self, now: int) -> None:
-        """Sends lines, and stores how far it is where that is due and at the end."""
+        """Send lines; store the position periodically and at the end."""
         producer = self._writer.client
         for event in producer.events():
-            if isinstance(event, Failed):
+            if isinstance(event, RecordFailed):
                 self._end(has_failed=True)
                 return
             self._submitted.acked(event.record_id)
@@ -258,10 +260,9 @@ class SourceTask(_SourceTask):
 
 
 class ExactSourceTask(_SourceTask):
-    """Each line once for who reads committed: lines and position go in one transaction.
+    """Copies each line exactly once: lines and position in one transaction.
 
-    Its transactional id fences who had the task before; a task that is of an older generation by
-    now ends there.
+    Its transactional id fences the previous owner. A task of an older generation ends.
     """
 
     def __init__(
@@ -273,12 +274,12 @@ class ExactSourceTask(_SourceTask):
         self._transactions.init()
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> ProducerTransactions:
         assert self._writer.client.transactions is not None, "it has an id"
         return self._writer.client.transactions
 
     def work(self, now: int) -> None:
-        """The next transaction, where the one before has ended."""
+        """Start the next transaction after the previous one."""
         self._writer.client.events()
         state = self._transactions.state
         self.is_busy = state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)

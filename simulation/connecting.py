@@ -1,6 +1,6 @@
-"""A worker of Connect: a source whose file's lines go to `lines`, and a sink that copies `orders`.
+"""A Connect worker: a source from a file to `lines`, and a sink that copies `orders`.
 
-Works like `clients/io/connect/distributed.py`. The configurations are rewritten during the run: the
+Works like `clients/io/connect/distributed.py`. The configurations change during the run: the
 source's tasks get a new generation, and the sink gets one more task.
 """
 
@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
 from brokertwin.clients.connect.connect_protocol import Protocol
-from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, Kind, file_stream
-from brokertwin.clients.connect.herder import Command, Herder, Start, Stop, Write
+from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
+from brokertwin.clients.connect.herder import Command, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
-from brokertwin.clients.producer_events import Failed
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.clients.messages import ProducerRecord
+from brokertwin.clients.producer_events import RecordFailed
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.clock import START_MS
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.connect_tasks import (
+    ConnectTask,
     ExactSourceTask,
+    MessageWriter,
     SinkTask,
     SourceTask,
-    Task,
-    Writer,
 )
 from brokertwin.simulation.files import GROWING
 from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
@@ -43,11 +43,11 @@ _STRING = next(name for name, form in CONVERTERS.items() if form == "string")
 
 
 def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
-    """Their configurations at a time."""
+    """Return the connector configurations at a time."""
     is_changed = elapsed_ms >= CHANGES_MS
     source = {
         "name": "source",
-        "connector.class": Kind.SOURCE,
+        "connector.class": ConnectorKind.SOURCE,
         "topic": LINES,
         "file": GROWING,
         "batch.size": "5" if is_changed else "20",
@@ -55,7 +55,7 @@ def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
     }
     sink = {
         "name": "sink",
-        "connector.class": Kind.SINK,
+        "connector.class": ConnectorKind.SINK,
         "topics": "orders",
         "file": COPY,
         "tasks.max": "3" if is_changed else "2",
@@ -66,16 +66,16 @@ def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
 
 
 class _Running(NamedTuple):
-    """A task, and what begins it again should it fail."""
+    """A task, and the command that restarts it."""
 
-    task: Task
-    start: Start
+    task: ConnectTask
+    start: StartWork
 
 
 class WorkerActor(Actor):
     """One worker."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._is_exact = plan.role is Role.EXACT_WORKER
         is_eager = plan.role is Role.EAGER_WORKER
@@ -99,35 +99,35 @@ class WorkerActor(Actor):
         self._driver = self.driver_of(self._client, self.sockets)
         self._log = ConfigLog()
         self._herder = Herder(self._coordinator, self._log, is_exact=self._is_exact)
-        self._writer = Writer(self, f"{name}-configs")
+        self._writer = MessageWriter(self, f"{name}-configs")
         self._writes = self.driver_of(self._writer.client, self._writer.sockets)
         self._backlog: list[Record] = []
         self._given: dict[str, Config] = {}
         self._tasks: dict[TaskId, _Running] = {}
-        self._again: dict[TaskId, tuple[int, Start]] = {}
+        self._again: dict[TaskId, tuple[int, StartWork]] = {}
         self._begun = 0
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Of its membership, of what writes the config topic, and of its tasks."""
+        """Connections of its member, its config producer, and its tasks."""
         tasks = [each for running in self._tasks.values() for each in running.task.all_sockets]
         return [self.sockets, self._writer.sockets, *tasks]
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing that it or a task of it has begun is without its end."""
+        """True if neither it nor a task has work in flight."""
         is_busy = any(running.task.is_busy for running in self._tasks.values())
         is_written = self._writer.client.producer.is_idle and not self._backlog
         return is_written and not is_busy and not self._again
 
     def exposed(self, whom: float) -> Sockets:
-        """The connections of any of its clients."""
+        """Return the connections of any of its clients."""
         return pick(self.all_sockets, whom * 13 % 1) or self.sockets
 
     def crash(self) -> None:
-        """What it ran is run by nobody."""
+        """Crash; its tasks lose their owner."""
         super().crash()
-        self.place.auditor.work.gone(self.name)
+        self.place.auditor.work.crashed(self.name)
 
     def _work(self, now: int) -> int:
         for _, offset, message in self._client.poll(now):
@@ -140,11 +140,11 @@ class WorkerActor(Actor):
         self._look_after_tasks(now)
         self._do(self._herder.tick(), now)
         self._write(now)
-        self._tell(now)
+        self._report(now)
         return POLL_MS
 
     def _give(self, now: int) -> None:
-        """What the topic has not, or has otherwise; a change by who runs the connector."""
+        """Write missing or changed configurations; changes are written by the connector's owner."""
         for config in connectors(now - START_MS, is_exact=self._is_exact):
             name, there = config["name"], self._log.connectors.get(config["name"])
             is_mine = there is None or TaskId(name) in self._herder.running
@@ -169,25 +169,25 @@ class WorkerActor(Actor):
     def _do(self, commands: list[Command], now: int) -> None:
         for command in commands:
             match command:
-                case Start(item):
+                case StartWork(item):
                     self.place.auditor.say(f"{self.name} begins {item}")
                     if not item.is_connector:
                         self._start(command)
-                case Stop(item):
+                case StopWork(item):
                     self.place.auditor.say(f"{self.name} ends {item}")
                     self._stop(item, now)
-                case Write(records):
+                case WriteConfigs(records):
                     self._backlog += records
                 case _:
                     self.place.auditor.violate(f"{self.name} is to {command}")
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: StartWork) -> None:
         item, config = start
         self._begun += 1
         name = f"{self.name}-{item}-{self._begun}"
         stream = file_stream(config)
-        if stream.kind is Kind.SINK:
-            task: Task = SinkTask(self, name, stream)
+        if stream.kind is ConnectorKind.SINK:
+            task: ConnectTask = SinkTask(self, name, stream)
         elif self._is_exact:
             generation = self._log.generations[item.connector]
             task = ExactSourceTask(self, name, stream, item, GROUP, generation)
@@ -203,20 +203,20 @@ class WorkerActor(Actor):
             self._herder.stopped(item)
 
     def _write(self, now: int) -> None:
-        """To the config topic; a worker that can not ends."""
+        """Write to the config topic; a failure is a violation."""
         for event in self._writer.client.events():
-            if isinstance(event, Failed):
+            if isinstance(event, RecordFailed):
                 self.place.auditor.violate(f"{self.name} ends: {event.error.name}")
         if self._backlog and self._writer.knows(now, CONFIGS):
             for record in self._backlog:
-                self._writer.send(now, CONFIGS, Message(*record), 0)
+                self._writer.send(now, CONFIGS, ProducerRecord(*record), 0)
             self._backlog.clear()
 
-    def _tell(self, now: int) -> None:
+    def _report(self, now: int) -> None:
         auditor, coordinator = self.place.auditor, self._coordinator
         if coordinator.fatal is not None:
             auditor.violate(f"{self.name} ends: {coordinator.fatal.name}")
-        is_stable = coordinator.state is MemberState.STABLE
+        is_stable = coordinator.state is ClientMemberState.STABLE
         generation = coordinator.generation.id if is_stable else NO_GENERATION
         auditor.work.runs(
             GROUP, self.name, generation, frozenset(map(str, self._herder.running)), now

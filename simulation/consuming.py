@@ -1,43 +1,49 @@
-"""Applications that read: members of a group, and one that writes what it has read.
+"""Applications that read: group members, and one that copies transactionally.
 
-The latter reads, writes and commits its offsets in one transaction (KIP-447), so that each record
-is copied exactly once. Where a transaction fails it goes back to what the group has committed.
+The copier reads, writes and commits offsets in one transaction (KIP-447), so each record is copied
+exactly once. After a failed transaction it continues at the group's committed offsets.
 """
 
 import msgspec
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokertwin.clients.consumer_events import Assigned, Event, Failed, Lost, Revoked
+from brokertwin.clients.consumer_events import (
+    ConsumerFailed,
+    Event,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+)
 from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.transactions import TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
-from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
+from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Role
-from brokertwin.simulation.producing import Writer
+from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
+from brokertwin.simulation.producing import RecordProducer
 from brokertwin.simulation.sockets import Sockets
 
 POLL_MS, IDLE_MS = 150, 500
-"""How long it works on what it has read, and how long it waits for something to read."""
+"""Time to process records, and time until the next poll without records."""
 
 NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_MS)
 
 
 class MemberActor(Actor):
-    """A member of a group, of the run's topics unless it names others.
+    """A member of a group; it reads the run's topics unless it names others.
 
-    What it has read is committed automatically.
+    Offsets are committed automatically.
     """
 
     topics: tuple[str, ...] = ()
     commits_automatically = True
     polls_max = 500
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         is_consumer = plan.role is Role.CONSUMER
         config = ConsumerConfig(
@@ -56,7 +62,7 @@ class MemberActor(Actor):
             max_poll_records=self.polls_max,
         )
         topics = frozenset(self.topics or place.plan.topics)
-        if topics == frozenset(TOPICS) and place.plan.has(Fault.TOPIC):
+        if topics == frozenset(TOPICS) and place.plan.has(FaultKind.TOPIC):
             topics |= {PASSING}
         draw = self.draw("consumer")
         self.client = ConsumerClient(
@@ -69,12 +75,12 @@ class MemberActor(Actor):
 
     @property
     def is_over(self) -> bool:
-        """Whether the consumer can do nothing any more."""
+        """True if the consumer has failed permanently."""
         return self._has_failed
 
     @property
     def is_at_rest(self) -> bool:
-        """Always: how far it has read the auditor knows."""
+        """True: the auditor tracks its progress."""
         return True
 
     def _work(self, now: int) -> int:
@@ -92,19 +98,19 @@ class MemberActor(Actor):
         return POLL_MS if polled else IDLE_MS
 
     def _hear(self, event: Event) -> None:
-        """What it is given it has not had, and what it gives back or loses it has had."""
+        """Check that assigned partitions are new, and revoked or lost ones were owned."""
         auditor = self.place.auditor
         auditor.say(f"{self.name}: {event}")
         match event:
-            case Failed(error):
+            case ConsumerFailed(error):
                 self._has_failed = True
                 if error not in auditor.denials.errors:
                     auditor.violate(f"{self.name} ends with {error.name}")
-            case Assigned(partitions):
+            case PartitionsAssigned(partitions):
                 if twice := self._has.intersection(partitions):
                     auditor.violate(f"{self.name} is given {sorted(twice)}, and has them")
                 self._has.update(partitions)
-            case Revoked(partitions) | Lost(partitions):
+            case PartitionsRevoked(partitions) | PartitionsLost(partitions):
                 if others := set(partitions) - self._has:
                     auditor.violate(f"{self.name} gives back {sorted(others)}; it has them not")
                 self._has.difference_update(partitions)
@@ -125,27 +131,27 @@ class CopierActor(MemberActor):
     commits_automatically = False
     polls_max = 30
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._out = self.sockets_of(f"{name}-out")
-        self._writer = Writer(self, self._out, plan.name, batch_records=self.polls_max)
+        self._writer = RecordProducer(self, self._out, plan.name, batch_records=self.polls_max)
         self._writer.transactions.init()
         self._read: list[tuple[TopicPartition, int, str]] = []
-        self._wants = Outcome.OPEN
+        self._wants = SendOutcome.OPEN
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Of its consumer and its producer."""
+        """Connections of its consumer and producer."""
         return [self.sockets, self._out]
 
     @property
     def is_over(self) -> bool:
-        """Whether the consumer or the producer can do nothing any more."""
+        """True if the consumer or producer has failed permanently."""
         return super().is_over or self._writer.transactions.is_over
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no transaction is open."""
+        """True if no transaction is open."""
         is_ready = self._writer.transactions.state is TransactionState.READY
         return self.is_over or (is_ready and not self._writer.transaction)
 
@@ -158,12 +164,12 @@ class CopierActor(MemberActor):
         transactions = self._writer.transactions
         match transactions.state:
             case TransactionState.ABORTABLE_ERROR:
-                self._wants = Outcome.GIVEN_UP
+                self._wants = SendOutcome.GIVEN_UP
                 transactions.abort()
             case TransactionState.READY:
                 if self._writer.transaction:
                     self._writer.ended(self._wants)
-                    if self._wants is Outcome.GIVEN_UP:
+                    if self._wants is SendOutcome.GIVEN_UP:
                         self._go_back()
                 pause = super()._work(now)
                 if self._read:
@@ -172,7 +178,7 @@ class CopierActor(MemberActor):
         return IDLE_MS
 
     def _copy(self) -> None:
-        """Writes what was read, and where to read on, in one transaction."""
+        """Write the records that were read, and their offsets, in one transaction."""
         read, self._read = self._read, []
         owned = self.client.subscription.positions
         read = [each for each in read if each[0] in owned]
@@ -186,14 +192,14 @@ class CopierActor(MemberActor):
         group = self.client.coordinator.generation
         self._writer.transactions.send_offsets(self.plan.group, offsets, group)
         self._writer.transactions.commit()
-        self._wants = Outcome.ACKED
+        self._wants = SendOutcome.ACKED
 
     def _knows_topics(self) -> bool:
         self._writer.client.metadata.add("payments", self.place.clock.now)
         return bool(self._writer.client.metadata.snapshot.partition_count("payments"))
 
     def _go_back(self) -> None:
-        """To what the group has committed."""
+        """Continue at the group's committed offsets."""
         self._read.clear()
         positions = self.client.subscription.positions
         for at in positions:

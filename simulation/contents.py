@@ -1,41 +1,43 @@
-"""What records say, where an application needs more of them than their names.
+"""Contents of records, for applications that need more than their names.
 
-Logs hold names alone (`record_names.py`); a name that nobody has kept a message for says itself.
+Logs contain only names (`record_names.py`). Without a stored message, a name is its own content.
 """
 
 from collections.abc import Mapping
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 START = 0
-"""The timestamp of messages that have none: what comes first is worked on first."""
+"""Timestamp of messages without one."""
 
 
 class Contents:
-    """Messages by the names of their records, for all clients of a run."""
+    """Messages by record name, for all clients of a run."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Message] = {}
+        self._by_name: dict[str, ProducerRecord] = {}
 
-    def keep(self, name: str, message: Message) -> None:
-        """What a record says."""
+    def keep(self, name: str, message: ProducerRecord) -> None:
+        """Store the message of a record."""
         self._by_name[name] = message
 
-    def read(self, name: str) -> Message:
-        """What a client reads where a record of that name is."""
-        return self._by_name.get(name) or Message(None, name.encode(), START)
+    def read(self, name: str) -> ProducerRecord:
+        """Return the message of a record."""
+        return self._by_name.get(name) or ProducerRecord(None, name.encode(), START)
 
 
 class Naming(dict[int, str]):
-    """Names of one producer's records by their ids, each made when it is first asked for.
+    """Names of one producer's records by id, created on first use.
 
     Args:
-        prefix: what they begin with; no other producer has it.
-        messages: of the records, by their ids; at least until they are sent.
-        contents: keeps what they say.
+        prefix: unique prefix of the names.
+        messages: messages by record id, at least until they are sent.
+        contents: stores the messages.
     """
 
-    def __init__(self, prefix: str, messages: Mapping[int, Message], contents: Contents) -> None:
+    def __init__(
+        self, prefix: str, messages: Mapping[int, ProducerRecord], contents: Contents
+    ) -> None:
         super().__init__()
         self._prefix = prefix
         self._messages = messages

@@ -1,6 +1,6 @@
-"""What brokers of one cell tell each other: in which order they hear of it, and what it is.
+"""Delivery order of messages between brokers of one cell.
 
-Counted is what a leader sends a follower that has room for a part of its log only.
+Counts messages in which a leader sends only a part of its log because of the follower's size limit.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from brokertwin.state.core.records import Record
 
 
 class Draws:
-    """Numbers that are drawn, and the same again for events that are decided again."""
+    """Random numbers that repeat when events are reprocessed."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -22,40 +22,40 @@ class Draws:
         self._at = 0
 
     def __call__(self, stop: int) -> int:
-        """The next number below `stop`."""
+        """Return the next number below `stop`."""
         if self._at == len(self._drawn):
             self._drawn.append(self._chance.randrange(stop))
         self._at += 1
         return self._drawn[self._at - 1]
 
     def again(self) -> None:
-        """From the first on."""
+        """Restart with the first number."""
         self._at = 0
 
     def forget(self) -> None:
-        """Those so far do not come again."""
+        """Discard the numbers so far."""
         self._drawn.clear()
         self._at = 0
 
 
 class Counted:
-    """A schedule of which is counted what it takes."""
+    """A schedule that counts messages."""
 
     def __init__(self, schedule: DeliverySchedule, reached: Counter[Reach]) -> None:
         self._schedule = schedule
         self._reached = reached
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record for each of the brokers."""
+        """Queue a metadata record for brokers."""
         self._schedule.publish(record, brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others."""
+        """Queue messages of a machine."""
         _count(messages, self._reached)
         self._schedule.send(messages)
 
     def next(self) -> Step | None:
-        """What is delivered next."""
+        """Return the next delivery."""
         return self._schedule.next()
 
 

@@ -1,4 +1,4 @@
-"""Faults: what an injection does to whom, and what ends it."""
+"""Faults: effects of injections, and their ends."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -6,59 +6,66 @@ from functools import partial
 
 from brokertwin.simulation.actors import Actor
 from brokertwin.simulation.clock import START_MS
-from brokertwin.simulation.cluster import Cluster
-from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.cluster import SimulatedCluster
+from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.micro_batches import JobCluster
 from brokertwin.simulation.operating import Operator
-from brokertwin.simulation.plan import OF_ADMINS, OF_DENIALS, OF_OPERATORS, Fault, Injection, pick
+from brokertwin.simulation.plan import (
+    OF_ADMINS,
+    OF_DENIALS,
+    OF_OPERATORS,
+    FaultKind,
+    Injection,
+    pick,
+)
 from brokertwin.state.core.events import Kind
 
 UNKNOWN_API = (
     '{"id": "poison-%d", "cluster": "simulated", "broker": BROKER,'
     ' "requestHeader": {"requestApiKey": 999, "requestApiVersion": 0}}'
 )
-"""It raises when it is decided, so those before it are decided again."""
+"""Raises when processed, so the previous events are reprocessed."""
 
 POISON = (
     *("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]"),
     *(UNKNOWN_API, UNKNOWN_API, UNKNOWN_API, UNKNOWN_API),
 )
-"""Documents that are no events; %d stands for a number that no other has."""
+"""Invalid events; %d is a unique number."""
 
-_ENDS: dict[Fault, tuple[Kind, ...]] = {
-    Fault.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
-    Fault.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
-    Fault.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
-    Fault.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
-    Fault.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
+_ENDS: dict[FaultKind, tuple[Kind, ...]] = {
+    FaultKind.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
+    FaultKind.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
+    FaultKind.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
+    FaultKind.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
+    FaultKind.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
 }
 
 
 class Faults:
-    """Brings the injections of a plan about, and mends what they leave.
+    """Applies the injections of a plan, and repairs their effects.
 
     Args:
-        actors: those that there are when a fault comes.
-        replace: puts a new instance in the place of one that has crashed, so many ms later; None:
-            of one that is only believed to have, and pauses.
-        administer: has an administrator do something, and says to what.
+        actors: returns the present actors.
+        replace: replaces a crashed actor after some ms, or, with None, a paused one that is only
+            believed to have crashed.
+        administer: runs an administrator's injection and returns its target.
 
     Attributes:
-        done: how many of each kind had an effect.
-        operator: who moves replicas and leaders.
+        done: number of effective injections by kind.
+        operator: moves replicas and leaders.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
-        edge: Edge,
+        cluster: SimulatedCluster,
+        edge: BrokerEdge,
         actors: Callable[[], Sequence[Actor]],
         replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
-        on_away: Callable[[Fault], None],
+        on_away: Callable[[FaultKind], None],
         administer: Callable[[Injection], str],
     ) -> None:
-        self.done: Counter[Fault] = Counter()
+        self.done: Counter[FaultKind] = Counter()
         self.poisoned = 0
         self._cluster = cluster
         self._edge = edge
@@ -68,15 +75,15 @@ class Faults:
         self._on_away = on_away
         self._administer = administer
         self._away: dict[int, list[Kind]] = {}
-        self.operator = Operator(cluster, self._operated)
+        self.operator = Operator(cluster, self._on_operation)
 
     def plan(self, injections: Sequence[Injection]) -> None:
-        """Lets each come at its time."""
+        """Schedule the injections."""
         for each in injections:
             self._edge.clock.at(START_MS + each.at_ms, partial(self._come, each))
 
     def mend(self) -> None:
-        """Everybody is back, and the network is quick."""
+        """Start all brokers, resume all clients, and make the network fast."""
         self._edge.is_slow = False
         for broker in list(self._away):
             self._back(broker)
@@ -91,9 +98,15 @@ class Faults:
             self._operate(injection)
         elif injection.fault in _ENDS:
             whom = self._on_broker(injection)
-        elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
+        elif injection.fault in (
+            FaultKind.BREAK,
+            FaultKind.MUTE,
+            FaultKind.PAUSE,
+            FaultKind.CRASH,
+            FaultKind.ZOMBIE,
+        ):
             whom = self._on_client(injection)
-        elif injection.fault in (*OF_ADMINS, Fault.DENY, *OF_DENIALS):
+        elif injection.fault in (*OF_ADMINS, FaultKind.DENY, *OF_DENIALS):
             whom = self._administer(injection)
         else:
             whom = self._on_all(injection)
@@ -105,7 +118,7 @@ class Faults:
         self._edge.clock.after(injection.lasts_ms, end)
 
     def _on_broker(self, injection: Injection) -> str:
-        """As many brokers are away at a time as the plan allows; one that is away stays so."""
+        """Take a broker away, within the plan's limit."""
         broker = pick(self._cluster.settings.brokers, injection.whom)
         is_full = len(self._away) >= self._cluster.plan.away_max
         if broker is None or broker in self._away or is_full:
@@ -131,54 +144,54 @@ class Faults:
             return ""
         sockets = actor.exposed(injection.whom)
         match injection.fault:
-            case Fault.BREAK:
+            case FaultKind.BREAK:
                 node = pick(sockets.nodes, injection.whom * 7 % 1)
                 if node is None:
                     return ""
                 sockets.cut(node)
-            case Fault.MUTE:
+            case FaultKind.MUTE:
                 sockets.mute(True)
                 self._later(injection, lambda: sockets.mute(False))
-            case Fault.PAUSE:
+            case FaultKind.PAUSE:
                 actor.pause(True)
                 self._later(injection, lambda: actor.pause(False))
-            case Fault.ZOMBIE:
+            case FaultKind.ZOMBIE:
                 self._replace(actor, None)
                 self._later(injection, lambda: actor.pause(False))
-            case Fault.CRASH:
+            case FaultKind.CRASH:
                 self._replace(actor, injection.lasts_ms)
         return actor.name
 
     def _operate(self, injection: Injection) -> None:
-        """Asks a broker that is not away; one that is asked for nothing has no effect."""
+        """Send an operator's request to a running broker."""
         here = [each for each in self._cluster.settings.brokers if each not in self._away]
-        if injection.fault is Fault.ELECT:
+        if injection.fault is FaultKind.ELECT:
             self.operator.elect(injection, here)
         else:
             self.operator.reassign(injection, here)
 
-    def _operated(self, fault: Fault, where: str) -> None:
+    def _on_operation(self, fault: FaultKind, where: str) -> None:
         self.done[fault] += 1
         self._on_away(fault)
         self._say(f"FAULT: {fault}: {where}")
 
     def _on_all(self, injection: Injection) -> str:
         cluster = self._cluster
-        if injection.fault is Fault.SLOW:
+        if injection.fault is FaultKind.SLOW:
             self._edge.is_slow = True
             self._later(injection, self._quick)
             return "everybody"
-        if injection.fault is Fault.POISON:
+        if injection.fault is FaultKind.POISON:
             return f"cell {self._poison(injection.whom)}"
         assert isinstance(cluster, JobCluster), "only a job has tasks"
-        if injection.fault is Fault.LOST_TASK:
+        if injection.fault is FaultKind.LOST_TASK:
             cluster.lost_tasks += 1 + int(injection.whom * 3)
         else:
             cluster.restart()
         return "the job"
 
     def _poison(self, whom: float) -> str:
-        """A document that is no event comes to a cell; to which."""
+        """Send an invalid event to a cell; return its name."""
         broker = pick(self._cluster.settings.brokers, whom) or 1
         name = self._cluster.cell_of(broker)
         self.poisoned += 1

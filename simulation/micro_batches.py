@@ -1,15 +1,14 @@
-"""A job's micro-batches, as a model of Spark's: what it repeats, and what it forgets.
+"""A model of Spark's micro-batches: repetitions and losses.
 
-A micro-batch takes from each cell's events those behind the last commit, up to a drawn end. It
-begins with the state of that commit, as bytes, and takes a drawn time. Then its rows are in their
-topics and its state is committed; or a task was lost, or the job: then some of its rows are in the
-topics, the first ones or any, its state is gone, and the same events come again, with the state as
-it was. So rows come twice, and readers drop the repeats by their id; each repeat has to have the
-same bytes. What cells tell each other lies in the topic twice, or without what was told before it,
-and the cell that hears it has to notice.
+A micro-batch takes each cell's events after the last commit, up to a random end. It starts with the
+committed state as bytes and takes a random time. Then its rows are in their topics and its state is
+committed. If a task or the job is lost, some of its rows are in the topics, its state is discarded,
+and the same events are processed again. Rows can thus be repeated; each repetition must have the
+same bytes, and readers drop it by its id. Messages between cells can be repeated or out of order,
+which the receiving cell must detect.
 
-Where nothing is under way between cells that have committed, now and then, what they know is put
-together as if they were to be one, and must hold as in one.
+If no message between cells is in flight, their states are occasionally merged, and must be valid as
+one cell.
 """
 
 from collections.abc import Callable
@@ -18,10 +17,10 @@ from random import Random
 
 import msgspec
 
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import CLUSTER, Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import CLUSTER, SimulatedCluster
 from brokertwin.simulation.deliveries import Counted
-from brokertwin.simulation.plan import Plan
+from brokertwin.simulation.plan import RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.cell import resharding
 from brokertwin.state.cell.cell import Cell
@@ -33,26 +32,26 @@ from brokertwin.state.core.outputs import Output
 
 TAKES_MIN_MS, TAKES_MAX_MS = 5, 90
 GAPS = 0.7
-"""How often what a lost task has put out is any part of its rows, not the first ones."""
+"""Probability that a lost task wrote any subset of its rows, not the first ones."""
 
 TOGETHER_EVERY = 10
-"""How often cells are held against each other, of the times when they could be."""
+"""Interval of checks of merged cells, in opportunities."""
 
 SPLIT = 0.3
-"""How often a micro-batch ends somewhere before the last event."""
+"""Probability that a micro-batch ends before the last event."""
 
 RESTART_MS = 1_500
 
 
-class JobCluster(Cluster):
+class JobCluster(SimulatedCluster):
     """Cells in micro-batches.
 
     Attributes:
-        lost_tasks: how many of the next micro-batches lose a task.
-        on_batch: is told the number of events of each micro-batch, and whether it was committed.
+        lost_tasks: number of the next micro-batches that lose a task.
+        on_batch: called with the number of events of a micro-batch, and whether it was committed.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         super().__init__(plan, clock)
         brokers = self.settings.brokers
         names = [f"{CLUSTER}/{number}" for number in range(plan.cells)]
@@ -73,12 +72,12 @@ class JobCluster(Cluster):
             self.begin(name, self._cell(name))
 
     def take(self, cell: str, document: bytes) -> None:
-        """Lies in the topic until a micro-batch takes it."""
+        """Append an event to the topic."""
         self._topic[cell].append(document)
         self._begin()
 
     def restart(self) -> None:
-        """The job is killed, and starts again after a while: what it had not committed is gone."""
+        """Kill the job and restart it later; uncommitted state is lost."""
         self._starts_at = self._clock.now + RESTART_MS
         self.lost_tasks += self._is_running
         self._clock.at(self._starts_at, self._begin)
@@ -94,14 +93,14 @@ class JobCluster(Cluster):
         return Counted(AtOnce(), self.reached)
 
     def _read_base(self, name: str, table: str, packed: bytes) -> Base:
-        """As a worker keeps the bases that it has read (`streaming/job/kept_bases.py`)."""
+        """Cache bases like a worker (`streaming/job/kept_bases.py`)."""
         base = self._bases.get((name, table))
         if base is None or base.packed != packed:
             base = self._bases[name, table] = Base(packed)
         return base
 
     def _begin(self) -> None:
-        """The next micro-batch, where there is something to take and none runs."""
+        """Start the next micro-batch if there are events and none is running."""
         ends = {name: len(topic) for name, topic in self._topic.items()}
         is_late = self._clock.now < self._starts_at
         if self._is_running or is_late or ends == self._committed:
@@ -114,7 +113,7 @@ class JobCluster(Cluster):
         self._run(ends)
 
     def _run(self, ends: dict[str, int]) -> None:
-        """Decides the events, and lets the rows out when the time is over."""
+        """Process the events; deliver the rows after the drawn time."""
         rows: list[tuple[str, Output]] = []
         for name, end in ends.items():
             begin = self._committed[name]
@@ -148,7 +147,7 @@ class JobCluster(Cluster):
         self._clock.after(0, self._begin)
 
     def _lost(self, rows: list[tuple[str, Output]]) -> list[tuple[str, Output]]:
-        """What of a micro-batch that lost a task is in its topics."""
+        """Return the rows that a micro-batch with a lost task has written."""
         count = self._chance.randint(0, len(rows))
         if self._chance.random() >= GAPS:
             return rows[:count]
@@ -158,18 +157,18 @@ class JobCluster(Cluster):
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether there are cells between which nothing is under way."""
+        """True if there are several cells and no events are pending."""
         ends = self._committed.items()
         return len(ends) > 1 and all(len(self._topic[name]) == end for name, end in ends)
 
     def hold(self) -> None:
-        """Checks every cell, and what they know of each other. Raises ViolationError."""
+        """Check every cell, and their merged state. Raises ViolationError."""
         super().hold()
         if self._is_quiet:
             self._hold_together()
 
     def _hold_together(self) -> None:
-        """Raises ViolationError where one cell with what all have would not be as it should."""
+        """Raise ViolationError if the merged state of all cells is invalid."""
         columns = {name: cell.columns() for name, cell in self.cells.items()}
         found = resharding.resharded(columns, {CLUSTER: self.settings.brokers})
         if isinstance(found, str):
@@ -180,7 +179,7 @@ class JobCluster(Cluster):
         hold(Cell(msgspec.structs.replace(self.settings, cells={}), found[CLUSTER]))
 
     def _put(self, rows: list[tuple[str, Output]]) -> None:
-        """Rows in their topics: those for cells every time, others to their readers once."""
+        """Deliver rows: those for cells every time, others once."""
         for name, row in rows:
             before = self._rows.setdefault((row.topic, row.id), row)
             is_repeat = before is not row
@@ -190,4 +189,4 @@ class JobCluster(Cluster):
             if row.topic == outputs.REQUESTS:
                 self.take((row.key or b"").decode(), row.value or b"")
             elif not is_repeat:
-                self.tell(name, row)
+                self.deliver(name, row)

@@ -1,17 +1,16 @@
-"""What an operator does to a cluster: other replicas for partitions, and preferred elections.
+"""An operator: partition reassignments and preferred leader elections.
 
-KIP-455, KIP-460. The operator asks a broker as `kafka-reassign-partitions.sh` and
-`kafka-leader-election.sh` do, and sends what is refused no second time. Reassignments may take the
-place of others that have not ended; what has not ended in the end is cancelled, since such a one
-may never end by itself.
+KIP-455, KIP-460. Sends the requests of `kafka-reassign-partitions.sh` and
+`kafka-leader-election.sh` without retries. Reassignments can replace pending ones. Pending ones are
+cancelled at the end, because they may never finish.
 """
 
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from brokertwin.simulation.cluster import Cluster
-from brokertwin.simulation.plan import Fault, Injection
+from brokertwin.simulation.cluster import SimulatedCluster
+from brokertwin.simulation.plan import FaultKind, Injection
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -19,7 +18,7 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 TIMEOUT_MS = 5_000
 PREFERRED = 0
 COORDINATED = 2
-"""Partitions of each topic of coordinators (`simulation/cluster.py`)."""
+"""Partitions of each coordinator topic (`simulation/cluster.py`)."""
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 _VERSIONS = {"ALTER_PARTITION_REASSIGNMENTS": 1, "ELECT_LEADERS": 2}
@@ -28,23 +27,25 @@ Place = tuple[str, int]
 
 
 class Operator:
-    """Asks, and hears what has come of it.
+    """Sends requests and processes responses.
 
     Args:
-        heard: is told of each intervention that has had an effect, and where.
+        heard: called with the effect of each successful request.
     """
 
-    def __init__(self, cluster: Cluster, heard: Callable[[Fault, str], None]) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, on_effect: Callable[[FaultKind, str], None]
+    ) -> None:
         self._cluster = cluster
-        self._heard = heard
-        self._asked: dict[str, Fault] = {}
+        self._on_effect = on_effect
+        self._pending: dict[str, FaultKind] = {}
         self._has_reassigned = False
         self._count = 0
-        self._pass_on = cluster.on_answer
-        cluster.on_answer = self._answered
+        self._pass_on = cluster.on_response
+        cluster.on_response = self._on_response
 
     def reassign(self, injection: Injection, brokers: list[int]) -> None:
-        """Other replicas for a partition, as many as have to be in sync or more, in any order."""
+        """Reassign a partition to random replicas, at least as many as must be in sync."""
         self._has_reassigned = True
         plan, chance = self._cluster.plan, Random(f"{injection.whom}")
         topic, partition = chance.choice(self._places())
@@ -52,16 +53,18 @@ class Operator:
         replicas = chance.sample(self._cluster.settings.brokers, count)
         wanted = {"partitionIndex": partition, "replicas": replicas}
         body = {"topics": [{"name": topic, "partitions": [wanted]}], "timeoutMs": TIMEOUT_MS}
-        self._ask("ALTER_PARTITION_REASSIGNMENTS", Fault.REASSIGN, body, chance.choice(brokers))
+        self._send(
+            "ALTER_PARTITION_REASSIGNMENTS", FaultKind.REASSIGN, body, chance.choice(brokers)
+        )
 
     def elect(self, injection: Injection, brokers: list[int]) -> None:
-        """The first replica of every partition is to lead it."""
+        """Elect preferred leaders of all partitions."""
         body = {"electionType": PREFERRED, "topicPartitions": None, "timeoutMs": TIMEOUT_MS}
         chance = Random(f"{injection.whom}")
-        self._ask("ELECT_LEADERS", Fault.ELECT, body, chance.choice(brokers))
+        self._send("ELECT_LEADERS", FaultKind.ELECT, body, chance.choice(brokers))
 
     def cancel(self) -> None:
-        """Reassignments that have not ended are cancelled."""
+        """Cancel pending reassignments."""
         if not self._has_reassigned:
             return
         topics: dict[str, list[dict[str, Any]]] = {}
@@ -70,41 +73,41 @@ class Operator:
             topics.setdefault(topic, []).append(wanted)
         named = [{"name": name, "partitions": each} for name, each in topics.items()]
         body = {"topics": named, "timeoutMs": TIMEOUT_MS}
-        self._ask("ALTER_PARTITION_REASSIGNMENTS", None, body, self._cluster.settings.brokers[0])
+        self._send("ALTER_PARTITION_REASSIGNMENTS", None, body, self._cluster.settings.brokers[0])
 
     def _places(self) -> list[Place]:
-        """Partitions of the run's topics, and of coordinators'."""
+        """Return the partitions of the run's topics and of coordinators."""
         plan = self._cluster.plan
         counts = dict.fromkeys(plan.topics, plan.partitions)
         counts |= {GROUP_TOPIC: COORDINATED, TRANSACTION_TOPIC: COORDINATED}
         return [(topic, at) for topic, count in counts.items() for at in range(count)]
 
-    def _ask(self, api: str, fault: Fault | None, body: dict[str, Any], broker: int) -> None:
+    def _send(self, api: str, fault: FaultKind | None, body: dict[str, Any], broker: int) -> None:
         self._count += 1
         name = f"operator/{self._count}"
         if fault is not None:
-            self._asked[name] = fault
+            self._pending[name] = fault
         header = {"requestApiKey": _KEYS[api], "requestApiVersion": _VERSIONS[api]}
         fields = {"id": name, "broker": broker, "connection": "operator", "requestHeader": header}
         self._cluster.request({**fields, "request": body})
 
-    def _answered(self, name: str, document: dict[str, Any]) -> None:
-        fault = self._asked.pop(name, None)
+    def _on_response(self, name: str, document: dict[str, Any]) -> None:
+        fault = self._pending.pop(name, None)
         if fault is None:
             self._pass_on(name, document)
             return
-        answer = document.get("response") or {}
-        done = _done(answer)
+        response = document.get("response") or {}
+        done = _done(response)
         if done:
-            self._heard(fault, ", ".join(done))
+            self._on_effect(fault, ", ".join(done))
 
 
-def _done(answer: dict[str, Any]) -> list[str]:
-    """The partitions that an answer names without an error."""
-    topics = [(each["name"], each["partitions"]) for each in answer.get("responses", ())]
+def _done(response: dict[str, Any]) -> list[str]:
+    """Return the partitions without error in a response."""
+    topics = [(each["name"], each["partitions"]) for each in response.get("responses", ())]
     topics += [
         (each["topic"], each["partitionResult"])
-        for each in answer.get("replicaElectionResults", ())
+        for each in response.get("replicaElectionResults", ())
     ]
     return [
         f"{topic}-{each.get('partitionIndex', each.get('partitionId'))}"

@@ -1,6 +1,6 @@
-"""What one seed stands for: a cluster, its clients, and what befalls them, all drawn beforehand.
+"""The plan of a seed: a cluster, its clients and faults, all drawn in advance.
 
-So a run can be shrunk: with fewer injections and fewer clients the rest stays as it was.
+A plan can be shrunk: removing injections or clients does not change the others.
 """
 
 from collections.abc import Sequence
@@ -11,49 +11,49 @@ from typing import TypeVar
 import msgspec
 
 ACTIVE_MS = 8_000
-"""How long clients have new work, and faults come."""
+"""Time in which clients have new work and faults occur."""
 
 INJECTIONS_MIN, INJECTIONS_MAX = 4, 20
 SHORTEST_MS, LONGEST_MS = 50, 5_000
 TOPICS = ("orders", "payments")
 LINES, TALLIES = "lines", "tallies"
-"""Topics of what an application writes."""
+"""Output topics of applications."""
 
 CONFIGS, OFFSETS = "connect-configs", "connect-offsets"
 PASSING = "passing"
-"""A topic that comes and goes, where that is drawn."""
+"""A topic that is created and deleted in some runs."""
 
 TWO_AWAY = 0.5
-"""How often two of three brokers may be away at a time: too few are in sync then."""
+"""Probability that two of three brokers may be away, which leaves too few in sync."""
 
 ALL_IN_SYNC = 0.25
-"""How often a broker that is away is one too many: nothing is acknowledged until it has left."""
+"""Probability that all replicas must be in sync, so each broker away blocks writes."""
 
 FETCH_BYTES, SMALL_FETCH_BYTES = 1_048_576, 150
 SMALL_FETCHES = 0.3
-"""`replica.fetch.max.bytes` as in Kafka, or, so often, so small that one batch fills an answer."""
+"""`replica.fetch.max.bytes`: Kafka's, or small enough for one batch, and its probability."""
 
 BEFORE_KIP_890 = 0.3
-"""How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
+"""Probability of transactions before KIP-890 (`transaction.version` 1)."""
 
 ADMINISTERED = 0.1
 CHANGES_MAX = 3
 DENIED, DENIED_ELSE = 0.05, 0.12
 SHARES = 0.18
-"""How often there is a share group; half of the time no broker is away then."""
+"""Probability of a share group; in half of these runs no broker is away."""
 
 Choice = TypeVar("Choice")
 
 
-class Engine(StrEnum):
-    """Who decides: one process event by event, or a job in micro-batches."""
+class EngineKind(StrEnum):
+    """A local engine, or a job in micro-batches."""
 
     LOCAL = "local"
     JOB = "job"
 
 
 class Role(StrEnum):
-    """What a client does."""
+    """Role of a client."""
 
     PRODUCER = "idempotent producer"
     TRANSACTIONS = "transactional producer"
@@ -79,11 +79,11 @@ APPLICATIONS: dict[int, Role] = {
     71: Role.EAGER_WORKER,
 }
 APPLICATION_EVERY = 80
-"""Which seeds of so many have which application: each takes as long as three others."""
+"""Seeds, modulo this number, with applications; these take three times as long."""
 
 
-class Fault(StrEnum):
-    """What can befall a cluster; `a` of an injection says whom, `lasts_ms` for how long."""
+class FaultKind(StrEnum):
+    """Kinds of faults; an injection's `whom` selects the target, `lasts_ms` the duration."""
 
     BREAK = "connection breaks"
     MUTE = "answers do not come"
@@ -110,57 +110,59 @@ class Fault(StrEnum):
     DENY_ID = "a transactional id is denied"
 
 
-WEIGHTS: dict[Fault, int] = {
-    Fault.BREAK: 8,
-    Fault.MUTE: 3,
-    Fault.SLOW: 3,
-    Fault.PAUSE: 4,
-    Fault.CRASH: 4,
-    Fault.ZOMBIE: 4,
-    Fault.STOP: 4,
-    Fault.KILL: 6,
-    Fault.ISOLATE: 5,
-    Fault.SEVER: 4,
-    Fault.POISON: 2,
-    Fault.LOST_TASK: 4,
-    Fault.RESTART: 2,
+WEIGHTS: dict[FaultKind, int] = {
+    FaultKind.BREAK: 8,
+    FaultKind.MUTE: 3,
+    FaultKind.SLOW: 3,
+    FaultKind.PAUSE: 4,
+    FaultKind.CRASH: 4,
+    FaultKind.ZOMBIE: 4,
+    FaultKind.STOP: 4,
+    FaultKind.KILL: 6,
+    FaultKind.ISOLATE: 5,
+    FaultKind.SEVER: 4,
+    FaultKind.POISON: 2,
+    FaultKind.LOST_TASK: 4,
+    FaultKind.RESTART: 2,
 }
-"""How often each is drawn where it can happen."""
+"""Relative frequency of possible faults."""
 
-OF_OPERATORS = (Fault.REASSIGN, Fault.ELECT)
-"""What an operator does, as often as it is drawn among the others."""
+OF_OPERATORS = (FaultKind.REASSIGN, FaultKind.ELECT)
+"""Faults by an operator, equally likely."""
 
 OPERATED = 0.15
 OPERATED_MAX = 3
-"""How often there is an operator, and how much it does at most."""
-OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
-"""What an administrator does, in ADMINISTERED of the runs; beside that ACLs, in DENIED of them."""
+"""Probability of an operator, and maximum number of its actions."""
+OF_ADMINS = (FaultKind.DELETE_RECORDS, FaultKind.RETENTION, FaultKind.TOPIC)
+"""Changes by an administrator, in ADMINISTERED of the runs; ACLs are in DENIED of them."""
 
 DISKS, DISKS_MAX = 0.1, 3
-"""In how many of the runs with several brokers log directories fail, and how often at most."""
+"""Probability of failing log directories with several brokers, and maximum of failures."""
 
-OF_DENIALS = (Fault.DENY_READ, Fault.DENY_GROUP, Fault.DENY_ID)
+OF_DENIALS = (FaultKind.DENY_READ, FaultKind.DENY_GROUP, FaultKind.DENY_ID)
 DENIED_TOPIC, DENIED_GROUP, DENIED_ID = "orders", "billing", "orders-tx"
-"""What is denied to everybody in DENIED_ELSE of the runs without other ACLs, and of what."""
+"""What is denied to all users in DENIED_ELSE of the runs without other ACLs."""
 
-OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
-OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
-OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER, Fault.DISK})
-OUTLIVES_SESSIONS = frozenset({Fault.PAUSE, Fault.ZOMBIE})
-"""These last twice as long: whoever comes back is often no member any more."""
+OF_JOBS = frozenset({FaultKind.LOST_TASK, FaultKind.RESTART})
+OF_SEVERAL = frozenset({FaultKind.ISOLATE, FaultKind.SEVER})
+OF_BROKERS = frozenset(
+    {FaultKind.STOP, FaultKind.KILL, FaultKind.ISOLATE, FaultKind.SEVER, FaultKind.DISK}
+)
+OUTLIVES_SESSIONS = frozenset({FaultKind.PAUSE, FaultKind.ZOMBIE})
+"""These last twice as long, so that members often lose their sessions."""
 
 
 class Injection(msgspec.Struct, frozen=True):
-    """A fault: when it comes, in ms since the beginning, to whom, and how long it lasts."""
+    """A fault: time since the start in ms, kind, target and duration."""
 
     at_ms: int
-    fault: Fault
+    fault: FaultKind
     whom: float
     lasts_ms: int
 
 
 class ClientPlan(msgspec.Struct, frozen=True):
-    """A client: its name, what it does, and a number that its own chance is drawn from."""
+    """A client: name, role and group."""
 
     name: str
     role: Role
@@ -168,21 +170,21 @@ class ClientPlan(msgspec.Struct, frozen=True):
     is_read_committed: bool = False
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, whole.
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete run.
 
     Attributes:
-        cells: how many cells the brokers are in; 1 where the engine is local.
-        is_any_order: whether brokers hear of each other in any order that can be.
-        away_max: how many brokers may be away at a time.
-        is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
-        transaction_version: the level of the feature `transaction.version`.
+        cells: number of cells; 1 for the local engine.
+        is_any_order: whether messages between brokers are delivered in any valid order.
+        away_max: maximum number of brokers away at a time.
+        is_all_in_sync: whether `min.insync.replicas` is all replicas.
+        transaction_version: level of the feature `transaction.version`.
         follower_bytes: `replica.fetch.max.bytes`.
-        is_checked_whole: whether every check of the state looks at all of it.
+        is_checked_whole: whether every check covers the whole state.
     """
 
     seed: int
-    engine: Engine
+    engine: EngineKind
     brokers: int
     cells: int
     partitions: int
@@ -196,35 +198,35 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     follower_bytes: int = FETCH_BYTES
     is_checked_whole: bool = False
 
-    def has(self, fault: Fault) -> bool:
-        """Whether a fault comes."""
+    def has(self, fault: FaultKind) -> bool:
+        """True if a kind of fault occurs."""
         return any(each.fault is fault for each in self.injections)
 
     @property
     def disks(self) -> tuple[str, ...]:
-        """The log directories of each broker, where it has several."""
-        return ("/disk-1", "/disk-2") if self.has(Fault.DISK) else ()
+        """Log directories of each broker, if there are several."""
+        return ("/disk-1", "/disk-2") if self.has(FaultKind.DISK) else ()
 
     @property
     def has_acls(self) -> bool:
-        """Whether there is an authorizer."""
-        return any(map(self.has, (Fault.DENY, *OF_DENIALS)))
+        """True if there is an authorizer."""
+        return any(map(self.has, (FaultKind.DENY, *OF_DENIALS)))
 
     @property
     def writers(self) -> tuple[str, ...]:
-        """Who writes to `orders`."""
+        """Clients that write to `orders`."""
         roles = (Role.PRODUCER, Role.TRANSACTIONS)
         return tuple(client.name for client in self.clients if client.role in roles)
 
     @property
     def application(self) -> Role | None:
-        """What workers or threads it has."""
+        """Role of the application's workers or threads, if any."""
         roles = (client.role for client in self.clients)
         return next((role for role in roles if role in WORKERS | THREADS), None)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that members of groups read, and that are read once more in the end."""
+        """Topics of groups, which are read again at the end."""
         if self.application is None:
             return TOPICS
         return (*TOPICS, LINES if self.application in WORKERS else TALLIES)
@@ -236,21 +238,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_sync_min(self) -> int:
-        """`min.insync.replicas`: a broker may be away, or none."""
+        """`min.insync.replicas`: allows one broker away, or none."""
         return self.replicas if self.is_all_in_sync else max(self.replicas - 1, 1)
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw(seed: int) -> RunPlan:
+    """Draw the plan of a seed."""
     chance = Random(f"{seed}/plan")
-    engine = chance.choices(list(Engine), (3, 2))[0]
+    engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
-    is_job = engine is Engine.JOB
+    is_job = engine is EngineKind.JOB
     cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
     is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES
-    plan = Plan(
+    plan = RunPlan(
         seed=seed,
         engine=engine,
         brokers=brokers,
@@ -271,8 +273,8 @@ def draw(seed: int) -> Plan:
     return _denied_else(plan, Random(f"{seed}/other acls"))
 
 
-def _administered(plan: Plan, chance: Random) -> Plan:
-    """With an administrator's changes, in some runs without an application."""
+def _administered(plan: RunPlan, chance: Random) -> RunPlan:
+    """Add an administrator's changes in some runs without an application."""
     if plan.application is not None or chance.random() >= ADMINISTERED:
         return plan
     changes = tuple(
@@ -287,23 +289,23 @@ def _administered(plan: Plan, chance: Random) -> Plan:
     return _with(plan, *changes)
 
 
-def _denied(plan: Plan, chance: Random) -> Plan:
-    """With an authorizer, a user for each client, and an ACL that comes and goes, in few runs."""
+def _denied(plan: RunPlan, chance: Random) -> RunPlan:
+    """Add an authorizer, a user for each client, and a temporary ACL in few runs."""
     if chance.random() >= DENIED:
         return plan
     at_ms = chance.randrange(1_000, ACTIVE_MS // 2)
     lasts_ms = chance.randint(1_000, LONGEST_MS)
-    return _with(plan, Injection(at_ms, Fault.DENY, chance.random(), lasts_ms))
+    return _with(plan, Injection(at_ms, FaultKind.DENY, chance.random(), lasts_ms))
 
 
-def _with_disks(plan: Plan, chance: Random) -> Plan:
-    """With two log directories for each of several brokers, which fail at times, in few runs."""
+def _with_disks(plan: RunPlan, chance: Random) -> RunPlan:
+    """Add two log directories for each broker, which sometimes fail, in few runs."""
     if plan.brokers == 1 or chance.random() >= DISKS:
         return plan
     failures = tuple(
         Injection(
             chance.randrange(1_000, ACTIVE_MS - 2_000),
-            Fault.DISK,
+            FaultKind.DISK,
             chance.random(),
             chance.randint(1_000, LONGEST_MS),
         )
@@ -312,22 +314,22 @@ def _with_disks(plan: Plan, chance: Random) -> Plan:
     return _with(plan, *failures)
 
 
-def _denied_else(plan: Plan, chance: Random) -> Plan:
-    """With an ACL that denies something else than writing, in some runs without applications."""
-    if chance.random() >= DENIED_ELSE or plan.has(Fault.DENY) or plan.application is not None:
+def _denied_else(plan: RunPlan, chance: Random) -> RunPlan:
+    """Add an ACL that denies something else than writing, in some runs without applications."""
+    if chance.random() >= DENIED_ELSE or plan.has(FaultKind.DENY) or plan.application is not None:
         return plan
     kinds = OF_DENIALS if any(c.name == DENIED_ID for c in plan.clients) else OF_DENIALS[:2]
     at_ms, lasts_ms = chance.randrange(1_000, ACTIVE_MS // 2), chance.randint(2_500, LONGEST_MS)
     return _with(plan, Injection(at_ms, chance.choice(kinds), chance.random(), lasts_ms))
 
 
-def _with(plan: Plan, *injections: Injection) -> Plan:
+def _with(plan: RunPlan, *injections: Injection) -> RunPlan:
     found = sorted(plan.injections + injections, key=lambda each: each.at_ms)
     return msgspec.structs.replace(plan, injections=tuple(found))
 
 
-def _shared(plan: Plan, chance: Random) -> Plan:
-    """With a share group, in the place of who copies and, at times, of who takes brokers away."""
+def _shared(plan: RunPlan, chance: Random) -> RunPlan:
+    """Replace copiers by a share group in some runs; in half of them without moved leaders."""
     if chance.random() >= SHARES:
         return plan
     is_committed = chance.random() < 0.5
@@ -363,7 +365,7 @@ def _clients(chance: Random) -> list[ClientPlan]:
 
 
 def _with_application(clients: list[ClientPlan], seed: int) -> list[ClientPlan]:
-    """In some seeds an application takes the place of most members of groups."""
+    """Replace most group members by an application for some seeds."""
     role = APPLICATIONS.get(seed % APPLICATION_EVERY)
     if role is None:
         return clients
@@ -392,7 +394,7 @@ def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
 
 
 def _with_operator(injections: list[Injection], seed: int, brokers: int) -> list[Injection]:
-    """In some runs with several brokers an operator moves replicas and leaders, too."""
+    """Add an operator in some runs with several brokers."""
     chance = Random(f"{seed}/operator")
     if brokers == 1 or chance.random() >= OPERATED:
         return injections
@@ -404,5 +406,5 @@ def _with_operator(injections: list[Injection], seed: int, brokers: int) -> list
 
 
 def pick(among: Sequence[Choice], whom: float) -> Choice | None:
-    """Whom a number in [0, 1) stands for; None where there is nobody."""
+    """Return the element that a number in [0, 1) selects, or None."""
     return among[int(whom * len(among))] if among else None

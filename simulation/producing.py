@@ -1,30 +1,30 @@
-"""Applications that write: an idempotent producer, and one whose records are in transactions."""
+"""Applications that write: an idempotent and a transactional producer."""
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked
-from brokertwin.clients.transactions import Transactions, TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
-from brokertwin.simulation.audit_records import Outcome, Sent
+from brokertwin.clients.producer_events import RecordAcked
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
+from brokertwin.simulation.audit_records import SendOutcome, SentRecord
 from brokertwin.simulation.cluster import TRANSACTION_MS
-from brokertwin.simulation.plan import PASSING, ClientPlan, Fault
+from brokertwin.simulation.plan import PASSING, ClientPlan, FaultKind
 from brokertwin.simulation.sockets import Sockets
 from brokertwin.state.core.errors import Error
 
 SIZE_IN_BYTES = 100
 BUFFERED_BATCHES = 20
-"""`buffer.memory` in batches: who does not get rid of records writes no more of them."""
+"""`buffer.memory` in batches: a full buffer blocks new records."""
 PAUSE_MIN_MS, PAUSE_MAX_MS = 40, 300
 RECORDS_MAX = 3
 TO_PASSING = 0.3
-"""How often a record goes to the topic that comes and goes, where there is one."""
+"""Probability that a record goes to the temporary topic, if there is one."""
 
 ABORTS = 0.25
-"""How often a transaction is aborted though nothing is wrong."""
+"""Probability that a transaction is aborted without an error."""
 
-GOES_ON = 0.5
-"""How often more records come, after a while, before it ends."""
+CONTINUES = 0.5
+"""Probability that a transaction continues with more records."""
 
 WITHOUT_TRANSACTIONS = frozenset({Error.REQUEST_TIMED_OUT})
 IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
@@ -35,22 +35,22 @@ ABORTED_BY_OTHERS = frozenset({Error.INVALID_TXN_STATE})
 WITH_A_RIVAL = ABORTED_BY_OTHERS | {Error.OUT_OF_ORDER_SEQUENCE_NUMBER}
 WITH_OTHER_LEADERS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
 WHERE_DENIED = frozenset({Error.TOPIC_AUTHORIZATION_FAILED, Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""Why a record may be given up, and a transaction may fail.
+"""Accepted errors of a record or transaction.
 
-Its time was over, another producer has the id, the transaction was aborted, or its reader is no
-member of the group any more. Since KIP-890 a transaction that the coordinator has aborted, for its
-time was over or for another producer, is refused its end by state; and a leader where the older
-producer has begun to write takes only its first sequence, of the newer one too
-(`ProducerAppendInfo.checkSequence`). A leader that knows nothing of a producer takes any sequence
-as its first one: what was under way to the leader before it then comes too late for good; so does
-what was under way to a topic that has gone and come again. What was under way behind a batch that
-was refused by an ACL does not follow the last one any more. And a coordinator that is severed knows
-nothing of a transaction of another one, and refuses its end.
+- A timeout, another producer with the id, an aborted transaction, or a reader that has left its
+  group.
+- Since KIP-890, the coordinator rejects the end of a transaction that it has aborted. A leader with
+  records of the older producer accepts only the first sequence of the newer one
+  (`ProducerAppendInfo.checkSequence`).
+- A leader without state of a producer accepts any first sequence, so earlier requests in flight
+  then fail for good; so do requests to a recreated topic.
+- Requests in flight after a batch that an ACL rejected are out of order.
+- A severed coordinator does not know transactions of another one, and rejects their end.
 """
 
 
-class Writer:
-    """A producer and the names of its records."""
+class RecordProducer:
+    """A producer, and the names of its records."""
 
     def __init__(
         self, actor: Actor, sockets: Sockets, transactional_id: str | None, batch_records: int = 2
@@ -68,20 +68,20 @@ class Writer:
         self.driver = actor.driver_of(self.client, sockets)
         self.transaction = ""
         self._actor = actor
-        self._has_passing = actor.place.plan.has(Fault.TOPIC)
+        self._has_passing = actor.place.plan.has(FaultKind.TOPIC)
         self._sockets = sockets
         self._records = actor.place.auditor.records
         self._count = self._transactions = 0
         self._began_at = 0
 
     @property
-    def transactions(self) -> Transactions:
-        """Those of a producer that has a transactional id."""
+    def transactions(self) -> ProducerTransactions:
+        """The transaction state of a producer with a transactional id."""
         assert self.client.transactions is not None, "it has one"
         return self.client.transactions
 
     def write(self, topic: str, partition: int, what: str = "") -> bool:
-        """Sends a record, with what it says; not where the partition is not known yet."""
+        """Send a record with content; returns False for an unknown partition."""
         now = self._actor.place.clock.now
         record = self.client.offer(now, topic, None, SIZE_IN_BYTES, partition=partition)
         if record is None:
@@ -90,29 +90,29 @@ class Writer:
         name = f"{self._actor.name}.{self._count}" + (f"={what}" if what else "")
         self._sockets.names[record] = name
         at = TopicPartition(topic, partition)
-        sent = self._records.sent[name] = Sent(self._actor.name, self.transaction, at)
+        sent = self._records.sent[name] = SentRecord(self._actor.name, self.transaction, at)
         sent.written_at = now
         return True
 
     def begin(self) -> None:
-        """Begins a transaction."""
+        """Begin a transaction."""
         self._transactions += 1
         self.transactions.begin()
         self._began_at = self._actor.place.clock.now
         self.transaction = f"{self._actor.name}/{self._transactions}"
-        self._records.transactions[self.transaction] = Outcome.IN_DOUBT
+        self._records.transactions[self.transaction] = SendOutcome.IN_DOUBT
 
-    def ended(self, outcome: Outcome) -> None:
-        """The transaction is over, as its producer was told."""
+    def ended(self, outcome: SendOutcome) -> None:
+        """Note the outcome of the transaction."""
         self._actor.place.auditor.say(f"{self._actor.name}: {self.transaction} is {outcome}")
         self._records.transactions[self.transaction] = outcome
         self.transaction = ""
 
     def hear(self) -> None:
-        """What has become of records."""
+        """Process the outcomes of records."""
         for event in self.client.events():
             name = self._sockets.names[event.record_id]
-            if isinstance(event, Acked):
+            if isinstance(event, RecordAcked):
                 self._records.acked(name, event.offset)
                 self._hold_acked(name)
             else:
@@ -122,14 +122,14 @@ class Writer:
             self._hold(f"{self._actor.name} ends", self.transactions.error)
 
     def _hold_acked(self, name: str) -> None:
-        """What is denied is not acknowledged, as long as brokers hear of what is."""
+        """Check that denied writes are not acknowledged, while all brokers know the ACLs."""
         auditor, sent = self._actor.place.auditor, self._records.sent[name]
         if not auditor.has_lost_brokers:
             now = self._actor.place.clock.now
             auditor.losses.acked(sent.producer, sent.partition, sent.written_at, now, name)
 
     def _hold(self, what: str, error: Error) -> None:
-        """A record, or a producer, is given up only for what may be."""
+        """Check that a record or producer failed with an accepted error."""
         auditor = self._actor.place.auditor
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
         may_be |= auditor.denials.errors
@@ -148,17 +148,17 @@ class Writer:
 
 
 class ProducerActor(Actor):
-    """Writes some records again and again."""
+    """Writes records repeatedly."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
-        self._writer = Writer(self, self.sockets, None)
-        self._has_passing = place.plan.has(Fault.TOPIC)
+        self._writer = RecordProducer(self, self.sockets, None)
+        self._has_passing = place.plan.has(FaultKind.TOPIC)
         self._next_at = 0
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is without its outcome."""
+        """True if every record has an outcome."""
         return self._writer.client.producer.is_idle
 
     def _work(self, now: int) -> int:
@@ -180,30 +180,30 @@ class ProducerActor(Actor):
 
 
 class TransactionsActor(Actor):
-    """Writes in transactions, and commits most of them; one that is fenced ends."""
+    """Writes in transactions and commits most of them; ends if fenced."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
-        self._writer = Writer(self, self.sockets, plan.name)
+        self._writer = RecordProducer(self, self.sockets, plan.name)
         self._next_at = 0
-        self._wants = Outcome.OPEN
+        self._wants = SendOutcome.OPEN
         self._writer.transactions.init()
 
     @property
     def is_over(self) -> bool:
-        """Whether the producer can do nothing any more."""
+        """True if the producer has failed permanently."""
         return self._writer.transactions.is_over
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no transaction is open."""
+        """True if no transaction is open."""
         return self._writer.transactions.state is TransactionState.READY or self.is_over
 
     def _work(self, now: int) -> int:
         self._writer.hear()
         state = self._writer.transactions.state
         if state is TransactionState.ABORTABLE_ERROR:
-            self._end(Outcome.GIVEN_UP)
+            self._end(SendOutcome.GIVEN_UP)
         elif state is TransactionState.IN_TRANSACTION and now >= self._next_at:
             self._go_on(now)
         elif state is TransactionState.READY:
@@ -215,7 +215,7 @@ class TransactionsActor(Actor):
 
     @property
     def _has_work(self) -> bool:
-        """Whether it goes on by itself; else what its producer hears wakes it."""
+        """True if it continues by itself; otherwise its producer's events wake it."""
         state = self._writer.transactions.state
         is_ready = state is TransactionState.READY and not self.is_ending
         return is_ready or state is TransactionState.IN_TRANSACTION
@@ -225,12 +225,12 @@ class TransactionsActor(Actor):
         self._write(now)
 
     def _go_on(self, now: int) -> None:
-        """One more round of records, or the end: a zombie writes to partitions it has added."""
-        if self.chance.random() < GOES_ON:
+        """Write more records or end the transaction: a zombie writes to added partitions."""
+        if self.chance.random() < CONTINUES:
             self._write(now)
         else:
             aborts = self.chance.random() < ABORTS
-            self._end(Outcome.GIVEN_UP if aborts else Outcome.ACKED)
+            self._end(SendOutcome.GIVEN_UP if aborts else SendOutcome.ACKED)
 
     def _write(self, now: int) -> None:
         for _ in range(self.chance.randint(1, RECORDS_MAX)):
@@ -238,10 +238,10 @@ class TransactionsActor(Actor):
             self._writer.write(topic, self.chance.randrange(self.place.plan.partitions))
         self._next_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
 
-    def _end(self, wants: Outcome) -> None:
+    def _end(self, wants: SendOutcome) -> None:
         self._wants = wants
         transactions = self._writer.transactions
-        (transactions.commit if wants is Outcome.ACKED else transactions.abort)()
+        (transactions.commit if wants is SendOutcome.ACKED else transactions.abort)()
 
     def _turn(self) -> int:
         self._writer.driver.turn(REQUEST_MS)

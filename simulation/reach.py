@@ -1,10 +1,10 @@
-"""What a run has to come to now and then, beside requests, faults and clients: counted in each."""
+"""Situations that a campaign must reach, besides requests, faults and roles."""
 
 from enum import StrEnum
 
 
 class Reach(StrEnum):
-    """Something that chance brings about, and that a rule is about."""
+    """A random situation that a rule is about."""
 
     AGAIN = "an event is decided again, since a later one was refused"
     REPEATED = "a row comes again"

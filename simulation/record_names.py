@@ -1,7 +1,6 @@
-"""What stands in for record bytes: the names of a batch's records, in the batch's locator.
+"""Substitute for record bytes: the names of a batch's records, in its locator.
 
-The machines never see record bytes, so nothing is lost by it: a batch that is kept, sealed or
-dropped is so with its names.
+The state machine never reads record bytes. A batch that is kept, sealed or dropped keeps its names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +12,9 @@ from brokertwin.state.core.schema import render
 
 
 def named(send: Send, names: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """A request's body by Kafka's names; each batch is told with the names of its records.
+    """Return a request's body with record names in the locators.
 
-    `names` by the records' ids; without, the ids are their names.
+    Without `names`, record ids are the names.
     """
     body = render(send.body, send.version)
     locators = {
@@ -33,25 +32,25 @@ def named(send: Send, names: Mapping[int, str] | None = None) -> dict[str, Any]:
 def records_of(
     body: Mapping[str, Any], *, is_committed: bool = False
 ) -> dict[tuple[str, int], Records]:
-    """What the batches of a Fetch's answer hold, by the topic's name or id and the partition.
+    """Return the records in a Fetch response, by topic name or id and partition.
 
-    Markers are left out; with `is_committed` so are the records of aborted transactions.
+    Omits markers, and with `is_committed` records of aborted transactions.
     """
     found = {}
     for topic in body["responses"]:
-        for answer in topic["partitions"]:
-            batches = answer["batches"]
+        for partition in topic["partitions"]:
+            batches = partition["batches"]
             if batches:
                 name = topic.get("topic") or topic["topicId"]
-                aborted = answer.get("abortedTransactions") if is_committed else None
-                found[name, answer["partitionIndex"]] = Records(
+                aborted = partition.get("abortedTransactions") if is_committed else None
+                found[name, partition["partitionIndex"]] = Records(
                     items_of(batches, aborted or ()), *ends_of(batches)
                 )
     return found
 
 
 def ends_of(batches: Sequence[Mapping[str, Any]]) -> tuple[int, list[tuple[int, int]]]:
-    """The offset behind all batches, and behind each of them with its leader's epoch."""
+    """Return the end offset, and the end offset and leader epoch of each batch."""
     ends = [
         (each["baseOffset"] + each["lastOffsetDelta"] + 1, each["partitionLeaderEpoch"])
         for each in batches
@@ -62,7 +61,7 @@ def ends_of(batches: Sequence[Mapping[str, Any]]) -> tuple[int, list[tuple[int, 
 def items_of(
     batches: Iterable[Mapping[str, Any]], aborted: Iterable[Mapping[str, Any]]
 ) -> list[tuple[int, str]]:
-    """Offsets and names of records, without those of `aborted` transactions."""
+    """Return offsets and names of records, without those of `aborted` transactions."""
     begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted)
     open_ones: set[int] = set()
     items: list[tuple[int, str]] = []

@@ -1,6 +1,6 @@
-"""One seed, from an empty cluster to what its auditor says in the end.
+"""A run of one seed, from an empty cluster to the audit.
 
-Pure given its plan: the same plan gives the same run, event for event.
+Deterministic: the same plan gives the same events.
 """
 
 from collections import Counter
@@ -8,17 +8,17 @@ from functools import partial
 
 import msgspec
 
-from brokertwin.simulation.actors import Actor, Place
-from brokertwin.simulation.admin import Admin
-from brokertwin.simulation.applications import Effects, internal_topics
-from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.actors import Actor, ActorContext
+from brokertwin.simulation.admin import SimulatedAdmin
+from brokertwin.simulation.applications import ApplicationEffects, internal_topics
+from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.closing import Asker, Logs, make_topics, settle
-from brokertwin.simulation.cluster import Cluster, LocalCluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.closing import FinalLogs, LogReader, make_topics, settle
+from brokertwin.simulation.cluster import LocalCluster, SimulatedCluster
 from brokertwin.simulation.connecting import WorkerActor
 from brokertwin.simulation.consuming import CopierActor, MemberActor
-from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.faults import Faults
 from brokertwin.simulation.micro_batches import JobCluster
 from brokertwin.simulation.plan import (
@@ -26,10 +26,10 @@ from brokertwin.simulation.plan import (
     THREADS,
     WORKERS,
     ClientPlan,
-    Engine,
-    Fault,
-    Plan,
+    EngineKind,
+    FaultKind,
     Role,
+    RunPlan,
 )
 from brokertwin.simulation.producing import ProducerActor, TransactionsActor
 from brokertwin.simulation.reach import Reach
@@ -38,7 +38,7 @@ from brokertwin.simulation.streaming import StreamsActor
 from brokertwin.state.cell.check import ViolationError
 from brokertwin.state.core.events import Reason
 
-REBIRTH_MS, GONE_MS = 300, 1_000
+REBIRTH_MS, ABSENT_MS = 300, 1_000
 STEP_MS = 100
 SETTLE_MS = 60_000
 STARTS_WITHIN_MS = 1_500
@@ -54,26 +54,26 @@ ACTORS: dict[Role, type[Actor]] = {
     **dict.fromkeys(THREADS, StreamsActor),
 }
 EXPECTED = frozenset({Reason.BROKER_STOPPED, Reason.NO_CONTROLLER})
-"""Why a request may become a dead letter: a broker was away."""
+"""Reasons of dead letters while a broker is away."""
 
 
 class Outcomes(msgspec.Struct):
-    """What became of a run.
+    """Outcome of a run.
 
     Attributes:
-        violations: what must not be, in words; nothing where all is well.
-        asked: requests that came to brokers, by API.
-        faults: how many of each kind had an effect.
-        reached: how often each thing came about.
-        events: how many the cells have decided.
-        elapsed_ms: how long it was in virtual time.
-        records: how many were acknowledged.
-        trace: what has happened, a line each, where that was wanted.
+        violations: descriptions of violations; empty for a successful run.
+        requests: requests received by brokers, by API.
+        faults: number of effective faults by kind.
+        reached: counts of situations.
+        events: number of processed events.
+        elapsed_ms: virtual duration.
+        records: number of acknowledged records.
+        trace: a line for each step, if requested.
     """
 
     violations: list[str]
-    asked: Counter[str]
-    faults: Counter[Fault]
+    requests: Counter[str] = msgspec.field(name="asked")
+    faults: Counter[FaultKind]
     reached: Counter[Reach]
     events: int
     elapsed_ms: int
@@ -82,22 +82,22 @@ class Outcomes(msgspec.Struct):
 
 
 class Simulation:
-    """A cluster, its clients, and what befalls them."""
+    """A cluster, its clients and its faults."""
 
-    def __init__(self, plan: Plan, *, is_traced: bool = False) -> None:
+    def __init__(self, plan: RunPlan, *, is_traced: bool = False) -> None:
         self._plan = plan
-        self._clock = Clock()
+        self._clock = VirtualClock()
         self._auditor = Auditor(self._clock, is_traced)
-        self._cluster: Cluster
-        if plan.engine is Engine.LOCAL:
+        self._cluster: SimulatedCluster
+        if plan.engine is EngineKind.LOCAL:
             self._cluster = LocalCluster(plan, self._clock)
         else:
             self._cluster = JobCluster(plan, self._clock)
             self._cluster.on_batch = self._batch
-        self._edge = Edge(self._cluster, self._clock, plan.seed)
-        self._place = Place(plan, self._clock, self._edge, self._auditor)
-        self._effects = Effects(plan, self._place.contents, self._place.files)
-        self._admin = Admin(self._cluster, self._clock, self._auditor)
+        self._edge = BrokerEdge(self._cluster, self._clock, plan.seed)
+        self._place = ActorContext(plan, self._clock, self._edge, self._auditor)
+        self._effects = ApplicationEffects(plan, self._place.contents, self._place.files)
+        self._admin = SimulatedAdmin(self._cluster, self._clock, self._auditor)
         self._actors: dict[str, Actor] = {}
         self._instances: Counter[str] = Counter()
         self._faults = Faults(
@@ -107,34 +107,34 @@ class Simulation:
             self._replace,
             self._auditor.say,
             self._auditor.lose_broker,
-            self._admin.come,
+            self._admin.apply,
         )
         self._is_ending = False
         self._gone: set[str] = set()
 
     def run(self) -> Outcomes:
-        """The whole of it."""
+        """Run the simulation."""
         try:
             self._play()
         except ViolationError as error:
             self._auditor.violate(str(error))
         return Outcomes(
             self._auditor.violations,
-            self._edge.asked,
+            self._edge.requests,
             self._faults.done,
             self._cluster.reached,
             self._cluster.decided,
             self._clock.elapsed,
-            sum(e.outcome is Outcome.ACKED for e in self._auditor.records.sent.values()),
+            sum(e.outcome is SendOutcome.ACKED for e in self._auditor.records.sent.values()),
             self._auditor.trace or [],
         )
 
     def _play(self) -> None:
         plan = self._plan
-        asker = Asker(self._cluster, self._clock)
+        reader = LogReader(self._cluster, self._clock)
         counts = dict.fromkeys(plan.topics, plan.partitions) | internal_topics(plan)
-        make_topics(asker, counts, plan.replicas, plan.in_sync_min)
-        begin_share_groups(asker, plan)
+        make_topics(reader, counts, plan.replicas, plan.in_sync_min)
+        begin_share_groups(reader, plan)
         for number, client in enumerate(plan.clients):
             starts = number * STARTS_WITHIN_MS // len(plan.clients)
             self._clock.after(starts, partial(self._start, client))
@@ -146,20 +146,20 @@ class Simulation:
         self._end_doubled()
         for actor in self._present():
             actor.is_ending = True
-        self._end(asker)
+        self._end(reader)
 
-    def _end(self, asker: Asker) -> None:
+    def _end(self, reader: LogReader) -> None:
         if not settle(self._clock, self._is_settled, STEP_MS, SETTLE_MS):
             restless = [each.name for each in self._present() if not each.is_at_rest]
             unread = {group: sorted(names)[:5] for group, names in self._unread().items() if names}
             self._auditor.violate(f"no rest: {restless} have not ended, not read are {unread}")
         self._faults.operator.cancel()
         has_losses = any(map(self._plan.has, OF_ADMINS))
-        logs = Logs(asker, self._plan.topics, has_losses)
+        logs = FinalLogs(reader, self._plan.topics, has_losses)
         until = self._clock.now + SETTLE_MS
         while self._wrong(logs) and self._clock.now < until:
             self._clock.run(self._clock.now + STEP_MS)
-            logs = Logs(asker, self._plan.topics, has_losses)
+            logs = FinalLogs(reader, self._plan.topics, has_losses)
         for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
         self._cluster.reached[Reach.FOLLOWED] += logs.followed
@@ -167,10 +167,10 @@ class Simulation:
         self._auditor.records.hold(logs.whole, logs.committed)
         self._hold_letters()
         for text in self._cluster.differing:
-            self._auditor.violate(f"what is decided again gives other rows: {text}")
+            self._auditor.violate(f"reprocessed events give other rows: {text}")
         self._cluster.hold()
 
-    def _wrong(self, logs: Logs) -> list[str]:
+    def _wrong(self, logs: FinalLogs) -> list[str]:
         further = self._auditor.records.read_further(logs.whole)
         return [*logs.unsettled, *further, *self._copies(logs), *self._effects.wrong(logs)]
 
@@ -189,9 +189,9 @@ class Simulation:
         actor.wake()
 
     def _end_doubled(self) -> None:
-        """Of threads with one process id the last one stays: the others' disk has been taken away.
+        """End all but the last of the threads with the same process id: they have lost their disk.
 
-        Each begins again when another has fenced it, so they would do so for ever.
+        They would otherwise fence each other forever.
         """
         last = {each.plan.name: each for each in self._present()}
         for actor in self._present():
@@ -199,7 +199,7 @@ class Simulation:
                 actor.crash()
 
     def _replace(self, actor: Actor, after_ms: int | None = REBIRTH_MS) -> None:
-        """A transactional producer that would be away for long does not come back at all."""
+        """Crash or pause an actor and start a new instance, unless it is gone for too long."""
         if after_ms is None:
             actor.pause(True)
             self._clock.after(REBIRTH_MS, lambda: self._start(actor.plan))
@@ -207,7 +207,7 @@ class Simulation:
         actor.crash()
         if any(each.plan.name == actor.plan.name for each in self._present()):
             return
-        if actor.plan.role is Role.TRANSACTIONS and after_ms > GONE_MS:
+        if actor.plan.role is Role.TRANSACTIONS and after_ms > ABSENT_MS:
             self._gone.add(actor.plan.name)
         else:
             self._clock.after(after_ms, lambda: self._start(actor.plan))
@@ -216,7 +216,7 @@ class Simulation:
         what = "is committed" if is_committed else "has lost a task, and comes again"
         self._auditor.say(f"a micro-batch of {events} events {what}")
 
-    # The end
+    # End
 
     def _is_settled(self) -> bool:
         for actor in self._present():
@@ -229,7 +229,7 @@ class Simulation:
         return is_at_rest and not any(self._unread().values())
 
     def _unread(self) -> dict[str, set[str]]:
-        """By group the records that are acknowledged, and that none of its members has read."""
+        """Return by group the acknowledged records that no member has read."""
         seen = self._auditor.records
         found = {}
         for client in self._plan.clients:
@@ -239,15 +239,16 @@ class Simulation:
                 found[client.group] = {
                     name
                     for name, sent in seen.sent.items()
-                    if sent.outcome is Outcome.ACKED
+                    if sent.outcome is SendOutcome.ACKED
                     and not seen.may_be_gone(name)
                     and (client.role is not Role.COPIER or sent.partition.topic == "orders")
-                    and seen.transactions.get(sent.transaction, Outcome.ACKED) is Outcome.ACKED
+                    and seen.transactions.get(sent.transaction, SendOutcome.ACKED)
+                    is SendOutcome.ACKED
                 } - seen.read_by[client.group]
         return found
 
-    def _copies(self, logs: Logs) -> list[str]:
-        """Where a committed record of `orders` is not copied once."""
+    def _copies(self, logs: FinalLogs) -> list[str]:
+        """Return descriptions of committed records of `orders` without exactly one copy."""
         if not any(client.role is Role.COPIER for client in self._plan.clients):
             return []
         copies = Counter(
@@ -266,7 +267,7 @@ class Simulation:
         ]
 
     def _hold_letters(self) -> None:
-        """Nothing but poison, and requests to brokers that are away, is refused."""
+        """Check that only invalid events and requests to absent brokers became dead letters."""
         letters, reached = self._cluster.dead_letters, self._cluster.reached
         reached[Reach.EARLY] += sum(each["reason"] == Reason.OUT_OF_SEQUENCE for each in letters)
         expected = EXPECTED | ({Reason.OUT_OF_SEQUENCE} if reached[Reach.GAPS] else set())
@@ -282,6 +283,6 @@ class Simulation:
             self._auditor.violate(text)
 
 
-def simulate(plan: Plan, *, is_traced: bool = False) -> Outcomes:
-    """A run of a plan."""
+def simulate(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
+    """Run a plan."""
     return Simulation(plan, is_traced=is_traced).run()

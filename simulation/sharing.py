@@ -1,43 +1,43 @@
-"""Applications that share: members of a share group (KIP-932), each says what becomes of a record.
+"""Members of a share group (KIP-932), which acknowledge records.
 
-Most records are accepted, some released, few rejected; some are kept for a while, at times for
-longer than their lock. Half of the members accept with the next poll, as is Kafka's default.
+Most records are accepted, some released, few rejected. Some are kept for a while, sometimes beyond
+their lock. Half of the members acknowledge implicitly with the next poll, Kafka's default.
 """
 
 import msgspec
 
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_shares import SHARED
-from brokertwin.simulation.closing import Asker
+from brokertwin.simulation.closing import LogReader
 from brokertwin.simulation.cluster import SESSION_MS, SHARE_LOCK_MS
-from brokertwin.simulation.plan import ClientPlan, Plan, Role
+from brokertwin.simulation.plan import ClientPlan, Role, RunPlan
 from brokertwin.state.core.errors import Error
 
 POLL_MS = 200
 EXPLICIT = 0.5
-"""How often a member says of each record what becomes of it."""
+"""Probability of explicit acknowledgements."""
 
 RELEASES, REJECTS, KEEPS = 0.15, 0.05, 0.2
 NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_MS)
 GROUP_RESOURCE = 32
 
 
-def begin_share_groups(asker: Asker, plan: Plan) -> None:
-    """The plan's share groups begin with the first record, and read committed ones, or all."""
+def begin_share_groups(reader: LogReader, plan: RunPlan) -> None:
+    """Configure the plan's share groups: first offset, and isolation level."""
     levels = {each.group: each.is_read_committed for each in plan.clients if _is_sharer(each)}
     for group, is_committed in levels.items():
         level = "read_committed" if is_committed else "read_uncommitted"
         given = {"share.auto.offset.reset": "earliest", "share.isolation.level": level}
         configs = [{"name": k, "value": v, "configOperation": 0} for k, v in given.items()]
         resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": configs}
-        answer = asker.ask("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
-        assert answer["responses"][0]["errorCode"] == Error.NONE, answer
+        response = reader.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        assert response["responses"][0]["errorCode"] == Error.NONE, response
 
 
 def _is_sharer(client: ClientPlan) -> bool:
@@ -47,7 +47,7 @@ def _is_sharer(client: ClientPlan) -> bool:
 class ShareActor(Actor):
     """A member of a share group."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         config = ConsumerConfig(
             group_id=plan.group, enable_auto_commit=False, max_poll_interval_ms=2 * SESSION_MS
@@ -67,8 +67,8 @@ class ShareActor(Actor):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether leaders have heard of all that it has got."""
-        return not self.client.sharing.had and self.client.is_told
+        """True if all received records have been acknowledged."""
+        return not self.client.sharing.held and self.client.is_acknowledged
 
     def _work(self, now: int) -> int:
         if now < self._next_at:
@@ -76,11 +76,11 @@ class ShareActor(Actor):
         self._next_at = now + POLL_MS
         for event in self.client.events():
             self.place.auditor.say(f"{self.name}: {event}")
-            if isinstance(event, Failed):
+            if isinstance(event, ConsumerFailed):
                 self.place.auditor.violate(f"{self.name} ends with {event.error.name}")
         if now < self._keeps_until and not self.is_ending:
             return POLL_MS
-        self._say()
+        self._acknowledge()
         auditor = self.place.auditor
         auditor.shares.ids = self.client.metadata.snapshot.topic_ids or auditor.shares.ids
         taken = self.client.poll_records(now)
@@ -93,8 +93,8 @@ class ShareActor(Actor):
             self._keeps_until = now + self.chance.randint(POLL_MS, 2 * SHARE_LOCK_MS)
         return POLL_MS
 
-    def _say(self) -> None:
-        """What becomes of the records that it has."""
+    def _acknowledge(self) -> None:
+        """Acknowledge the records at hand."""
         kept, self._kept = self._kept, []
         for each in kept if self._is_explicit else ():
             self.client.acknowledge(each.partition, each.offset, self._kind())

@@ -1,23 +1,23 @@
-"""A failing plan made small: fewer injections, fewer clients, an earlier end, while it still fails.
+"""Shrinks a failing plan: fewer injections, fewer clients, an earlier end.
 
-What is drawn for one client or one injection does not depend on the others, so what is left is as
-it was before. It counts as failing where any violation is left, not only the first one's.
+Draws for one client or injection do not depend on others, so the rest stays unchanged. Any
+violation counts as a failure, not only the first one.
 """
 
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from brokertwin.simulation.plan import Plan
+from brokertwin.simulation.plan import RunPlan
 
 TRIES_MAX = 150
 SHORTEST_MS = 500
 
-Fails = Callable[[Plan], bool]
+Fails = Callable[[RunPlan], bool]
 
 
-def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Plan:
-    """The smallest plan found that still fails; `plan` itself where no smaller one does."""
+def shrink(plan: RunPlan, fails: Fails, tries_max: int = TRIES_MAX) -> RunPlan:
+    """Return the smallest failing plan that was found, or `plan` itself."""
     tries = 0
     is_smaller = True
     while is_smaller:
@@ -32,8 +32,8 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Plan:
     return plan
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
-    """Plans with less in them: the largest steps first."""
+def _smaller(plan: RunPlan) -> Iterator[RunPlan]:
+    """Yield smaller plans, the largest steps first."""
     injections, clients = plan.injections, plan.clients
     size = len(injections)
     while size:
@@ -48,5 +48,5 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield _with(plan, is_any_order=False)
 
 
-def _with(plan: Plan, **fields: object) -> Plan:
+def _with(plan: RunPlan, **fields: object) -> RunPlan:
     return msgspec.structs.replace(plan, **fields)

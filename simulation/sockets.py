@@ -1,4 +1,4 @@
-"""The client's end of its connections."""
+"""The client's end of connections."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,53 +6,53 @@ from typing import Any, Protocol
 
 from brokertwin.clients.client_loop import (
     Action,
-    Answered,
     Close,
     Connected,
     Disconnected,
     NetworkEvent,
+    ResponseReceived,
     Send,
 )
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
-from brokertwin.simulation.edge import Asked, Connection, Edge
+from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 
 FIRST_PORT = 9092
 
 
 class Witness(Protocol):
-    """Hears what a client sends and is told."""
+    """Observes a client's requests and responses."""
 
-    def asked(self, client: str, asked: Asked) -> None:
-        """A client has sent a request."""
+    def on_request(self, client: str, pending: SimulatedRequest) -> None:
+        """Process a request."""
 
-    def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
-        """A client has the answer."""
+    def on_response(self, client: str, pending: SimulatedRequest, body: dict[str, Any]) -> None:
+        """Process a response."""
 
 
 class Sockets:
-    """One client's connections, by its own ids of nodes.
+    """One client's connections, by the client's node ids.
 
     Args:
-        name: the client's; no other has it.
+        name: unique name of the client.
         edge: the brokers' end.
-        witness: hears all.
-        on_event: is called when something has happened.
-        user: by whose name brokers know its connections; "": they are nobody's.
-        is_read_committed: whether what is read leaves out aborted records.
+        witness: observer.
+        on_event: called after an event.
+        user: principal of its connections; "" for none.
+        is_read_committed: whether reads omit aborted records.
 
     Attributes:
-        names: of the records that are sent, by their ids.
-        read: what the client reads where a record of some name is; None: the name.
-        is_mute: whether nothing comes from the brokers; it comes later.
-        wait_ms: how long the client would wait now.
+        names: names of sent records, by id.
+        read: returns the content of a record by name; None: the name.
+        is_mute: whether data from brokers is held back.
+        wait_ms: time that the client would wait now.
     """
 
     def __init__(
         self,
         name: str,
-        edge: Edge,
+        edge: BrokerEdge,
         witness: Witness,
         on_event: Callable[[], None],
         user: str = "",
@@ -68,15 +68,15 @@ class Sockets:
         self._on_event = on_event
         self._user = user
         self._is_read_committed = is_read_committed
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SimulatedConnection] = {}
         self._inbox: list[NetworkEvent] = []
         self._held: list[Callable[[], None]] | None = None
         self._count = 0
 
-    # What a driver calls
+    # Called by the driver
 
     def do(self, action: Action) -> None:
-        """Opens or closes a connection, or sends on one that stands."""
+        """Open or close a connection, or send on an open one."""
         match action:
             case Connect(to):
                 delay = 2 * self._edge.delay()
@@ -87,29 +87,29 @@ class Sockets:
                 self._count += 1
                 connection = self._connections[action.node]
                 names = {r.id: self.names[r.id] for batch in action.batches for r in batch.records}
-                asked = Asked(f"{self.name}/{self._count}", action, connection, names)
-                self._witness.asked(self.name, asked)
-                self._edge.send(asked)
+                pending = SimulatedRequest(f"{self.name}/{self._count}", action, connection, names)
+                self._witness.on_request(self.name, pending)
+                self._edge.send(pending)
 
     def take(self) -> list[NetworkEvent]:
-        """What has come by now; time passes elsewhere."""
+        """Return the events received so far."""
         events, self._inbox = self._inbox, []
         return events
 
-    # What happens
+    # Faults
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes with a connection."""
+        """Nodes with a connection."""
         return sorted(self._connections)
 
     def cut(self, node: int) -> None:
-        """A connection breaks."""
+        """Break a connection."""
         if self._drop(node):
-            self._tell(Disconnected(node))
+            self._emit(Disconnected(node))
 
     def mute(self, is_mute: bool) -> None:
-        """From here on nothing comes from the brokers, or all that has not come."""
+        """Hold back data from brokers, or deliver it later."""
         if is_mute:
             self._held = self._held or []
         elif self._held is not None:
@@ -118,35 +118,37 @@ class Sockets:
                 each()
 
     def close(self) -> None:
-        """The client is gone; nobody says so to it."""
+        """Close all connections without notice to the client."""
         for node in self.nodes:
             self._drop(node)
 
     def _connect(self, node: int, broker: int) -> None:
         if broker in self._edge.stopped:
-            self._tell(Disconnected(node))
+            self._emit(Disconnected(node))
             return
         if node in self._connections:
             return
         self._count += 1
         name = f"{self.name}-{self._count}"
-        connection = Connection(name, node, broker, self._answered, self._closed, self._user)
+        connection = SimulatedConnection(
+            name, node, broker, self._on_response, self._closed, self._user
+        )
         self._connections[node] = connection
         self._edge.opened(connection)
-        self._tell(Connected(node))
+        self._emit(Connected(node))
 
-    def _answered(self, asked: Asked) -> None:
+    def _on_response(self, pending: SimulatedRequest) -> None:
         if self._held is not None:
-            self._held.append(lambda: self._answered(asked))
+            self._held.append(lambda: self._on_response(pending))
             return
-        if not asked.connection.is_open:
+        if not pending.connection.is_open:
             return
-        assert asked.answer is not None, "it is on its way"
-        body = asked.answer["response"]
-        self._witness.answered(self.name, asked, body)
-        is_fetch = asked.send.api in ("FETCH", "SHARE_FETCH")
+        assert pending.response is not None, "it is on its way"
+        body = pending.response["response"]
+        self._witness.on_response(self.name, pending, body)
+        is_fetch = pending.send.api in ("FETCH", "SHARE_FETCH")
         records = self._records(body) if is_fetch else {}
-        self._tell(Answered(asked.send.node, asked.send.request_id, body, records))
+        self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))
 
     def _records(self, body: dict[str, Any]) -> dict[tuple[str, int], Records]:
         found = records_of(body, is_committed=self._is_read_committed)
@@ -157,7 +159,7 @@ class Sockets:
             for at, each in found.items()
         }
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: SimulatedConnection) -> None:
         if self._held is not None:
             self._held.append(lambda: self._closed(connection))
         elif connection.is_open:
@@ -169,10 +171,12 @@ class Sockets:
             return False
         self._edge.cut(connection)
         self._inbox = [
-            each for each in self._inbox if not (isinstance(each, Answered) and each.node == node)
+            each
+            for each in self._inbox
+            if not (isinstance(each, ResponseReceived) and each.node == node)
         ]
         return True
 
-    def _tell(self, event: NetworkEvent) -> None:
+    def _emit(self, event: NetworkEvent) -> None:
         self._inbox.append(event)
         self._on_event()

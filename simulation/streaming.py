@@ -1,25 +1,25 @@
-"""A thread of a Streams application that counts what each producer has written to `orders`.
+"""A Streams thread that counts records of `orders` by producer.
 
     orders -> by producer -> (repartition) -> tally, store `tallies` -> tallies
 
-What it writes names the record and its number among those of the producer, as `7:producer-1.9`. So
-a record that counts twice, or not, is seen, and so is a store that is not what its changelog says.
-The thread's process id is its plan's: an instance in the place of another fences it.
+Its output has the record's name and its number among the producer's records, such as
+`7:producer-1.9`. This shows duplicates, losses, and a store that differs from its changelog. The
+thread's process id is that of its plan, so a new instance fences the old one.
 """
 
 import base64
 from collections.abc import Iterable, Mapping
 
 from brokertwin.clients.client_loop import ClientLoop
-from brokertwin.clients.consumer_coordinator import MemberState
-from brokertwin.clients.messages import Message
+from brokertwin.clients.consumer_coordinator import ClientMemberState
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver, Place
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext, ActorDriver
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
@@ -31,13 +31,13 @@ APPLICATION = "tallying"
 COMMIT_MS = 300
 POLL_MS = 150
 MAY_DIE_OF = frozenset({Error.INVALID_TXN_STATE.name})
-"""The coordinator has aborted its transaction, which lasted too long or has a rival (KIP-890)."""
+"""The coordinator has aborted its transaction after a timeout or for a rival (KIP-890)."""
 
 Stores = Mapping[str, KeyValueStore]
 
 
 def tallying() -> Topology:
-    """The application."""
+    """Build the application's topology."""
     topology = Topology()
     topology.add_source("orders", ["orders"])
     topology.add_processor("producers", _by_producer, ["orders"])
@@ -48,22 +48,22 @@ def tallying() -> Topology:
     return topology
 
 
-def _by_producer(message: Message, stores: Stores) -> Iterable[Message]:
+def _by_producer(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     name = message.value or b""
-    return [Message(name.partition(b".")[0], name, message.timestamp)]
+    return [ProducerRecord(name.partition(b".")[0], name, message.timestamp)]
 
 
-def _tally(message: Message, stores: Stores) -> Iterable[Message]:
+def _tally(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     key = message.key or b""
     counted = b"%d" % (int(stores[TALLIES].get(key) or 0) + 1)
     stores[TALLIES].put(key, counted)
-    return [Message(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
+    return [ProducerRecord(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
 
 
 class StreamsActor(Actor):
-    """A thread, which is an instance of its own."""
+    """A thread, which is a whole instance."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         is_exact = plan.role is Role.EXACT_STREAMS
         config = StreamsConfig(
@@ -80,23 +80,23 @@ class StreamsActor(Actor):
         process_id = base64.urlsafe_b64encode(plan.name.encode().ljust(16)).decode().rstrip("=")
         self._is_exact = is_exact
         self._thread = StreamThread(config, tallying(), process_id, 1, self.draw("streams"))
-        self._driven: dict[ClientLoop, tuple[Sockets, Driver]] = {}
+        self._driven: dict[ClientLoop, tuple[Sockets, ActorDriver]] = {}
         self._clients = 0
         self._adopt()
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Of its consumer, its producer, what restores and what deletes."""
+        """Connections of its consumer, producer, restorer and deleter."""
         return [sockets for sockets, _ in self._driven.values()]
 
     @property
     def is_over(self) -> bool:
-        """Whether the thread is dead."""
+        """True if the thread is dead."""
         return self._thread.state is ThreadState.DEAD
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all its tasks run, and nothing is without its commit."""
+        """True if all tasks are running and all work is committed."""
         thread, transactions = self._thread, self._thread.producer.transactions
         is_ready = transactions is None or transactions.state is TransactionState.READY
         tasks = thread.tasks.values()
@@ -104,16 +104,16 @@ class StreamsActor(Actor):
         return self.is_over or (thread.state is ThreadState.RUNNING and is_ready and is_done)
 
     def exposed(self, whom: float) -> Sockets:
-        """The connections of any of its clients."""
+        """Return the connections of any of its clients."""
         return pick(self.all_sockets, whom * 13 % 1) or self.sockets
 
     def crash(self) -> None:
-        """What it ran is run by nobody."""
+        """Crash; its tasks lose their owner."""
         super().crash()
-        self.place.auditor.work.gone(self.name)
+        self.place.auditor.work.crashed(self.name)
 
     def _adopt(self) -> None:
-        """Connections for new clients; those of a fenced producer are closed."""
+        """Create connections for new clients; close those of a fenced producer."""
         wanted = self._thread.clients
         for client in [each for each in self._driven if each not in wanted]:
             self._driven.pop(client)[0].close()
@@ -141,18 +141,18 @@ class StreamsActor(Actor):
         self._adopt()
         thread = self._thread
         coordinator = thread.consumer.coordinator
-        is_stable = coordinator.state is MemberState.STABLE
+        is_stable = coordinator.state is ClientMemberState.STABLE
         generation = coordinator.generation.id if is_stable else NO_GENERATION
         running = frozenset(str(task) for task in thread.running)
         self.place.auditor.work.runs(APPLICATION, self.name, generation, running, now)
         return 1 if has_more else POLL_MS
 
     def _end(self) -> None:
-        """It dies only of what may be; another instance takes its place in the end."""
+        """Check the cause of its death; a new instance replaces it at the end."""
         for sockets, _ in self._driven.values():
             sockets.close()
         self._driven.clear()
-        self.place.auditor.work.gone(self.name)
+        self.place.auditor.work.crashed(self.name)
         if self._thread.error not in MAY_DIE_OF:
             self.place.auditor.violate(f"{self.name} ends: {self._thread.error}")
 

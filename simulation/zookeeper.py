@@ -1,12 +1,11 @@
-"""A ZooKeeper of nodes, sessions and watches, and consumers that are connected to it.
+"""A model of ZooKeeper with nodes, sessions and watches, and its consumers.
 
     zoo = Zoo(orders=6)
     a = zoo.consumer("a", orders=1)
     zoo.run(1_000)
-    zoo.paused.add("a")              # it does not hear and does not speak; its session runs out
+    zoo.paused.add("a")              # sends and receives nothing until its session expires
 
-An operation is handled a few ms after it was sent, and its result is heard some ms later; chance
-says how many, by a seed.
+Operations and results are delayed by some ms, drawn from a seed.
 """
 
 from collections import Counter, deque
@@ -17,12 +16,12 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.timeline import Timeline
 from brokertwin.clients.zookeeper_consumer import (
     Children,
-    Create,
-    Delete,
+    CreateNode,
+    DeleteNode,
     Operation,
-    Read,
+    ReadNode,
     Result,
-    Write,
+    WriteNode,
     ZookeeperConsumer,
 )
 
@@ -39,12 +38,12 @@ class _Node(NamedTuple):
 
 
 class Zoo:
-    """The nodes, and the consumers.
+    """ZooKeeper nodes and consumers.
 
     Attributes:
-        handled: the operations so far, by kind.
-        timeline: what each consumer reads, as it sees it itself.
-        went_back: partitions whose committed offset became smaller.
+        handled: number of operations by kind.
+        timeline: partitions that each consumer reads, from its own view.
+        went_back: partitions whose committed offset decreased.
     """
 
     def __init__(self, seed: int = 0, **topics: int) -> None:
@@ -64,26 +63,26 @@ class Zoo:
         self._fired: dict[str, deque[int]] = {}
 
     def consumer(self, name: str, **topics: int) -> ZookeeperConsumer:
-        """Another consumer, with so many threads for each topic."""
+        """Add a consumer with a number of threads for each topic."""
         made = self.consumers[name] = ZookeeperConsumer(GROUP, name, topics)
         self._heard[name] = self.now
         self._out[name], self._back[name], self._fired[name] = deque(), deque(), deque()
         return made
 
     def leave(self, name: str) -> None:
-        """It closes its session."""
+        """Close a consumer's session."""
         del self.consumers[name]
         self.paused.discard(name)
         self.timeline.gone(self.now, name)
         self._expire(name)
 
     def owners(self) -> dict[str, str]:
-        """Who owns what, as ZooKeeper has it."""
+        """Return the owners in ZooKeeper."""
         found = [path for path in self.nodes if path.startswith(OWNERS)]
         return {path.removeprefix(OWNERS + "/"): self.nodes[path].data for path in found}
 
     def strangers(self) -> list[tuple[str, TopicPartition]]:
-        """What consumers with a session read though its node is not theirs: there is none."""
+        """Return partitions read by live consumers without owning their nodes; always empty."""
         return [
             (name, at)
             for name, consumer in self.consumers.items()
@@ -93,7 +92,7 @@ class Zoo:
         ]
 
     def run(self, milliseconds: int) -> None:
-        """Lets time pass for all of them."""
+        """Advance time."""
         until = self.now + milliseconds
         while self.now < until:
             self.now += STEP_MS
@@ -118,7 +117,7 @@ class Zoo:
             consumer.watch_fired()
         while self._back[name] and self._back[name][0][0] <= self.now:
             _, operation, result = self._back[name].popleft()
-            consumer.answered(self.now, operation, result)
+            consumer.on_response(self.now, operation, result)
         for operation in consumer.take(self.now):
             self._out[name].append((self._later(), operation))
         while self._out[name] and self._out[name][0][0] <= self.now:
@@ -131,26 +130,26 @@ class Zoo:
     def _later(self) -> int:
         return self.now + self._random.randrange(DELAY_MS)
 
-    # The nodes
+    # Nodes
 
     def _handle(self, name: str, operation: Operation) -> Result:
         self.handled[type(operation).__name__] += 1
         match operation:
-            case Create(path, data, is_ephemeral):
+            case CreateNode(path, data, is_ephemeral):
                 if path in self.nodes:
                     return False
                 self._change(path, _Node(data, name if is_ephemeral else None))
                 return True
-            case Delete(path):
+            case DeleteNode(path):
                 if path in self.nodes and self.nodes[path].session == name:
                     self._change(path, None)
                 return True
-            case Read(path):
+            case ReadNode(path):
                 return self.nodes[path].data if path in self.nodes else None
             case Children(path):
                 self._watches.add(name)
                 return sorted(p.rpartition("/")[2] for p in self.nodes if p.startswith(f"{path}/"))
-            case Write(path, data):
+            case WriteNode(path, data):
                 before = int(self.nodes[path].data) if path in self.nodes else 0
                 if int(data) < before:
                     topic, _, number = path.rpartition("/")

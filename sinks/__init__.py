@@ -1,12 +1,12 @@
-"""Snapshots of a job, histories of committed offsets, and the data checks of both.
+"""Snapshots of a job, histories of committed offsets, and data checks of both.
 
-snapshot_store      a directory for each: the full state of a micro-batch, and what is in it below
+snapshot_store      a directory for each: full state of a micro-batch, with the following
 offsets_snapshot    its committed offsets, in Parquet
-offset_history      the rows of a real cluster's committed offsets, as they lie there
+offset_history      rows of a real cluster's `__consumer_offsets`
 pasted_offsets      committed offsets in the output of Kafka's tools and of kcat
-offset_moves        who moved which of them, in one Parquet file
-files               what they have in common
-checks              great-expectations over these
-suites              what must hold
-data_docs           great-expectations' page, without the network
+offset_moves        changes of committed offsets and their causes, in one Parquet file
+files               sync and checksum of files
+checks              great-expectations on these
+suites              expectations of the default suites
+data_docs           great-expectations' page without network access
 """

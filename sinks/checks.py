@@ -1,7 +1,7 @@
-"""Checks of what a job has written, with great-expectations: off the hot path, on request.
+"""Checks of a job's output with great-expectations, on request.
 
-Suites are great-expectations' own; `suites.py` has those that come with the program. Kafka itself
-takes some of what they find (a negative offset), so a finding is a hint, not a fault.
+Suites have great-expectations' own form; `suites.py` has the default ones. A finding is a hint, not
+necessarily an error: Kafka accepts some unexpected values, such as negative offsets.
 """
 
 import json
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 KEY = ["cluster", "group", "topic", "partition"]
 EXAMPLES_MAX = 5
 OF_COLUMNS = ("expect_table_columns_to_match_ordered_list", "expect_column_to_exist")
-"""The expectations that a column exists."""
+"""Expectations that a column exists."""
 DEFAULT = "default"
-"""Names our own suite where a file's path names another."""
+"""Name of the default suite, instead of a file."""
 
 _ONE_AT_A_TIME = threading.Lock()
-"""great-expectations has one context for a process."""
+"""great-expectations has one context per process."""
 
 
-class Finding(NamedTuple):
-    """An expectation that is not met.
+class UnmetExpectation(NamedTuple):
+    """An unmet expectation.
 
     Attributes:
-        expectation: its type in great-expectations, such as `expect_column_values_to_be_between`.
-        columns: the columns that it looks at; empty for the table.
-        unexpected: how many rows do not meet it; 0 where rows are not what it counts.
-        examples: some of the values, as text; or that a column does not exist.
+        expectation: type in great-expectations, such as `expect_column_values_to_be_between`.
+        columns: its columns; empty for expectations of the table.
+        unexpected: number of unexpected rows; 0 if the expectation does not count rows.
+        examples: some unexpected values as text, or the reason of a missing column.
         severity: critical, warning or info.
     """
 
@@ -53,29 +53,29 @@ class Finding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The result of a check: how many expectations there were, which are not met, of how many rows.
+    """Result of a check: number of expectations, unmet ones, and number of rows.
 
-    `html` is the page of great-expectations (Data Docs), where it was asked for.
+    `html` is great-expectations' page (Data Docs), if requested.
     """
 
     expectations: int
-    findings: list[Finding]
+    findings: list[UnmetExpectation]
     rows: int = 0
     html: str = ""
 
     @property
     def is_good(self) -> bool:
-        """Whether every expectation is met."""
+        """True if every expectation is met."""
         return not self.findings
 
     @property
     def critical(self) -> list[str]:
-        """The findings of severity critical, each as text."""
-        return [told(each) for each in self.findings if each.severity == "critical"]
+        """Texts of the findings of severity critical."""
+        return [text_of(each) for each in self.findings if each.severity == "critical"]
 
 
-def told(finding: Finding) -> str:
-    """A finding in a few words."""
+def text_of(finding: UnmetExpectation) -> str:
+    """Format a finding."""
     what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
     if not finding.unexpected:
         return f"{what}: {finding.examples[0]}" if finding.examples else f"{what} is not met"
@@ -84,14 +84,14 @@ def told(finding: Finding) -> str:
 
 
 def suite_named(option: str, named: str) -> Document | None:
-    """The suite that a setting names: a file's, with expectations that are known, or None for ours.
+    """Read the suite named by a setting: from a file, or None for the default.
 
     Args:
-        option: what names it, for the error.
+        option: option that names it, for the error message.
         named: `DEFAULT`, or a path.
 
     Raises:
-        UserError: great-expectations is not installed, or the file is no suite.
+        UserError: great-expectations is not installed, or the file is not a valid suite.
     """
     need(option, "great_expectations", "pandas", "pyarrow")
     if named == DEFAULT:
@@ -103,10 +103,10 @@ def suite_named(option: str, named: str) -> Document | None:
 
 
 def gate(document: Document | None) -> Judge:
-    """A judge of snapshots: what of severity critical its offsets do not meet is against one.
+    """Create a judge that rejects snapshots with findings of severity critical.
 
     Args:
-        document: the suite; None for ours.
+        document: the suite; None for the default.
     """
 
     def judge(directory: Path) -> list[str]:
@@ -117,10 +117,10 @@ def gate(document: Document | None) -> Judge:
 
 
 def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = False) -> Checked:
-    """Checks the snapshot of offsets whose manifest is at `manifest`.
+    """Check the snapshot of offsets with a manifest.
 
-    Raises SnapshotError where the file is not what its manifest says, UserError where
-    great-expectations is not installed. Takes seconds, most of them for loading it.
+    Raises SnapshotError if the file does not match its manifest, UserError if great-expectations is
+    not installed. Takes some seconds, mostly for loading it.
     """
     described = offsets_snapshot.verify(manifest)
     table = pq.read_table(manifest.with_name(described.file))
@@ -128,7 +128,7 @@ def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = F
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> "pd.DataFrame":
-    """Rows as a frame; numbers stay whole where some are missing."""
+    """Convert rows to a frame; integers stay integers despite missing values."""
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
@@ -140,15 +140,15 @@ def frame_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> "pd.D
 
 
 def check(frame: "pd.DataFrame", document: Document, docs: bool = False) -> Checked:
-    """Holds a frame against a suite.
+    """Check a frame against a suite.
 
     Args:
-        frame: what is checked.
+        frame: the rows.
         document: the suite.
-        docs: whether the page is wanted, too.
+        docs: whether to create the page.
 
     Raises:
-        UserError: great-expectations is not installed, or the suite is none.
+        UserError: great-expectations is not installed, or the suite is invalid.
     """
     need("`brokertwin check`", "great_expectations", "pandas")
     with _ONE_AT_A_TIME:
@@ -168,7 +168,7 @@ def _check(frame: "pd.DataFrame", document: Document, docs: bool) -> Checked:
 
 
 def snapshot_suite(row_count: int | None = None) -> Document:
-    """What holds of every snapshot of offsets, and the number of its rows."""
+    """Return the suite of every snapshot of offsets, optionally with its number of rows."""
     expect, between = suites.expect, suites.between
     names = offsets_snapshot.SCHEMA.names
     least = {"partition": 0, "offset": 0, "leader_epoch": -1, "commit_timestamp": 0}
@@ -186,10 +186,10 @@ def snapshot_suite(row_count: int | None = None) -> Document:
 
 
 def read_suite(path: Path) -> Document:
-    """A user's suite: great-expectations' own form, as JSON or YAML.
+    """Read a suite in great-expectations' form, as JSON or YAML.
 
     Raises:
-        UserError: the file cannot be read, or is no suite.
+        UserError: the file cannot be read or is not a suite.
     """
     need("A suite of your own", "great_expectations")
     from ruamel.yaml import YAML
@@ -211,7 +211,7 @@ def read_suite(path: Path) -> Document:
 
 
 def _suite(document: Document) -> Any:
-    """The suite; great-expectations leaves out what it does not know, which is refused here."""
+    """Create the suite; reject unknown expectations, which great-expectations ignores."""
     import great_expectations as gx
     from great_expectations.exceptions.exceptions import GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -232,7 +232,7 @@ def _suite(document: Document) -> Any:
 
 
 def _context() -> Any:
-    """A context in memory that tells nobody and shows no progress bars."""
+    """Create a context in memory without analytics and progress bars."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -243,16 +243,16 @@ def _context() -> Any:
 
 
 def _page(result: Any) -> str:
-    """The result as a page of great-expectations' Data Docs, which needs no network."""
+    """Render the result as a page of Data Docs that needs no network."""
     renderer = import_module("great_expectations.render.renderer")
     view = import_module("great_expectations.render.view")
-    told = renderer.ValidationResultsPageRenderer().render(result)
-    page: str = view.DefaultJinjaPageView().render(told)
+    rendered = renderer.ValidationResultsPageRenderer().render(result)
+    page: str = view.DefaultJinjaPageView().render(rendered)
     return data_docs.self_contained(page)
 
 
-def _finding(result: Any, there: Iterable[str]) -> Finding:
-    """An expectation that is not met; `there` are the columns of the rows."""
+def _finding(result: Any, there: Iterable[str]) -> UnmetExpectation:
+    """Convert an unmet expectation; `there` are the columns of the rows."""
     config = result.expectation_config
     named = [config.kwargs.get(key) for key in ("column", "column_A", "column_B")]
     columns = [name for name in [*(config.kwargs.get("column_list") or ()), *named] if name]
@@ -261,7 +261,7 @@ def _finding(result: Any, there: Iterable[str]) -> Finding:
     missing = [name for name in columns if name not in set(there)]
     if missing and config.type not in OF_COLUMNS:
         values = [f"there is no column {', '.join(missing)}"]
-    return Finding(
+    return UnmetExpectation(
         expectation=config.type,
         columns=columns,
         unexpected=int(found.get("unexpected_count") or 0),

@@ -1,29 +1,29 @@
-"""A page of great-expectations' Data Docs with nothing in it that comes from the network.
+"""A page of great-expectations' Data Docs without network access.
 
-As great-expectations writes it, the page asks seven hosts for styles, scripts, fonts and its logo.
-These go; a sheet and a script of our own (`data_docs.html`) lay out and filter what is left.
+The original page loads styles, scripts, fonts and a logo from seven hosts. They are replaced by a
+style sheet and a script in `data_docs.html`.
 """
 
 import re
 from importlib.resources import files
 
 _NEEDED = r"""(?:https?:)?//[^"'\s>]+"""
-_GONE = (
-    r"<link\b[^>]*>",  # the favicon, too: it lies where no site of great-expectations is
+_REMOVED = (
+    r"<link\b[^>]*>",  # also the favicon, a file of great-expectations' site
     r"<script\b.*?</script>",
     rf"""<img\b[^>]*\bsrc=["']?{_NEEDED}.*?>""",
     r"<footer\b.*?</footer>",
     r"<nav class=\"navbar .*?</nav>\s*</div>\s*</nav>",
 )
 _NOWHERE = re.compile(r"""<a\b[^>]*\bhref="\.\./[^>]*>(.*?)</a>""", re.DOTALL)
-"""Links to other pages of a site that is not there: their text stays."""
+"""Links to other pages of the site, which do not exist here; their text is kept."""
 
 _URL = re.compile(rf"""url\(\s*['"]?{_NEEDED}['"]?\s*\)""")
 
 
 def self_contained(html: str) -> str:
-    """The page without what it asks other hosts for, and with our own sheet and script."""
-    for each in _GONE:
+    """Replace external resources of the page by local ones."""
+    for each in _REMOVED:
         html = re.sub(each, "", html, flags=re.DOTALL)
     html = _NOWHERE.sub(r"\1", _URL.sub("none", html))
     own = files("brokertwin.sinks").joinpath("data_docs.html").read_text(encoding="utf-8")

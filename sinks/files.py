@@ -1,4 +1,4 @@
-"""What snapshots have in common as files: bytes reach the disk, a checksum tells of them."""
+"""Sync and checksum of snapshot files."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def bring_to_disk(path: Path) -> None:
-    """Wait until a file's bytes, or a directory's names, are on the disk."""
+    """Sync a file, or a directory's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -15,6 +15,6 @@ def bring_to_disk(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,19 +1,17 @@
-"""The rows of a `__consumer_offsets`, kept on disk as Parquet: all of them, not only the newest.
+"""Rows of a `__consumer_offsets` on disk as Parquet: the full history.
 
-    rows-000001-000032.parquet   what 32 imports have brought, merged
-    rows-000033.parquet          the rows of one import, in the order of partitions and offsets
-    rows-000034.parquet          those of the next, which begins where that ended
+    rows-000001-000032.parquet   rows of 32 imports, merged
+    rows-000033.parquet          rows of one import, by partition and offset
+    rows-000034.parquet          rows of the next import, from the end of the previous one
 
-Key and value are the bytes that lay in the topic; the columns beside them are the same, read, for
-those who ask with SQL. A file is written under another name and renamed, and says of itself from
-which cluster it is and where the next import begins: so a file that is there is whole, and nothing
-comes twice, whatever was killed when. Writers take turns (`.lock`), and leave out what another one
-has brought since they looked; readers wait for nobody.
+Key and value are the original bytes; the other columns are decoded from them, for SQL. A file is
+written under a temporary name and renamed. Its metadata has the cluster and the start of the next
+import. So every file is complete, and no row occurs twice, even after a kill. Writers take turns
+(`.lock`) and skip rows that another one has added meanwhile. Readers never wait.
 
-Who follows a cluster for long adds a file every few seconds. So `FAN` files that follow each other
-and hold as many imports each are merged into one, and these again, until `MERGED_MAX` bytes: a year
-of them leaves a hundred or so. A merged file counts from its rename on, and hides what it holds
-until that is removed.
+Continuous imports add a file every few seconds. `FAN` consecutive files with the same number of
+imports are merged into one, repeatedly, up to `MERGED_MAX` bytes; a year leaves about a hundred
+files. A merged file is valid from its rename on, and hides its parts until they are removed.
 """
 
 import fcntl
@@ -41,13 +39,13 @@ NAMES = re.compile(r"rows-(\d+)(?:-(\d+))?\.parquet")
 LOCK = ".lock"
 
 FAN = 32
-"""So many files that hold as many imports each become one."""
+"""Number of files with the same number of imports that are merged."""
 
 MERGED_MAX = 256 * 1024 * 1024
-"""Bytes of files that are not merged any more."""
+"""Size of files that are not merged again."""
 
 GROUP_ROWS = 65_536
-"""Rows that a merged file has together, at least."""
+"""Minimum number of rows of a row group in a merged file."""
 
 SCHEMA = pa.schema(
     [
@@ -64,16 +62,15 @@ SCHEMA = pa.schema(
         pa.field("commit_timestamp", pa.timestamp("ms", "UTC")),
     ]
 )
-"""The columns from `group` on are null where a row is not of an offset; `offset` also where it says
-that there is none any more."""
+"""Columns from `group` on are null if the row is not an offset; `offset` also for a tombstone."""
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What a file says of itself.
+class HistoryFacts(msgspec.Struct, frozen=True):
+    """Metadata of a file.
 
     Attributes:
-        cluster: the id of the cluster whose rows they are.
-        next_offsets: partition of `__consumer_offsets` to the offset at which the next one begins.
+        cluster: id of the cluster.
+        next_offsets: partition of `__consumer_offsets` to the start of the next import.
     """
 
     cluster: str
@@ -81,11 +78,11 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class HistoryError(UserError):
-    """A directory that is no history, or one of another cluster."""
+    """The directory is not a history, or belongs to another cluster."""
 
 
 class _File(NamedTuple):
-    """A file, and the numbers of the first and the last import that it holds."""
+    """A file with the numbers of its first and last import."""
 
     last: int
     first: int
@@ -93,18 +90,18 @@ class _File(NamedTuple):
 
     @property
     def imports(self) -> int:
-        """How many imports it holds."""
+        """Number of imports in the file."""
         return self.last - self.first + 1
 
 
 class OffsetHistoryStore:
-    """The files of one directory."""
+    """History files in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def facts(self) -> Facts | None:
-        """What the newest file says; None where there is none."""
+    def facts(self) -> HistoryFacts | None:
+        """Return the metadata of the newest file, or None."""
         while True:
             files = self._files()
             try:
@@ -113,7 +110,7 @@ class OffsetHistoryStore:
                 continue
 
     def check_cluster(self, cluster: str) -> None:
-        """Raises HistoryError where the rows here are another cluster's."""
+        """Raise HistoryError if the rows belong to another cluster."""
         facts = self.facts()
         if facts is not None and facts.cluster != cluster:
             raise HistoryError(
@@ -124,9 +121,9 @@ class OffsetHistoryStore:
     def add(
         self, cluster: str, rows: Sequence[CoordinatorRow], next_offsets: Mapping[int, int]
     ) -> int:
-        """Write the rows of one import, without those that are here already; gives back how many.
+        """Write the new rows of an import; return their number.
 
-        Raises HistoryError where the rows here are another cluster's.
+        Raises HistoryError if the directory belongs to another cluster.
         """
         with _writing(self._directory):
             self.check_cluster(cluster)
@@ -138,11 +135,11 @@ class OffsetHistoryStore:
                 for partition in {**known, **next_offsets}
             }
             if new or facts is None:
-                self._write(Facts(cluster, ends), new)
+                self._write(HistoryFacts(cluster, ends), new)
                 self._merge()
         return len(new)
 
-    def _write(self, facts: Facts, rows: Sequence[CoordinatorRow]) -> None:
+    def _write(self, facts: HistoryFacts, rows: Sequence[CoordinatorRow]) -> None:
         schema = SCHEMA.with_metadata({FACTS: msgspec.json.encode(facts)})
         columns = list(zip(*map(_columns, rows), strict=True)) or [()] * len(SCHEMA)
         arrays = [
@@ -153,7 +150,7 @@ class OffsetHistoryStore:
         self._publish(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
 
     def _publish(self, path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-        """Write a file that is there whole or not at all."""
+        """Write a file atomically."""
         temporary = path.with_name(f".{path.name}.tmp")
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for part in parts:
@@ -163,7 +160,7 @@ class OffsetHistoryStore:
         bring_to_disk(self._directory)
 
     def _merge(self) -> None:
-        """Make one of files that are many, as long as there are such; remove what is merged."""
+        """Merge files as long as possible, and remove merged ones."""
         while run := _run(self._files()):
             path = self._directory / MERGED.format(run[0].first, run[-1].last)
             schema = SCHEMA.with_metadata(pq.read_schema(run[-1].path).metadata)
@@ -174,7 +171,7 @@ class OffsetHistoryStore:
                 each.path.unlink(missing_ok=True)
 
     def rows(self) -> Iterator[CoordinatorRow]:
-        """Every row, import by import. Raises HistoryError where the directory is no history."""
+        """Yield every row, import by import. Raises HistoryError."""
         opened = self._opened()
         if not opened:
             raise HistoryError(
@@ -190,7 +187,7 @@ class OffsetHistoryStore:
                     yield CoordinatorRow(partition, offset, time, key, value)
 
     def _opened(self) -> list[pq.ParquetFile]:
-        """All files, opened at once: what is open may be merged and removed meanwhile."""
+        """Open all files at once, because open files may be merged and removed."""
         while True:
             try:
                 return [pq.ParquetFile(each.path) for each in self._files()]
@@ -198,14 +195,14 @@ class OffsetHistoryStore:
                 continue
 
     def _files(self) -> list[_File]:
-        """In their order, without what a merged one holds."""
+        """Return the files in order, without parts of merged ones."""
         found = _listed(self._directory)
         return [each for each in found if not any(_holds(other, each) for other in found)]
 
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Be the only writer to a directory."""
+    """Lock a directory for writing."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -213,9 +210,9 @@ def _writing(directory: Path) -> Iterator[None]:
 
 
 def _listed(directory: Path) -> list[_File]:
-    """What two looks in a row have found.
+    """List a directory until two listings are equal.
 
-    One alone may miss a merged file that came behind it, and what that holds, which went before it.
+    A single one could miss both a merged file and its removed parts.
     """
     found = _all(directory)
     while (again := _all(directory)) != found:
@@ -236,7 +233,7 @@ def _holds(one: _File, other: _File) -> bool:
 
 
 def _run(files: Sequence[_File]) -> Sequence[_File]:
-    """The first files that are to become one; none where there are none."""
+    """Return the first files to merge, or none."""
     for begin in range(len(files) - FAN + 1):
         run = files[begin : begin + FAN]
         is_whole = all(
@@ -249,7 +246,7 @@ def _run(files: Sequence[_File]) -> Sequence[_File]:
 
 
 def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of files in their order, in parts of `GROUP_ROWS` or little more."""
+    """Yield the rows of files in order, in tables of at least `GROUP_ROWS` rows."""
     gathered: list[pa.RecordBatch] = []
     for path in paths:
         for batch in pq.ParquetFile(path).iter_batches():
@@ -261,18 +258,18 @@ def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).cast(schema)
 
 
-def _facts_of(file: Path) -> Facts:
+def _facts_of(file: Path) -> HistoryFacts:
     metadata = pq.read_schema(file).metadata or {}
     try:
         return msgspec.json.decode(
-            metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=Facts
+            metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=HistoryFacts
         )
     except msgspec.MsgspecError:
         raise HistoryError(f"{file} was not written by `brokertwin offsets import`.") from None
 
 
 def _as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With the time in ms since 1970."""
+    """Convert the time to ms since 1970."""
     return batch.set_column(2, "timestamp", batch.column("timestamp").cast(pa.int64()))
 
 
@@ -293,12 +290,12 @@ class _Columns(NamedTuple):
 def _columns(row: CoordinatorRow) -> _Columns:
     columns = _Columns(*row)
     try:
-        said = group_records.decode(row.key, row.value)
+        decoded = group_records.decode(row.key, row.value)
     except ValueError:
-        return columns  # the bytes are kept
-    if not isinstance(said, OffsetRow):
+        return columns  # keep the raw bytes
+    if not isinstance(decoded, OffsetRow):
         return columns
-    key, value = said
+    key, value = decoded
     columns = columns._replace(group=key.group, topic=key.topic, partition=key.partition)
     if value is None:
         return columns

@@ -1,7 +1,7 @@
-"""The whole history of committed offsets as one Parquet file: a row for each commit and tombstone.
+"""History of committed offsets as one Parquet file: a row for each commit and tombstone.
 
-Beside what the topic says there is what follows from it: the offset before, which way it went, how
-long after, and whose doing it was. `offset_history` keeps the rows as they lie in the topic.
+Derived columns are the previous offset, the direction, the time since the previous commit, and the
+cause. `offset_history` keeps the original rows.
 """
 
 from collections.abc import Iterable
@@ -37,17 +37,19 @@ SCHEMA = pa.schema(
         pa.field("log_offset", pa.int64(), nullable=False),
     ]
 )
-"""`after`, `metadata`, `leader_epoch` and `commit_timestamp` are null where the offset is gone,
-`before` where there was none."""
+"""`after`, `metadata`, `leader_epoch` and `commit_timestamp` are null for a tombstone.
+
+`before` is null for a first commit.
+"""
 
 ROWS = 65_536
-"""Rows that are written at once."""
+"""Rows of a row group."""
 
 
 def write(file: Path, moves: Iterable[OffsetMove]) -> int:
-    """Write a file that is there whole or not at all; gives back its rows.
+    """Write a file atomically; return its number of rows.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     temporary, count = file.with_name(f".{file.name}.tmp"), 0
     remaining = iter(moves)

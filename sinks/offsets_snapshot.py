@@ -1,10 +1,10 @@
-"""Snapshots of committed offsets: a Parquet file and a manifest for each batch that is taken.
+"""Snapshots of committed offsets: a Parquet file and a manifest for each.
 
     offsets-<N>.parquet   one row for each cluster, group, topic and partition; N is the batch
-    offsets-<N>.json      the manifest: what the rows are an exact cut of, and how to check them
+    offsets-<N>.json      the manifest: exact position of the rows, and their checksum
 
-Both are written under a temporary name and renamed, the manifest last, so a snapshot is there when
-its manifest is, whatever happens in between. Rows are sorted: the same state gives the same file.
+Both are written under a temporary name and renamed, the manifest last, so a snapshot with a
+manifest is complete. Rows are sorted, so the same state gives the same file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
         pa.field("expire_timestamp", pa.int64(), nullable=False),
     ]
 )
-"""The columns of a snapshot. Timestamps are ms since 1970; -1 stands for none, as in Kafka."""
+"""Columns of a snapshot. Timestamps are ms since 1970; -1 means none, as in Kafka."""
 
 
 class SnapshotRow(NamedTuple):
@@ -51,15 +51,15 @@ class SnapshotRow(NamedTuple):
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """What a snapshot is.
+    """Manifest of a snapshot.
 
     Attributes:
-        batch: the micro-batch after whose commit the state was read.
-        source_offsets: topic, then partition, to the offset of the first event after the cut.
-        row_count: committed offsets in the file.
+        batch: micro-batch after whose commit the state was read.
+        source_offsets: topic, then partition, to the offset of the first later event.
+        row_count: number of committed offsets in the file.
         checksum: SHA-256 of the Parquet file, in hexadecimal.
-        state_version: the version of the state rows that it was read from.
-        file: the name of the Parquet file, beside the manifest.
+        state_version: version of the source state.
+        file: name of the Parquet file, beside the manifest.
     """
 
     batch: int
@@ -71,26 +71,26 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SnapshotError(UserError):
-    """A snapshot that is not there, not whole, or not what its manifest says."""
+    """A snapshot that is missing, incomplete, or differs from its manifest."""
 
 
 def rows_of_cell(cluster: str, column: bytes) -> list[SnapshotRow]:
-    """The rows of one cell, out of the bytes of its column `groups`."""
+    """Return the rows of one cell, from its column `groups`."""
     return [SnapshotRow(cluster, *row) for row in committed_offsets.rows(column)]
 
 
 def data_path(directory: Path, batch: int) -> Path:
-    """Where the rows of a batch's snapshot lie."""
+    """Return the path of a batch's rows."""
     return directory / f"offsets-{batch}.parquet"
 
 
 def manifest_path(directory: Path, batch: int) -> Path:
-    """Where the manifest of a batch's snapshot lies."""
+    """Return the path of a batch's manifest."""
     return directory / f"offsets-{batch}.json"
 
 
 def table(rows: Iterable[SnapshotRow]) -> pa.Table:
-    """The rows, sorted, with the columns of `SCHEMA`."""
+    """Return the sorted rows as a table with `SCHEMA`."""
     taken = sorted(rows)
     columns = list(zip(*taken, strict=True)) if taken else [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -104,7 +104,7 @@ def write(
     source_offsets: Mapping[str, Mapping[str, int]],
     state_version: int,
 ) -> Manifest:
-    """Writes the snapshot of a committed batch, in place of one of the same batch."""
+    """Write the snapshot of a committed batch; replace one of the same batch."""
     directory.mkdir(parents=True, exist_ok=True)
     found = table(rows)
     data = data_path(directory, batch)
@@ -127,7 +127,7 @@ def write(
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file. Raises SnapshotError where there is none."""
+    """Read a manifest. Raises SnapshotError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
@@ -141,9 +141,9 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def verify(path: Path) -> Manifest:
-    """The manifest at `path`, once the file beside it is what it says: checksum, columns, rows.
+    """Verify checksum, columns and number of rows; return the manifest.
 
-    Raises SnapshotError where it is not.
+    Raises SnapshotError if they differ.
     """
     manifest = read_manifest(path)
     data = path.with_name(manifest.file)
@@ -162,9 +162,9 @@ def verify(path: Path) -> Manifest:
 
 
 def read_rows(path: Path) -> list[SnapshotRow]:
-    """The rows of the snapshot whose manifest is at `path`, verified.
+    """Read the rows of the snapshot with a manifest, verified.
 
-    Raises SnapshotError where it is not what its manifest says.
+    Raises SnapshotError if they differ from the manifest.
     """
     table = pq.read_table(path.with_name(verify(path).file), schema=SCHEMA)
     return [SnapshotRow(**row) for row in table.to_pylist()]
@@ -179,7 +179,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _rename(temporary: Path, path: Path) -> None:
-    """Makes a written file visible: first its bytes, then its name, reach the disk."""
+    """Rename a written file, after syncing its bytes."""
     files.bring_to_disk(temporary)
     temporary.replace(path)
     files.bring_to_disk(path.parent)

@@ -1,12 +1,12 @@
-"""Committed offsets in the output of other tools: pasted, or saved to a file.
+"""Committed offsets in the output of other tools: pasted, or in a file.
 
     OffsetsMessageFormatter        lines of kafka-console-consumer, text or JSON
     kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
     kcat -J                        messages of __consumer_offsets
     kafka-consumer-groups          with --describe: offsets without a history
 
-Each line is looked at by itself, so other lines in between do no harm. Line numbers stand for the
-places in the log that most of these outputs lack.
+Lines are parsed independently, so other lines are ignored. Line numbers replace log offsets, which
+most of these outputs lack.
 
 Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRecordKeyAndValue,
 OffsetAndMetadata.toString and ConsumerGroupCommand in Kafka 0.10 to 4.3; kcat's json.c.
@@ -25,11 +25,11 @@ from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, Offs
 from brokertwin.state.observed.offset_history import CoordinatorRow, OffsetMove
 
 NOT_SHOWN = "not in this output"
-"""Who committed an offset: only the cluster's own rows of groups say it."""
+"""Cause of a commit; only the cluster's own group rows contain it."""
 
 DECODER = json.JSONDecoder()
 LONGEST = 1_000_000
-"""Characters of a document, at most; group metadata may be long."""
+"""Maximum length of a document in characters; group metadata can be long."""
 
 UNENDED = "Unterminated string"
 CUT = "the JSON document is cut"
@@ -37,10 +37,10 @@ CUT = "the JSON document is cut"
 CONSUMER_OFFSETS = "__consumer_offsets"
 NO_EPOCH = -1
 OF_OFFSETS = {0, 1}
-"""The versions of a key in `__consumer_offsets` that are an offset's."""
+"""Key versions of offsets in `__consumer_offsets`."""
 
 LOST = "\ufffd"
-"""What kcat puts in place of bytes that are no UTF-8."""
+"""kcat's replacement of invalid UTF-8."""
 
 FORMATTED = re.compile(r"\[(?P<group>.*),(?P<topic>[\w.-]+),(?P<partition>\d+)\]::(?P<value>.*)")
 VALUE = re.compile(
@@ -52,9 +52,9 @@ OLD_VALUE = re.compile(
     r"\[?Offset(?:And)?Metadata\[(?P<offset>-?\d+),(?P<metadata>.*?)\]?,"
     r"CommitTime (?P<commit>-?\d+),ExpirationTime .*"
 )
-"""`OffsetAndMetadata.toString` from Kafka 2.0 on, and before."""
+"""`OffsetAndMetadata.toString` since Kafka 2.0, and before."""
 
-GONE = {"NULL", "null", "<DELETE>", ""}
+TOMBSTONES = {"NULL", "null", "<DELETE>", ""}
 
 DUMPED = re.compile(
     r"(?:\| ?)?(?:base)?[oO]ffset: (?P<at>\d+) .*?(?:CreateTime|LogAppendTime): (?P<time>-?\d+)"
@@ -72,7 +72,7 @@ BATCH = re.compile(
 )
 MARKER = re.compile(r".* endTxnMarker: (?P<type>COMMIT|ABORT).*")
 
-HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+CURRENT-OFFSET\s.*")
+HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+(LEADER-EPOCH\s+)?CURRENT-OFFSET\s.*")
 NO_MEMBERS = re.compile(
     r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
 )
@@ -80,16 +80,16 @@ NO_OFFSET = "-"
 
 
 class PastedOffsets:
-    """Reads lines and remembers the offsets that are committed after them.
+    """Parses lines and tracks the committed offsets.
 
     Args:
-        group: whose the rows are of a table without a column GROUP.
+        group: group of a table without a column GROUP.
 
     Attributes:
-        offsets: what is committed after the lines so far.
-        described: the offsets of tables, which have no history.
-        unread: why lines could not be read, by their numbers.
-        time: of the last line that has one, in ms since 1970.
+        offsets: committed offsets after the lines so far.
+        described: offsets of tables, which have no history.
+        unread: errors by line number.
+        time: time of the last line that has one, in ms since 1970.
     """
 
     def __init__(self, group: str = "") -> None:
@@ -106,7 +106,7 @@ class PastedOffsets:
         self._pending = defaultdict(list)
 
     def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
-        """What each line of an offset did. Commits of aborted transactions did nothing."""
+        """Yield the change of each line. Commits of aborted transactions are skipped."""
         for number, line in enumerate(lines, 1):
             text = line.strip().removeprefix("\ufeff")
             try:
@@ -122,7 +122,7 @@ class PastedOffsets:
     def _read(self, number: int, text: str) -> Iterator[OffsetMove]:
         if found := FORMATTED.fullmatch(text):
             key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            value = None if found["value"] in GONE else _value(found["value"])
+            value = None if found["value"] in TOMBSTONES else _value(found["value"])
             yield self._moved(_at(number, value), key, value)
         elif found := DUMPING.fullmatch(text):
             self._partition = int(found["partition"])
@@ -147,9 +147,9 @@ class PastedOffsets:
     # JSON
 
     def _documents(self, number: int, text: str) -> Iterator[OffsetMove]:
-        """A line of JSON: several documents without a space, one, or a part of one."""
+        """Parse a line of JSON: several documents without a space, one, or a part of one."""
         if text.startswith('{"') and self._begun.count("\n") == 1:
-            self.unread[self._begun_at], self._begun = CUT, ""  # a document begins anew
+            self.unread[self._begun_at], self._begun = CUT, ""  # a new document begins
         if not self._begun:
             self._begun_at = number
         self._begun += f"{text}\n"
@@ -169,9 +169,9 @@ class PastedOffsets:
     def _document(self, number: int, document: Any) -> Iterator[OffsetMove]:
         key = document.get("key")
         if isinstance(key, dict):
-            said = _json_offset(key, document.get("value"))
-            if said is not None:
-                yield self._moved(_at(number, said[1]), *said)
+            decoded = _json_offset(key, document.get("value"))
+            if decoded is not None:
+                yield self._moved(_at(number, decoded[1]), *decoded)
         elif isinstance(key, str) and document.get("topic") == CONSUMER_OFFSETS:
             yield from self._of_kcat(document)
 
@@ -187,7 +187,7 @@ class PastedOffsets:
     # kafka-dump-log
 
     def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
-        """A line of a batch, a record, or a marker that ends a transaction."""
+        """Parse a line of a batch, a record, or a transaction marker."""
         if batch := BATCH.fullmatch(text):
             is_transactional = batch["transactional"] == "true"
             self._producer = int(batch["producer"]) if is_transactional else None
@@ -195,19 +195,19 @@ class PastedOffsets:
             held = self._pending.pop(self._producer if self._producer is not None else -1, [])
             yield from (self._moved(*each) for each in held if marker["type"] == "COMMIT")
         elif record := DUMPED_KEY.fullmatch(found["rest"]):
-            said = _dumped_offset(record["key"], record["payload"], int(found["time"]))
-            if said is None:
+            decoded = _dumped_offset(record["key"], record["payload"], int(found["time"]))
+            if decoded is None:
                 return
             row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
             if self._producer is None:
-                yield self._moved(row, *said)
+                yield self._moved(row, *decoded)
             else:
-                self._pending[self._producer].append((row, *said))
+                self._pending[self._producer].append((row, *decoded))
 
     # kafka-consumer-groups --describe
 
     def _described(self, parts: list[str]) -> None:
-        """A row of a table; a group may have spaces in its name."""
+        """Parse a row of a table; group names can contain spaces."""
         extra = len(parts) - len(self._columns)
         if extra < 0:
             raise ValueError("the row has fewer fields than the table has columns")
@@ -223,7 +223,7 @@ class PastedOffsets:
 
 
 def _at(number: int, value: OffsetValue | None) -> CoordinatorRow:
-    """A line that does not show where in the log it lies."""
+    """Return the position of a line without a log offset."""
     time = value.commit_timestamp if value is not None else NO_TIMESTAMP
     return CoordinatorRow(-1, number, time, b"", None)
 
@@ -243,26 +243,26 @@ def _value(text: str) -> OffsetValue:
 
 
 def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetValue | None] | None:
-    """Key and value as Kafka 4 prints them; None for what is not an offset's."""
+    """Parse key and value as Kafka 4 prints them; None for other keys."""
     if int(key.get("type", key.get("version", -1))) not in OF_OFFSETS:
         return None
     of = key["data"]
     made = OffsetKey(of["group"], of["topic"], of["partition"])
     if value is None or value.get("data") is None:
         return made, None
-    said = value["data"]
+    decoded = value["data"]
     return made, OffsetValue(
-        said["offset"],
-        said.get("leaderEpoch", NO_EPOCH),
-        said.get("metadata") or "",
-        said.get("commitTimestamp", said.get("timestamp", NO_TIMESTAMP)),
+        decoded["offset"],
+        decoded.get("leaderEpoch", NO_EPOCH),
+        decoded.get("metadata") or "",
+        decoded.get("commitTimestamp", decoded.get("timestamp", NO_TIMESTAMP)),
     )
 
 
 def _dumped_offset(
     key: str, payload: str, time: int
 ) -> tuple[OffsetKey, OffsetValue | None] | None:
-    """A record of kafka-dump-log; None for what is not an offset's."""
+    """Parse a record of kafka-dump-log; None for other keys."""
     if key.startswith("{"):
         value = msgspec.json.decode(payload) if payload.startswith("{") else None
         return _json_offset(msgspec.json.decode(key), value)
@@ -274,7 +274,7 @@ def _dumped_offset(
         found["topic"] or found["old_topic"],
         int(found["partition"] or found["old_partition"]),
     )
-    if payload in GONE:
+    if payload in TOMBSTONES:
         return made, None
     value = DECODED_VALUE.fullmatch(payload)
     if value is None:
@@ -283,7 +283,7 @@ def _dumped_offset(
 
 
 def _value_of_kcat(payload: str | None, time: int) -> OffsetValue | None:
-    """The value of a message; time and metadata may have lost bytes, the offset may not."""
+    """Decode a value; damaged time and metadata are ignored, a damaged offset is an error."""
     if payload is None:
         return None
     if LOST not in payload:

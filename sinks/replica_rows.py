@@ -1,8 +1,8 @@
-"""Rows about replication and lag, which are computed from several items of the state.
+"""Rows about replication and lag, computed from several items.
 
-A leader knows how far each follower is; a follower's partitions belong to its fetcher threads. The
-lag of a group is the leader's log end less the committed offset, so it is negative if an offset is
-committed beyond the log end.
+Leaders know the progress of their followers; a follower's partitions belong to its fetcher threads.
+The lag of a group is the leader's log end less the committed offset, so it is negative if an offset
+is committed beyond the log end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from brokertwin.state.replication.leader import Leadership
 Row = dict[str, Any]
 Columns = Mapping[str, bytes]
 Cells = Mapping[str, Columns]
-NOBODY = -1
+NO_REPLICA = -1
 
 
 def replicas(columns: Columns) -> Iterator[Row]:
-    """The followers of each partition as its leader knows them."""
+    """Yield the followers of each partition as its leader knows them."""
     tables = Tables(columns)
     for key in tables.replication.keys(""):
         broker, part, *place = key.split("/")
@@ -48,7 +48,7 @@ def replicas(columns: Columns) -> Iterator[Row]:
 
 
 def fetched(columns: Columns) -> Iterator[Row]:
-    """The partitions that each running broker copies, with the fetcher thread of each."""
+    """Yield the partitions that each running broker copies, with their fetcher threads."""
     tables = Tables(columns)
     brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
     for broker in brokers:
@@ -58,7 +58,7 @@ def fetched(columns: Columns) -> Iterator[Row]:
         for topic in image.all_topics(tables.metadata, broker):
             for number, partition in enumerate(topic.partitions):
                 log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
-                if log is None or partition.leader in (broker, NOBODY):
+                if log is None or partition.leader in (broker, NO_REPLICA):
                     continue
                 fetcher = fetchers.fetcher_id(topic.name, number, settings.num_replica_fetchers)
                 yield {
@@ -73,7 +73,7 @@ def fetched(columns: Columns) -> Iterator[Row]:
 
 
 def log_ends(cells: Cells) -> dict[tuple[str, str, int], int]:
-    """The leader's log end of each partition, by cluster, topic and number."""
+    """Return the leader's log end of each partition, by cluster, topic and number."""
     clusters: dict[str, list[Tables]] = {}
     for cell, columns in cells.items():
         clusters.setdefault(cluster_of(cell), []).append(Tables(columns))
@@ -86,7 +86,7 @@ def log_ends(cells: Cells) -> dict[tuple[str, str, int], int]:
 
 
 def add_lags(rows: Sequence[Row], cells: Cells) -> None:
-    """Add `lag` to rows of offsets; None if the partition has no leader or is gone."""
+    """Add `lag` to rows of offsets; None if the partition has no leader or was deleted."""
     ends = log_ends(cells) if rows else {}
     for row in rows:
         end = ends.get((cluster_of(row["cell"]), row["topic"], row["partition"]))
@@ -94,7 +94,7 @@ def add_lags(rows: Sequence[Row], cells: Cells) -> None:
 
 
 def add_group_lags(groups: Sequence[Row], offsets: Sequence[Row]) -> None:
-    """Add the sum of the lags to rows of groups, and the lowest one; None without offsets."""
+    """Add sum and minimum of the lags to rows of groups; None without offsets."""
     lags: dict[tuple[str, str], list[int]] = {}
     for row in offsets:
         if row["lag"] is not None:

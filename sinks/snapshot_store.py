@@ -1,16 +1,15 @@
-"""Snapshots of a job: a directory for each, with committed offsets and the full state of a batch.
+"""Snapshots of a job: directories with the committed offsets and full state of a batch.
 
-    <time>-batch-<N>/            N is the micro-batch that it is an exact cut of
-        snapshot.json            the manifest: of what, when, and the SHA-256 of every other file
-        state.parquet            one row for each cell: its name, and a binary column for each table
+    <time>-batch-<N>/            N is the micro-batch of the state
+        snapshot.json            the manifest, with the SHA-256 of every other file
+        state.parquet            one row for each cell: name, and a binary column for each table
         offsets-<N>.parquet      the committed offsets, and offsets-<N>.json (`offsets_snapshot`)
-        spark/                   what Spark has fixed of the checkpoint, for a restore
-    rejected/<time>-batch-<N>/   a judge was against it: the same, and why (rejected.json)
+        spark/                   the checkpoint's fixed facts of Spark, for a restore
+    rejected/<time>-batch-<N>/   a snapshot that a judge rejected, with reasons (rejected.json)
 
-A snapshot is written below a name that begins with a dot, its bytes are brought to the disk, a
-judge may look at it, and it gets its name at once. So who finds one by its name finds all of it,
-whatever was killed when. It loses its name first when it is removed. One process writes at a time
-(a lock on the directory); what a killed one has left is removed by the next that writes.
+A snapshot is written to a hidden directory, synced, optionally judged, and renamed. So a snapshot
+with its name is complete, even after a kill. It is renamed first when it is removed. One process
+writes at a time (a lock on the directory); the next writer removes what a killed one has left.
 """
 
 import fcntl
@@ -42,27 +41,27 @@ HOUR_MS = 3_600_000
 
 Cells = Mapping[str, Mapping[str, bytes]]
 Judge = Callable[[Path], list[str]]
-"""Looks at the directory of a snapshot that is written and has no name yet: what is against it.
+"""Returns the reasons against a written snapshot that has no name yet.
 
-With nothing against it the snapshot is published; otherwise it is kept below `rejected/`.
+Without reasons the snapshot is published; otherwise it is kept in `rejected/`.
 """
 
 
-class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """What a snapshot is: its manifest.
+class SnapshotManifest(msgspec.Struct, frozen=True, rename="camel"):
+    """Manifest of a snapshot.
 
     Attributes:
-        format: the version of this layout.
-        name: of its directory.
-        taken_ms: when, in ms since 1970.
-        batch: the micro-batch after whose commit the state was read.
-        query_id: Spark's id of the checkpoint that it was read from.
-        state_version: the version of the state in it.
-        source_offsets: topic, then partition, to the offset of the first event after the cut.
-        offsets: how many committed offsets it has.
-        cells: cell to the bytes of its state.
-        facts: what the checkpoint fixes (`brokertwin.json`).
-        files: every other file, by its path from here, to its SHA-256 in hexadecimal.
+        format: version of this layout.
+        name: name of its directory.
+        taken_ms: time in ms since 1970.
+        batch: micro-batch after whose commit the state was read.
+        query_id: Spark's id of the source checkpoint.
+        state_version: version of the state.
+        source_offsets: topic, then partition, to the offset of the first later event.
+        offsets: number of committed offsets.
+        cells: cell to the size of its state in bytes.
+        facts: fixed facts of the checkpoint (`brokertwin.json`).
+        files: relative path of every other file to its SHA-256 in hexadecimal.
     """
 
     format: int
@@ -78,19 +77,19 @@ class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
     files: dict[str, str]
 
 
-class Taken(NamedTuple):
-    """What a snapshot is made of.
+class SnapshotContent(NamedTuple):
+    """Content of a snapshot.
 
     Attributes:
-        taken_ms: when, in ms since 1970.
-        batch: the committed micro-batch.
+        taken_ms: time in ms since 1970.
+        batch: committed micro-batch.
         query_id: Spark's id of the checkpoint.
-        state_version: of the columns.
-        source_offsets: topic, then partition, to the offset of the first event after the cut.
-        cells: cell to its columns.
-        offsets: the committed offsets in them.
-        facts: what the checkpoint fixes.
-        spark: name to content of the files below `spark/`.
+        state_version: version of the columns.
+        source_offsets: topic, then partition, to the offset of the first later event.
+        cells: columns by cell.
+        offsets: committed offsets in them.
+        facts: fixed facts of the checkpoint.
+        spark: name to content of the files in `spark/`.
     """
 
     taken_ms: int
@@ -105,41 +104,41 @@ class Taken(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Where a snapshot has gone.
+    """A published or rejected snapshot.
 
     Attributes:
         snapshot: its manifest.
         path: its directory.
-        reasons: what a judge had against it; it then lies below `rejected/`.
+        reasons: reasons of the judge; it is then in `rejected/`.
     """
 
-    snapshot: Snapshot
+    snapshot: SnapshotManifest
     path: Path
     reasons: list[str]
 
 
 class Keep(NamedTuple):
-    """Which snapshots stay; the newest always does.
+    """Snapshots to keep; the newest is always kept.
 
     Attributes:
-        newest: the newest so many.
-        hours: those that are younger; None for any age.
+        newest: number of the newest ones.
+        hours: maximum age; None for no limit.
     """
 
     newest: int
     hours: float | None = None
 
 
-def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Published:
-    """Write a snapshot below `directory`; it is there whole, or not at all.
+def write(directory: Path, taken: SnapshotContent, judge: Judge | None = None) -> Published:
+    """Write a snapshot atomically.
 
     Args:
-        directory: made where it is missing.
-        taken: what it is made of.
-        judge: looks at it before it has its name.
+        directory: created if missing.
+        taken: its content.
+        judge: judges it before it gets its name.
 
     Raises:
-        UserError: the files cannot be written. What the judge raises, too.
+        UserError: the files cannot be written. Errors of the judge are raised, too.
     """
     try:
         with _writing(directory):
@@ -151,7 +150,7 @@ def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Publishe
         ) from None
 
 
-def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
+def _write(directory: Path, taken: SnapshotContent, judge: Judge | None) -> Published:
     path = directory / _free_name(directory, taken)
     fresh = directory / f".{path.name}.new"
     fresh.mkdir()
@@ -167,7 +166,7 @@ def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
     return Published(snapshot, path, reasons)
 
 
-def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
+def _fill(fresh: Path, name: str, taken: SnapshotContent) -> SnapshotManifest:
     """Write the files of a snapshot, the manifest last."""
     offsets_snapshot.write(
         fresh, taken.batch, taken.offsets, taken.source_offsets, taken.state_version
@@ -176,7 +175,7 @@ def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
     (fresh / SPARK).mkdir()
     for file, content in taken.spark.items():
         (fresh / SPARK / file).write_bytes(content)
-    snapshot = Snapshot(
+    snapshot = SnapshotManifest(
         format=FORMAT,
         name=name,
         taken_ms=taken.taken_ms,
@@ -195,7 +194,7 @@ def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
     return snapshot
 
 
-def _table(taken: Taken) -> pa.Table:
+def _table(taken: SnapshotContent) -> pa.Table:
     names = sorted(taken.cells)
     columns = list(next(iter(taken.cells.values()), {}))
     binary = {name: [taken.cells[cell][name] for cell in names] for name in columns}
@@ -204,17 +203,17 @@ def _table(taken: Taken) -> pa.Table:
     return pa.table({"cell": names, **binary}, schema=pa.schema(fields))
 
 
-def list_all(directory: Path) -> list[Snapshot]:
-    """The manifests of the snapshots below a directory, the newest last.
+def list_all(directory: Path) -> list[SnapshotManifest]:
+    """Return the manifests of a directory's snapshots, the newest last.
 
     Raises:
-        SnapshotError: one is of a later layout, or not legible.
+        SnapshotError: one has a newer layout or is invalid.
     """
     return [manifest(path) for path in _paths(directory)]
 
 
 def find(directory: Path, name: str | None = None) -> Path:
-    """The directory of a snapshot; without a name that of the newest.
+    """Return the directory of a snapshot; without a name, the newest.
 
     Raises:
         SnapshotError: there is none.
@@ -232,10 +231,10 @@ def find(directory: Path, name: str | None = None) -> Path:
     )
 
 
-def manifest(path: Path) -> Snapshot:
-    """The manifest of the snapshot in a directory. Raises SnapshotError."""
+def manifest(path: Path) -> SnapshotManifest:
+    """Read the manifest in a directory. Raises SnapshotError."""
     try:
-        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Snapshot)
+        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=SnapshotManifest)
     except OSError as error:
         raise SnapshotError(
             f"Cannot read {path / MANIFEST}: {error.strerror}.", "Select another snapshot."
@@ -251,8 +250,8 @@ def manifest(path: Path) -> Snapshot:
     return found
 
 
-def verify(path: Path) -> Snapshot:
-    """The manifest of a snapshot whose files are what it says. Raises SnapshotError."""
+def verify(path: Path) -> SnapshotManifest:
+    """Verify a snapshot's files; return the manifest. Raises SnapshotError."""
     found = manifest(path)
     for name, checksum in found.files.items():
         file = path / name
@@ -266,22 +265,22 @@ def verify(path: Path) -> Snapshot:
 
 
 def read_cells(path: Path) -> dict[str, dict[str, bytes]]:
-    """Cell to its columns, as `Cell(settings, columns)` takes them. Raises SnapshotError."""
+    """Read the columns of each cell, for `Cell(settings, columns)`. Raises SnapshotError."""
     verify(path)
     rows = pq.read_table(path / STATE).to_pylist()
     return {row.pop("cell"): row for row in rows}
 
 
 def read_spark(path: Path) -> dict[str, bytes]:
-    """The files below `spark/`: name to content."""
+    """Return the files in `spark/`: name to content."""
     return {file.name: file.read_bytes() for file in _files(path / SPARK)}
 
 
 def prune(directory: Path, keep: Keep, now_ms: int) -> list[str]:
-    """Remove the snapshots that are not kept, those below `rejected/` by the same rule.
+    """Remove snapshots that are not kept; rejected ones by the same rule.
 
     Returns:
-        The names of the removed.
+        The names of the removed ones.
     """
     with _writing(directory):
         return [
@@ -306,20 +305,20 @@ def _remove(place: Path, paths: Iterable[Path]) -> Iterator[str]:
 
 
 def taken_ms(name: str) -> int:
-    """When the snapshot of this name was taken, in ms since 1970."""
+    """Return the time in a snapshot's name, in ms since 1970."""
     stamp = name.partition("Z-batch-")[0]
     at = datetime.strptime(stamp, "%Y-%m-%dT%H-%M-%S.%f").replace(tzinfo=UTC)
     return round(at.timestamp() * 1000)
 
 
 def name_of(at_ms: int, batch: int) -> str:
-    """The name of a snapshot."""
+    """Return the name of a snapshot."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"{at:%Y-%m-%dT%H-%M-%S}.{at_ms % 1000:03}Z-batch-{batch}"
 
 
-def _free_name(directory: Path, taken: Taken) -> str:
-    """A name that no snapshot has: of one in the same millisecond the next one's."""
+def _free_name(directory: Path, taken: SnapshotContent) -> str:
+    """Return an unused name; on a collision, that of a later millisecond."""
     at_ms = taken.taken_ms
     while any(
         (place / name_of(at_ms, taken.batch)).exists()
@@ -330,7 +329,7 @@ def _free_name(directory: Path, taken: Taken) -> str:
 
 
 def _paths(directory: Path) -> list[Path]:
-    """The snapshots of a directory, the newest last."""
+    """Return the snapshots of a directory, the newest last."""
     if not directory.is_dir():
         return []
     found = [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
@@ -339,7 +338,7 @@ def _paths(directory: Path) -> list[Path]:
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Be the only writer to a directory; what a killed one has left is removed."""
+    """Lock a directory for writing; remove what a killed writer has left."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""The items of a cell's state as rows for people and programs: one row for each item.
+"""Items of a cell's state as rows, one for each item.
 
-Times are ms since 1970; -1 stands for none, as in Kafka.
+Times are ms since 1970; -1 means none, as in Kafka.
 """
 
 import re
@@ -22,11 +22,11 @@ from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
 from brokertwin.state.groups.assignments import UNIFORM
-from brokertwin.state.groups.classic_group import Member
+from brokertwin.state.groups.classic_group import ClassicMember
 from brokertwin.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.groups import WRITTEN
+from brokertwin.state.groups.groups import STORED_GROUP
 from brokertwin.state.groups.kinds import kind_of
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.logs.log import Log
@@ -38,7 +38,7 @@ Columns = Mapping[str, bytes]
 Item = TypeVar("Item", bound=msgspec.Struct)
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """Kinds of items."""
 
     TOPICS = "topics"
@@ -59,28 +59,28 @@ class Kind(StrEnum):
 
 
 PARTS = {
-    Kind.PARTITIONS: Kind.TOPICS,
-    Kind.MEMBERS: Kind.GROUPS,
-    Kind.PRODUCER_BATCHES: Kind.PRODUCERS,
-    Kind.SESSION_PARTITIONS: Kind.SESSIONS,
+    ItemKind.PARTITIONS: ItemKind.TOPICS,
+    ItemKind.MEMBERS: ItemKind.GROUPS,
+    ItemKind.PRODUCER_BATCHES: ItemKind.PRODUCERS,
+    ItemKind.SESSION_PARTITIONS: ItemKind.SESSIONS,
 }
-"""Kinds that are parts of items, to the kind of the whole."""
+"""Kinds of parts, to the kind of their item."""
 
-COMPUTED = (Kind.REPLICAS, Kind.FETCHERS)
+COMPUTED = (ItemKind.REPLICAS, ItemKind.FETCHERS)
 """Kinds whose rows are computed from items of other kinds."""
 
-WHOLE = [kind for kind in Kind if kind not in PARTS and kind not in COMPUTED]
+WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in COMPUTED]
 
 
-def parts_of(whole: Kind) -> list[Kind]:
-    """The kinds whose items are parts of a kind's."""
+def parts_of(whole: ItemKind) -> list[ItemKind]:
+    """Return the kinds of an item's parts."""
     return [part for part, of in PARTS.items() if of is whole]
 
 
-def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
-    """The items of a kind in all cells, in order; each row begins with its cell.
+def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
+    """Return the items of a kind in all cells, sorted, with their cell.
 
-    Names go by the alphabet, numbers as numbers.
+    Names are sorted alphabetically, numbers numerically.
     """
     order = IDENTITY[kind]
     found = [
@@ -88,30 +88,30 @@ def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
         for cell in sorted(cells, key=_natural)
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
-    if kind is Kind.OFFSETS:
+    if kind is ItemKind.OFFSETS:
         replica_rows.add_lags(found, cells)
-    elif kind is Kind.GROUPS:
-        replica_rows.add_group_lags(found, rows(Kind.OFFSETS, cells))
+    elif kind is ItemKind.GROUPS:
+        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells))
     return found
 
 
 def _natural(name: str) -> list[str | int]:
-    """A name's parts, by which `c/10` comes behind `c/9`."""
+    """Return a sort key of a name by which `c/10` follows `c/9`."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def named(kind: Kind, row: Row, key: str) -> bool:
-    """Whether a key is one of what names an item: its topic, group, producer id, and so on."""
+def named(kind: ItemKind, row: Row, key: str) -> bool:
+    """True if a key identifies an item: its topic, group, producer id, and so on."""
     return any(str(row[name]) == key for name in IDENTITY[kind] if name != "broker")
 
 
 def is_internal(row: Row) -> bool:
-    """Whether an item belongs to one of Kafka's internal topics."""
+    """True if an item belongs to one of Kafka's internal topics."""
     return row.get("topic") in INTERNAL_TOPICS
 
 
 def counts(cells: Mapping[str, Columns]) -> list[Row]:
-    """For each cell how many items of each kind it has, and the bytes of its state."""
+    """Return the number of items of each kind, and the state size, for each cell."""
     return [
         {
             "cell": cell,
@@ -123,7 +123,7 @@ def counts(cells: Mapping[str, Columns]) -> list[Row]:
 
 
 def _items(columns: Columns, table: str, part: str, kind: type[Item]) -> Iterator[tuple[str, Item]]:
-    """Key and item of each key `<machine>/<part>/...` of a table."""
+    """Yield key and item of the keys `<machine>/<part>/...` of a table."""
     items = Table(columns.get(table, b""))
     for key in items.keys(""):
         item = items.get(key, kind) if key.split("/", 2)[1:2] == [part] else None
@@ -201,7 +201,7 @@ def _producers(columns: Columns) -> Iterator[Row]:
 
 
 def _producer_batches(columns: Columns) -> Iterator[Row]:
-    """The last batches of each producer, by which duplicates are known: five at most."""
+    """Yield the remembered batches of each producer, at most five, for duplicates."""
     names = {log["topicId"]: log["topic"] for log in _logs(columns)}
     for key, producer in _items(columns, "producers", "producer", Producer):
         broker, _, topic_id, partition, producer_id = key.split("/")
@@ -223,17 +223,17 @@ def _producer_batches(columns: Columns) -> Iterator[Row]:
 def _session_partitions(columns: Columns) -> Iterator[Row]:
     names = {topic.topic_id: topic.name for topic in _controllers_topics(columns)}
     for key, cached in _items(columns, "sessions", "cached", CachedFetchPartition):
-        asked = cached.requested
+        requested = cached.requested
         yield {
             "broker": _broker_of(key),
             "sessionId": int(key.split("/")[2]),
-            "topic": asked.topic or names.get(asked.topic_id, asked.topic_id),
-            "partition": asked.partition,
-            "fetchOffset": asked.fetch_offset,
+            "topic": requested.topic or names.get(requested.topic_id, requested.topic_id),
+            "partition": requested.partition,
+            "fetchOffset": requested.fetch_offset,
             "highWatermark": cached.high_watermark,
             "logStartOffset": cached.log_start_offset,
-            "currentLeaderEpoch": asked.current_leader_epoch,
-            "partitionMaxBytes": asked.max_bytes,
+            "currentLeaderEpoch": requested.current_leader_epoch,
+            "partitionMaxBytes": requested.max_bytes,
         }
 
 
@@ -252,7 +252,7 @@ def _sessions(columns: Columns) -> Iterator[Row]:
 
 
 def _clients(columns: Columns) -> Iterator[Row]:
-    """Fetch sessions by client: those cached, and those that evictions concerned."""
+    """Yield clients with fetch sessions or evictions."""
     cached: dict[tuple[int, str], list[int]] = {}
     for key, session in _items(columns, "sessions", "session", FetchSession):
         sizes = cached.setdefault((_broker_of(key), session.client_id), [])
@@ -281,9 +281,9 @@ def _clients(columns: Columns) -> Iterator[Row]:
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
     tables = Tables(columns)
-    for key, written in _items(columns, "groups", "group", WRITTEN):
+    for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker, group_id = _broker_of(key), written.group_id
-        group = groups.known(tables, broker, group_id)
+        group = groups.find_in_tables(tables, broker, group_id)
         assert group is not None, key
         yield {
             "broker": broker,
@@ -299,9 +299,9 @@ def _groups(columns: Columns) -> Iterator[Row]:
 
 def _members(columns: Columns) -> Iterator[Row]:
     tables = Tables(columns)
-    for key, written in _items(columns, "groups", "group", WRITTEN):
+    for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker = _broker_of(key)
-        group = groups.known(tables, broker, written.group_id)
+        group = groups.find_in_tables(tables, broker, written.group_id)
         assert group is not None, key
         for member_id, member in group.members.items():
             instance, epoch, rebalance_timeout_ms = _epoch_of(member)
@@ -321,10 +321,10 @@ _NO_TIMEOUT = -1
 
 
 def _epoch_of(
-    member: Member | ConsumerMember | ShareMember | StreamsMember,
+    member: ClassicMember | ConsumerMember | ShareGroupMember | StreamsMember,
 ) -> tuple[str | None, int, int]:
-    """A member's instance id, epoch and rebalance time-out, as far as its kind has them."""
-    if isinstance(member, ShareMember):
+    """Return a member's instance id, epoch and rebalance timeout, if its type has them."""
+    if isinstance(member, ShareGroupMember):
         return None, member.member_epoch, _NO_TIMEOUT
     if isinstance(member, ConsumerMember | StreamsMember):
         return member.instance_id, member.member_epoch, member.rebalance_timeout_ms
@@ -332,7 +332,7 @@ def _epoch_of(
 
 
 def _epochs(group: groups.Group) -> Row:
-    """How far a group is, and who decides: generation and leader, or group epoch and assignor."""
+    """Return generation and leader, or group epoch and assignor."""
     if isinstance(group, ConsumerGroup):
         assignor = group.assignor(UNIFORM)
         return {"generation": group.group_epoch, "protocol": assignor, "leader": ""}
@@ -398,39 +398,39 @@ def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
 
-IDENTITY: Mapping[Kind, tuple[str, ...]] = {
-    Kind.TOPICS: ("topic",),
-    Kind.LOGS: ("broker", "topic", "partition"),
-    Kind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
-    Kind.SESSIONS: ("broker", "sessionId"),
-    Kind.CLIENTS: ("broker", "clientId"),
-    Kind.GROUPS: ("broker", "groupId"),
-    Kind.OFFSETS: ("groupId", "topic", "partition"),
-    Kind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
-    Kind.WAITING: ("broker", "id"),
-    Kind.PARTITIONS: ("topic", "partition"),
-    Kind.MEMBERS: ("broker", "groupId", "memberId"),
-    Kind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
-    Kind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
-    Kind.REPLICAS: ("broker", "topic", "partition", "replica"),
-    Kind.FETCHERS: ("broker", "thread", "topic", "partition"),
+IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
+    ItemKind.TOPICS: ("topic",),
+    ItemKind.LOGS: ("broker", "topic", "partition"),
+    ItemKind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
+    ItemKind.SESSIONS: ("broker", "sessionId"),
+    ItemKind.CLIENTS: ("broker", "clientId"),
+    ItemKind.GROUPS: ("broker", "groupId"),
+    ItemKind.OFFSETS: ("groupId", "topic", "partition"),
+    ItemKind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
+    ItemKind.WAITING: ("broker", "id"),
+    ItemKind.PARTITIONS: ("topic", "partition"),
+    ItemKind.MEMBERS: ("broker", "groupId", "memberId"),
+    ItemKind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
+    ItemKind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
+    ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
+    ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
 }
-"""What names an item of a kind in its cell."""
+"""Fields that identify an item of a kind in its cell."""
 
 _ROWS_OF = {
-    Kind.TOPICS: _topics,
-    Kind.LOGS: _logs,
-    Kind.PRODUCERS: _producers,
-    Kind.SESSIONS: _sessions,
-    Kind.CLIENTS: _clients,
-    Kind.GROUPS: _groups,
-    Kind.OFFSETS: _offsets,
-    Kind.TRANSACTIONAL_IDS: _transactional_ids,
-    Kind.WAITING: _waiting,
-    Kind.PARTITIONS: _partitions,
-    Kind.MEMBERS: _members,
-    Kind.PRODUCER_BATCHES: _producer_batches,
-    Kind.SESSION_PARTITIONS: _session_partitions,
-    Kind.REPLICAS: replica_rows.replicas,
-    Kind.FETCHERS: replica_rows.fetched,
+    ItemKind.TOPICS: _topics,
+    ItemKind.LOGS: _logs,
+    ItemKind.PRODUCERS: _producers,
+    ItemKind.SESSIONS: _sessions,
+    ItemKind.CLIENTS: _clients,
+    ItemKind.GROUPS: _groups,
+    ItemKind.OFFSETS: _offsets,
+    ItemKind.TRANSACTIONAL_IDS: _transactional_ids,
+    ItemKind.WAITING: _waiting,
+    ItemKind.PARTITIONS: _partitions,
+    ItemKind.MEMBERS: _members,
+    ItemKind.PRODUCER_BATCHES: _producer_batches,
+    ItemKind.SESSION_PARTITIONS: _session_partitions,
+    ItemKind.REPLICAS: replica_rows.replicas,
+    ItemKind.FETCHERS: replica_rows.fetched,
 }

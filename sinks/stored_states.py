@@ -1,4 +1,4 @@
-"""Stored states of cells, brought to the version of this program."""
+"""Stored states of cells, upgraded to the current version."""
 
 import msgspec
 
@@ -9,28 +9,27 @@ from brokertwin.state.core import layers
 from brokertwin.state.core.tables import columns_of_tables, row_columns
 
 Stored = dict[str, tuple[int, dict[str, bytes]]]
-"""Cell name to the version of its row, and its columns as they are stored."""
+"""Cell name to the version of its row, and its stored columns."""
 
 DAMAGED = (
     "Restore the newest snapshot (`brokertwin snapshot restore`), or start on an empty"
     " --checkpoint: the request topic is read again and gives the same state."
 )
-"""What to do where a state is not what was stored."""
+"""Advice for a damaged state."""
 
 Cells = dict[str, dict[str, bytes]]
-"""Cell name to its columns, as `Cell(settings, columns)` takes them."""
+"""Cell name to its columns, for `Cell(settings, columns)`."""
 
 
 def in_this_version(where: str, stored: Stored) -> Cells:
-    """The columns of each cell in this version's form, each as one map.
+    """Upgrade the columns of each cell, each as one map.
 
     Args:
-        where: what has them, for the error.
+        where: source of the state, for error messages.
         stored: cell name to the version of its row, and its columns.
 
     Raises:
-        UserError: a row is damaged, has a version that this program does not know, or cannot be
-            upgraded.
+        UserError: a row is damaged, its version is unknown, or it cannot be upgraded.
     """
     cells: Cells = {}
     for name, (version, columns) in stored.items():
@@ -49,7 +48,7 @@ def in_this_version(where: str, stored: Stored) -> Cells:
 
 
 def _in_one_map_each(which: str, version: int, columns: dict[str, bytes]) -> dict[str, bytes] | str:
-    """One row's columns in this version's form, or why not. Raises UserError: it is damaged."""
+    """Upgrade one row's columns, or return why not. Raises UserError if it is damaged."""
     try:
         found = upgraded(version, columns)
         if isinstance(found, str):

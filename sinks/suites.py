@@ -1,7 +1,7 @@
-"""What must hold of what a job writes: suites in great-expectations' own form, as plain data.
+"""Suites for a job's output in great-expectations' own form, as plain data.
 
 A user's suite has the same form, as JSON or YAML: a name, and expectations with `type`, `kwargs`
-and perhaps `severity` (`critical`, `warning`, `info`). docs/checks.md has the columns.
+and optionally `severity` (`critical`, `warning`, `info`). docs/checks.md describes the columns.
 """
 
 from typing import Any
@@ -14,32 +14,32 @@ NONE = -1
 
 
 def expect(kind: str, severity: str = "critical", **kwargs: Any) -> Document:
-    """An expectation; `kind` is its type without the `expect_`."""
+    """Return an expectation; `kind` is its type without `expect_`."""
     return {"type": f"expect_{kind}", "kwargs": kwargs, "severity": severity}
 
 
 def known(*names: str) -> list[Document]:
-    """None of these columns is NULL anywhere."""
+    """Expect no NULL in these columns."""
     return [expect("column_values_to_not_be_null", column=name) for name in names]
 
 
 def between(column: str, least: int | None, most: int | None = None) -> Document:
-    """The values of a column, where there are any, lie between these."""
+    """Expect that the non-null values of a column are in a range."""
     return expect("column_values_to_be_between", column=column, min_value=least, max_value=most)
 
 
 def only(column: str, *values: Any) -> Document:
-    """A column has no other values."""
+    """Expect only these values in a column."""
     return expect("column_values_to_be_in_set", column=column, value_set=list(values))
 
 
 def columns(*names: str) -> Document:
-    """The table has these columns, in order."""
+    """Expect exactly these columns, in order."""
     return expect("table_columns_to_match_ordered_list", column_list=list(names))
 
 
 def topic_length() -> Document:
-    """Names of topics are as long as Kafka lets them be."""
+    """Expect topic names with a length that Kafka allows."""
     return expect(
         "column_value_lengths_to_be_between",
         column="topic",

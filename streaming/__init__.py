@@ -1,1 +1,1 @@
-"""Everything that runs on Spark or reads its checkpoints."""
+"""Code that runs on Spark or reads its checkpoints."""

@@ -1,4 +1,4 @@
-"""Reading a state as tables: from a checkpoint, a snapshot, or recordings that are replayed."""
+"""Reading a state as tables: from a checkpoint, a snapshot, or replayed recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -11,7 +11,7 @@ from brokertwin.extras import need
 from brokertwin.recordings.replay import kept
 from brokertwin.recordings.replay.until import ms_of_iso
 from brokertwin.sinks import state_rows, stored_states
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader
 from brokertwin.tables import schemas
 from brokertwin.tables.schemas import BY_NAME, TIME
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 Source = str | PathLike[str]
 Cells = Mapping[str, Mapping[str, bytes]]
 
-WHAT = "Name a checkpoint, a snapshot, or recordings."
+SOURCES = "Name a checkpoint, a snapshot, or recordings."
 MS_LEAST = 100_000_000_000
-"""A number from here on is a time in ms (it is in 1973), not that of a micro-batch."""
+"""Numbers from here on are times in ms (since 1973), lower ones micro-batches."""
 
 
 class Moment(NamedTuple):
-    """Of when a state is wanted: a micro-batch, or ms since 1970."""
+    """Moment of a state: a micro-batch, or ms since 1970."""
 
     batch: int | None = None
     ms: int | None = None
 
 
-class Stored(NamedTuple):
-    """A state that was read, and what it was read from, in words."""
+class StoredState(NamedTuple):
+    """A state, and a description of its source."""
 
     cells: stored_states.Cells
     origin: str
@@ -47,8 +47,8 @@ class Tables:
     """A state as tables (`schemas.TABLES`).
 
     Args:
-        cells: cell to its columns.
-        origin: what it was read from, in words.
+        cells: columns by cell.
+        origin: description of the source.
     """
 
     def __init__(self, cells: Cells, origin: str) -> None:
@@ -58,14 +58,14 @@ class Tables:
 
     @property
     def names(self) -> list[str]:
-        """The names of all tables."""
+        """Names of all tables."""
         return list(BY_NAME)
 
     def arrow(self, name: str) -> "pa.Table":
-        """A table in Arrow; its fields have their meanings in their metadata.
+        """Return a table in Arrow, with descriptions in the metadata of its fields.
 
         Raises:
-            UserError: there is no such table.
+            UserError: unknown table.
         """
         if name not in BY_NAME:
             raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
@@ -75,37 +75,37 @@ class Tables:
         return self._made[name]
 
     def pandas(self, name: str) -> "pd.DataFrame":
-        """A table as a pandas frame. Raises UserError as `arrow`."""
+        """Return a table as a pandas frame. Raises UserError as `arrow`."""
         frame: pd.DataFrame = self.arrow(name).to_pandas()
         return frame
 
     def spark(self, name: str, session: "SparkSession") -> "DataFrame":
-        """A table as a frame of a Spark session. Raises UserError as `arrow`."""
+        """Return a table as a Spark frame. Raises UserError as `arrow`."""
         return session.createDataFrame(self.arrow(name))
 
     def sql(self, query: str) -> "pa.Table":
-        """What a query in DuckDB's SQL gives over these tables, in Arrow.
+        """Run a query in DuckDB's SQL over these tables; returns an Arrow table.
 
         Raises:
-            UserError: DuckDB does not take it, or it gives no rows.
+            UserError: the query is invalid or not a query.
         """
         from brokertwin.tables import sql
 
         return sql.run(self, query)
 
-    def matching(self, kind: Kind, where: str) -> list[int]:
-        """The numbers of the rows of a table of which a condition in SQL is true, in order.
+    def matching(self, kind: ItemKind, where: str) -> list[int]:
+        """Return the row numbers of a table that match a SQL condition, in order.
 
         Raises:
-            UserError: DuckDB does not take the condition.
+            UserError: the condition is invalid.
         """
         from brokertwin.tables import sql
 
         return sql.matching(self, kind.value.replace("-", "_"), where)
 
 
-def arrow_of(table: schemas.Table, rows: Sequence[Mapping[str, Any]]) -> "pa.Table":
-    """Rows of `state_rows` as the Arrow table that the schema says; a time of -1 is NULL."""
+def arrow_of(table: schemas.TableSchema, rows: Sequence[Mapping[str, Any]]) -> "pa.Table":
+    """Convert rows of `state_rows` to an Arrow table by its schema; time -1 is NULL."""
     import pyarrow as pa
 
     schema = schemas.arrow_schema(table)
@@ -126,7 +126,7 @@ def _value(value: Any, kind: str) -> Any:
 
 
 def of_cells(cells: Cells, origin: str = "these cells") -> Tables:
-    """The tables of cells: name to columns, as `Cell.columns` gives them."""
+    """Return the tables of cells: name to columns, as in `Cell.columns`."""
     return Tables(cells, origin)
 
 
@@ -138,29 +138,29 @@ def read(
     broker_settings: Mapping[str, str] | None = None,
     session: "Callable[[], SparkSession] | None" = None,
 ) -> Tables:
-    """The state in a checkpoint, a snapshot or recordings.
+    """Read the state in a checkpoint, a snapshot or recordings.
 
     Args:
-        source: a checkpoint's directory, of a job that may run; a snapshot's directory, or that of
-            many, whose newest is taken; that of a state that `replay --keep` has left; or files of
-            recorded exchanges, which are replayed.
-        as_of: a micro-batch's number, or a time: of a checkpoint what the newest batch that began
-            by then has left. Of recordings a time, or an exchange (`orders.jsonl:120`). Without it
-            the newest.
-        time_zone: of a time that names none.
-        broker_settings: by Kafka's names; of recordings that have none beside them.
-        session: gives a Spark session, for a checkpoint whose files cannot be read without.
+        source: directory of a checkpoint, whose job may be running; of a snapshot, or of several,
+            the newest of which is read; of a state kept by `replay --keep`; or files of recorded
+            exchanges, which are replayed.
+        as_of: number of a micro-batch, or a time. For a checkpoint, the last batch that started by
+            then. For recordings a time, or an exchange (`orders.jsonl:120`). Default: the newest
+            state.
+        time_zone: zone of times without one.
+        broker_settings: settings by Kafka's names, for recordings without recorded settings.
+        session: returns a Spark session, for checkpoints that require one.
 
     Raises:
-        UserError: there is no state, or not as of then.
+        UserError: there is no state, or none at that moment.
     """
     sources = [source] if isinstance(source, str | PathLike) else list(source)
     paths = [Path(each) for each in sources]
     if not paths:
-        raise UserError("There is no source to read.", WHAT)
+        raise UserError("There is no source to read.", SOURCES)
     for path in paths:
         if not path.exists():
-            raise UserError(f"{path} does not exist.", WHAT)
+            raise UserError(f"{path} does not exist.", SOURCES)
     if not paths[0].is_dir():
         from brokertwin.tables import recordings
 
@@ -179,11 +179,11 @@ def read(
 
 def stored(
     directory: Path, as_of: int | str | datetime | None = None, time_zone: tzinfo = UTC
-) -> Stored | None:
-    """The state in a directory that is no checkpoint: a kept one, a snapshot, or some of these.
+) -> StoredState | None:
+    """Return the state in a directory of snapshots or a kept state; None for others.
 
     Raises:
-        UserError: it has none of then.
+        UserError: there is no state at that moment.
     """
     if kept.is_kept(directory):
         return _of_kept(directory, as_of)
@@ -198,16 +198,16 @@ def of_checkpoint(
     session: "Callable[[], SparkSession] | None" = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Tables:
-    """The state in a checkpoint's directory.
+    """Read the state in a checkpoint.
 
     Args:
-        checkpoint: of a job that runs, has ended, or was killed.
-        as_of: of when; None is the newest batch.
-        session: as of `state_reader.read_cells`, and `tell`.
-        tell: is told how it was read.
+        checkpoint: checkpoint of a job that is running, has ended, or was killed.
+        as_of: moment; None: the newest batch.
+        session: as in `state_reader.read_cells`, like `tell`.
+        tell: called with how it was read.
 
     Raises:
-        UserError: there is no state, or not as of then.
+        UserError: there is no state, or none at that moment.
     """
     batch = batch_of(checkpoint, as_of)
     cells = state_reader.read_cells(checkpoint, batch, session, tell)
@@ -215,7 +215,7 @@ def of_checkpoint(
 
 
 def batch_of(checkpoint: Path, as_of: Moment | None) -> int:
-    """The committed batch that a moment means. Raises UserError."""
+    """Return the committed batch of a moment. Raises UserError."""
     if as_of is None or as_of.ms is None:
         return state_reader.committed_batch(checkpoint, as_of.batch if as_of else None)
     newest = state_reader.committed_batch(checkpoint)
@@ -231,10 +231,10 @@ def batch_of(checkpoint: Path, as_of: Moment | None) -> int:
 
 
 def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None:
-    """What a user means: a number is a micro-batch, or, if it is large, ms since 1970.
+    """Parse a moment: a small number is a micro-batch, a large one ms since 1970.
 
     Raises:
-        UserError: it is neither a number nor a time.
+        UserError: neither a number nor a time.
     """
     if as_of is None:
         return None
@@ -251,21 +251,21 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
 
 
 def is_snapshots(directory: Path) -> bool:
-    """Whether a directory is a snapshot's, or that of some."""
+    """True if a directory is a snapshot or contains some."""
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
 
 
-def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Stored:
+def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState:
     if as_of is not None:
         raise UserError(
             f"{directory} has the state of only one moment.",
             "Create another with: brokertwin replay FILE --until … --keep DIR",
         )
     found = kept.read(directory)
-    return Stored({found.cluster: found.columns}, found.origin)
+    return StoredState({found.cluster: found.columns}, found.origin)
 
 
-def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
+def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:
     from brokertwin.sinks import snapshot_store
 
     if (directory / snapshot_store.MANIFEST).is_file():
@@ -278,11 +278,11 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
     version = found.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = stored_states.in_this_version(f"the snapshot {path}", stored)
-    return Stored(cells, f"after micro-batch {found.batch} ({path.name})")
+    return StoredState(cells, f"after micro-batch {found.batch} ({path.name})")
 
 
 def _name_of(directory: Path, as_of: Moment | None) -> str | None:
-    """The name of the snapshot that a moment means; None for the newest."""
+    """Return the name of the snapshot of a moment, or None for the newest."""
     from brokertwin.sinks import snapshot_store
 
     if as_of is None:

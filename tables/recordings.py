@@ -1,11 +1,11 @@
-"""The state that recordings leave when they are replayed."""
+"""State after a replay of recordings."""
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.settings_beside import settings_beside
@@ -22,23 +22,23 @@ def cells(
     zone: tzinfo,
     broker_settings: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, bytes]]:
-    """The one cell's columns after the recorded requests, decided in the recorded order.
+    """Replay requests in the recorded order; return the columns of the only cell.
 
     Args:
-        files: recorded exchanges, of one cluster.
-        until: as of `events_until`; None is the end.
-        zone: of logs and of times that name none.
-        broker_settings: by Kafka's names; without them those that were recorded beside the files.
+        files: recorded exchanges of one cluster.
+        until: as in `events_until`; None is the end.
+        zone: zone of logs and times without one.
+        broker_settings: settings by Kafka's names; default: those recorded beside the files.
 
     Raises:
-        UserError: a file is no recording, a setting is none, or there is no such moment.
+        UserError: an invalid file, setting or moment.
     """
     given = settings_beside(files) if broker_settings is None else broker_settings
     try:
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Invalid broker settings: {error}.") from None
-    history = recording.read(files, Reading(zone=zone))
+    history = recording.read(files, FileReading(zone=zone))
     planned = plan(history, CLUSTER, settings, is_compared=True, is_answered=False)
     documents = None
     if until is not None:

@@ -8,37 +8,37 @@ Kafka's. In a table's name an underscore replaces a hyphen.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 INT, LONG, TEXT, BOOL, TIME = "int", "long", "string", "boolean", "timestamp"
 INTS, TEXTS, MAP = "array<int>", "array<string>", "map<string,string>"
-"""Types by Spark's names. A timestamp is in UTC, of ms; one that there is none of is NULL."""
+"""Types by Spark's names. A timestamp is in UTC, in ms; a missing one is NULL."""
 
 DESCRIPTION = b"description"
-"""The key of a column's meaning in the metadata of its Arrow field, and of its table's."""
+"""Metadata key of the description of an Arrow field or table."""
 
 
 class Column(NamedTuple):
-    """A column: its name, its type, what it means."""
+    """A column: name, type and description."""
 
     name: str
     type: str
     what: str
 
 
-class Table(NamedTuple):
-    """A table: the kind of items that its rows are, what a row is, and its columns."""
+class TableSchema(NamedTuple):
+    """A table: kind of items in its rows, description of a row, and columns."""
 
-    kind: Kind
+    kind: ItemKind
     what: str
     columns: tuple[Column, ...]
 
     @property
     def name(self) -> str:
-        """Its name in SQL."""
+        """Name in SQL."""
         return self.kind.value.replace("-", "_")
 
 
@@ -58,8 +58,8 @@ LAST_OFFSET = Column("lastOffset", LONG, "offset of the last record; -1 for none
 LOG_START = Column("logStartOffset", LONG, "first offset that is not deleted")
 
 TABLES = (
-    Table(
-        Kind.TOPICS,
+    TableSchema(
+        ItemKind.TOPICS,
         "A topic.",
         (
             CELL,
@@ -69,8 +69,8 @@ TABLES = (
             Column("configs", MAP, "topic settings that were set"),
         ),
     ),
-    Table(
-        Kind.PARTITIONS,
+    TableSchema(
+        ItemKind.PARTITIONS,
         "A partition, as in Metadata.",
         (
             CELL,
@@ -84,8 +84,8 @@ TABLES = (
             Column("eligibleLeaderReplicas", INTS, "eligible leader replicas (KIP-966)"),
         ),
     ),
-    Table(
-        Kind.LOGS,
+    TableSchema(
+        ItemKind.LOGS,
         "The log of a replica.",
         (
             CELL,
@@ -102,8 +102,8 @@ TABLES = (
             TOPIC_ID,
         ),
     ),
-    Table(
-        Kind.PRODUCERS,
+    TableSchema(
+        ItemKind.PRODUCERS,
         "A producer in a partition.",
         (
             CELL,
@@ -120,8 +120,8 @@ TABLES = (
             Column("currentTxnFirstOffset", LONG, "start of the open transaction; -1 for none"),
         ),
     ),
-    Table(
-        Kind.PRODUCER_BATCHES,
+    TableSchema(
+        ItemKind.PRODUCER_BATCHES,
         "A remembered batch of a producer, for detecting duplicates.",
         (
             CELL,
@@ -137,8 +137,8 @@ TABLES = (
             Column("timestamp", TIME, "maximum timestamp of the batch"),
         ),
     ),
-    Table(
-        Kind.SESSIONS,
+    TableSchema(
+        ItemKind.SESSIONS,
         "An incremental fetch session.",
         (
             CELL,
@@ -152,8 +152,8 @@ TABLES = (
             Column("lastUsedMs", TIME, "time of the last use"),
         ),
     ),
-    Table(
-        Kind.SESSION_PARTITIONS,
+    TableSchema(
+        ItemKind.SESSION_PARTITIONS,
         "A partition of a fetch session: last request and response.",
         (
             CELL,
@@ -168,8 +168,8 @@ TABLES = (
             Column("partitionMaxBytes", INT, "requested maximum bytes"),
         ),
     ),
-    Table(
-        Kind.CLIENTS,
+    TableSchema(
+        ItemKind.CLIENTS,
         "Fetch sessions of a client id, in total.",
         (
             CELL,
@@ -181,8 +181,8 @@ TABLES = (
             Column("evicting", LONG, "sessions evicted to make room for this client"),
         ),
     ),
-    Table(
-        Kind.GROUPS,
+    TableSchema(
+        ItemKind.GROUPS,
         "A group of any type.",
         (
             CELL,
@@ -200,8 +200,8 @@ TABLES = (
             Column("lowestLag", LONG, "lowest lag; negative if committed beyond the log end"),
         ),
     ),
-    Table(
-        Kind.MEMBERS,
+    TableSchema(
+        ItemKind.MEMBERS,
         "A member of a group.",
         (
             CELL,
@@ -215,8 +215,8 @@ TABLES = (
             Column("rebalanceTimeoutMs", INT, "rebalance timeout"),
         ),
     ),
-    Table(
-        Kind.OFFSETS,
+    TableSchema(
+        ItemKind.OFFSETS,
         "A committed offset.",
         (
             CELL,
@@ -231,8 +231,8 @@ TABLES = (
             Column("lag", LONG, "log end less offset; negative beyond it; NULL without a leader"),
         ),
     ),
-    Table(
-        Kind.TRANSACTIONAL_IDS,
+    TableSchema(
+        ItemKind.TRANSACTIONAL_IDS,
         "A transactional id.",
         (
             CELL,
@@ -247,8 +247,8 @@ TABLES = (
             Column("lastUpdateTimestamp", TIME, "time of the last change"),
         ),
     ),
-    Table(
-        Kind.WAITING,
+    TableSchema(
+        ItemKind.WAITING,
         "A pending request.",
         (
             CELL,
@@ -261,8 +261,8 @@ TABLES = (
             Column("connection", TEXT, "connection"),
         ),
     ),
-    Table(
-        Kind.REPLICAS,
+    TableSchema(
+        ItemKind.REPLICAS,
         "A follower as its leader knows it.",
         (
             CELL,
@@ -277,8 +277,8 @@ TABLES = (
             Column("lastCaughtUpTimestamp", TIME, "the last time at which it had all records"),
         ),
     ),
-    Table(
-        Kind.FETCHERS,
+    TableSchema(
+        ItemKind.FETCHERS,
         "A partition that a running broker copies.",
         (
             CELL,
@@ -292,13 +292,13 @@ TABLES = (
         ),
     ),
 )
-"""In the order in which they are told."""
+"""In display order."""
 
 BY_NAME = {table.name: table for table in TABLES}
 
 
-def arrow_schema(table: Table) -> "pa.Schema":
-    """The table's Arrow schema; each field has its meaning in its metadata."""
+def arrow_schema(table: TableSchema) -> "pa.Schema":
+    """Return the table's Arrow schema, with descriptions in the metadata."""
     import pyarrow as pa
 
     types = {
@@ -323,7 +323,7 @@ def as_markdown() -> str:
     return "\n".join(line for table in TABLES for line in _chapter(table))
 
 
-def _chapter(table: Table) -> Iterator[str]:
+def _chapter(table: TableSchema) -> Iterator[str]:
     yield from (f"### {table.name}", "", table.what, "")
     yield from (
         f"- `{each.name}` {each.type}: {each.what}" for each in table.columns if each is not CELL

@@ -1,6 +1,6 @@
 """SQL over the tables of a state, with DuckDB, in this process.
 
-Nothing is installed or fetched for a query; files that a query names are read.
+Queries install and fetch nothing. They can read local files.
 """
 
 import re
@@ -20,15 +20,15 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "TimeZone": "UTC",
 }
-TOLD_LINES = 3
+MESSAGE_LINES = 3
 NUMBER = "row_number_"
 
 
 def run(tables: "Tables", query: str) -> "pa.Table":
-    """What a query gives. Only the tables that it names are made.
+    """Run a query; only tables that it names are built.
 
     Raises:
-        UserError: DuckDB does not take it, or it gives no rows; duckdb is not installed.
+        UserError: an invalid query, a statement without rows, or duckdb is not installed.
     """
     given = {
         table.name: tables.arrow(table.name)
@@ -40,12 +40,12 @@ def run(tables: "Tables", query: str) -> "pa.Table":
 
 
 def matching(tables: "Tables", name: str, where: str) -> list[int]:
-    """The numbers of a table's rows of which a condition is true. Raises UserError as `run`."""
+    """Return the row numbers of a table that match a condition. Raises UserError as `run`."""
     import pyarrow as pa
 
     table = tables.arrow(name)
     numbered = table.append_column(NUMBER, pa.array(range(table.num_rows), pa.int64()))
-    query = f"select {NUMBER} from {name} where ({where}\n) order by 1"  # its end may be a comment
+    query = f"select {NUMBER} from {name} where ({where}\n) order by 1"  # may end in a comment
     numbers: list[int] = _run({name: numbered}, query)[NUMBER].to_pylist()
     return numbers
 
@@ -63,19 +63,19 @@ def _run(given: "Mapping[str, pa.Table]", query: str) -> "pa.Table":
                 raise UserError("The SQL statement is not a query.", "Use a SELECT statement.")
             result: pa.Table = found.to_arrow_table()
         except duckdb.Error as error:
-            raise UserError(_told(error), _hint(error)) from None
+            raise UserError(_message(error), _hint(error)) from None
     return result
 
 
 def _named(query: str) -> list[str]:
-    """The tables of ours whose names stand in a query: as tables, or as something else."""
+    """Return the tables whose names occur as words in a query."""
     words = set(re.findall(r"\w+", query.lower()))
     return [name for name in schemas.BY_NAME if name in words]
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines[:TOLD_LINES])
+    return "\n".join(lines[:MESSAGE_LINES])
 
 
 def _hint(error: Exception) -> str:

@@ -1,13 +1,13 @@
-"""A Kafka broker for tests: stateful, in this process, with verbs to make trouble.
+"""A stateful Kafka broker for tests, in this process, with fault injection.
 
     from brokertwin.testing import KafkaBroker
 
     with KafkaBroker(topics={"orders": 3}) as broker:
         ...  # any Kafka client, with bootstrap.servers=broker.bootstrap
 
-In pytest the fixture `kafka_broker` is one. docs/testing.md has examples.
+The pytest fixture `kafka_broker` provides one. docs/testing.md has examples.
 
-Names are imported when they are first used: pytest loads this package in every run (`plugin.py`).
+Names are imported on first use because pytest loads this package in every run (`plugin.py`).
 """
 
 from importlib import import_module
@@ -24,7 +24,7 @@ _MODULES = {"KafkaBroker": "broker", "StoredRecord": "records", "Trouble": "trou
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
+    """Import a name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,7 +1,7 @@
 """KafkaBroker: a broker, or a cluster of logical ones, for tests.
 
-It runs in a thread of the test's process, on free ports of this machine, and keeps everything in
-memory. Its methods may be called from any thread but its own.
+It runs in a thread of the test's process, on free local ports, and keeps everything in memory. Its
+methods may be called from any other thread.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
@@ -26,8 +26,8 @@ from brokertwin.testing.trouble import (
     WAIT_S,
     Effect,
     Filters,
+    RequestFilter,
     Trouble,
-    Where,
     api_key_of,
     error_of,
 )
@@ -36,13 +36,13 @@ from brokertwin.wording import counted
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
-"""Settings that are Kafka's no more: a test's first consumer is not kept waiting for others."""
+"""Default that differs from Kafka's: a test's first consumer does not wait for others."""
 
 TIMEOUT_S = 30.0
-"""How long a verb may take; it takes milliseconds."""
+"""Timeout of a method, which normally takes milliseconds."""
 
 POLL_S = 0.002
-"""How often is looked whether a request has come in."""
+"""Poll interval of received requests."""
 
 Found = TypeVar("Found")
 
@@ -51,16 +51,14 @@ class KafkaBroker:
     """A Kafka broker for tests, usually as the fixture `kafka_broker` or in a `with`.
 
     Args:
-        brokers: how many logical brokers; their ids are 1 and up.
-        topics: the topics to begin with: names, or names with their number of partitions.
-        config: broker settings by Kafka's own names; TLS has its files there
-            (`ssl.keystore.location`).
-        security_protocol: what the ports speak: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        brokers: number of logical brokers, with ids from 1.
+        topics: initial topics: names, or names with numbers of partitions.
+        config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
+        security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         users: passwords by user, for SASL.
 
     Raises:
-        UserError: a setting that Kafka does not have, or a topic that it would refuse; TLS lacks a
-            file, or is refused one.
+        UserError: an unknown setting, an invalid topic, or a missing or invalid file for TLS.
     """
 
     def __init__(
@@ -81,13 +79,13 @@ class KafkaBroker:
         security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._has_ended = False
         self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
-        limits = Limits.of(settings.given)
+        limits = GatewayLimits.of(settings.given)
         self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> "KafkaBroker":
-        """Listen, and create the first topics; a `with` does it."""
+        """Listen, and create the initial topics; a `with` does it."""
         if self._loop is not None:
             raise UserError("The broker is already running.")
         if self._has_ended:
@@ -108,7 +106,7 @@ class KafkaBroker:
         return self
 
     def close(self) -> None:
-        """End: connections are closed and everything is forgotten."""
+        """Close all connections and discard the state."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -136,15 +134,15 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """Where the brokers are reached, `host:port` of each."""
+        """Address of each broker, `host:port`."""
         return [f"{host}:{port}" for host, port in self._gateway.addresses.values()]
 
     @property
     def bootstrap(self) -> str:
-        """The same as one string, as clients' `bootstrap.servers` take it."""
+        """Addresses as one string, for `bootstrap.servers`."""
         return ",".join(self.bootstrap_servers)
 
-    # What the broker holds
+    # Content
 
     def create_topic(
         self,
@@ -153,9 +151,9 @@ class KafkaBroker:
         replication_factor: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic; gives back its id. Raises UserError where Kafka would refuse it."""
+        """Create a topic and return its id. Raises UserError if Kafka would reject it."""
         configs = {key: _text(value) for key, value in (config or {}).items()}
-        wanted = writing.NewTopic(name, partitions, replication_factor, configs)
+        wanted = writing.TopicToCreate(name, partitions, replication_factor, configs)
         return self._run(writing.create_topic(self._engine, wanted))
 
     def produce(
@@ -167,31 +165,31 @@ class KafkaBroker:
         partition: int = 0,
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append records as a producer does, without one; gives back the first one's offset.
+        """Append records without a client; return the offset of the first one.
 
-        A topic that is not there is created with one partition. Rules do not apply.
+        A missing topic is created with one partition. Troubles do not apply.
 
         Args:
-            topic: its name.
-            values: one for each record; text is written as UTF-8.
-            key: of each of them.
-            headers: of each of them.
-            partition: where they go.
-            timestamp_ms: of each of them; without it the broker's time.
+            topic: topic name.
+            values: one for each record; text is encoded as UTF-8.
+            key: key of all records.
+            headers: headers of all records.
+            partition: target partition.
+            timestamp_ms: timestamp of all records; default: the broker's time.
 
         Raises:
-            UserError: Kafka would refuse them.
+            UserError: Kafka would reject the records.
         """
         timestamp_ms = self._engine.now() if timestamp_ms is None else timestamp_ms
         batch = writing.batch(values, key, headers, timestamp_ms)
         return self._run(writing.produce(self._engine, topic, partition, batch))
 
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """What lies in a topic, or in one partition of it, by partition and offset."""
+        """Return the records of a topic or partition, by partition and offset."""
         return self._run(reading.records(self._engine, topic, partition))
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What a group has committed, by topic and partition."""
+        """Return a group's committed offsets by topic and partition."""
         return self._call(lambda: reading.committed_offsets(self._engine, group))
 
     def requests(
@@ -201,20 +199,20 @@ class KafkaBroker:
         at_least: int = 0,
         timeout_s: float = WAIT_S,
     ) -> list[dict[str, Any]]:
-        """What has come in, the oldest first, as documents in the shape of Kafka's request log.
+        """Return received requests, oldest first, in the form of Kafka's request log.
 
-        Beside the log's fields each has its `response` (None where there is none yet) and the
-        `trouble` that it ran into. ApiVersions and SASL are answered before and not among them.
+        Each also has its `response` (None while pending) and the `trouble` that was applied.
+        ApiVersions and SASL requests are not included.
 
         Args:
-            api: only those of one API.
-            client: only those of one client id.
-            at_least: wait until there are so many.
-            timeout_s: how long to wait.
+            api: only requests of this API.
+            client: only requests with this client id.
+            at_least: wait for this number of requests.
+            timeout_s: timeout of the wait.
 
         Raises:
-            TimeoutError: there are fewer.
-            UserError: no such API.
+            TimeoutError: there are fewer requests.
+            UserError: unknown API.
         """
         key = None if api is None else api_key_of(api)
 
@@ -236,15 +234,15 @@ class KafkaBroker:
         return found
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads a partition. Raises UserError."""
+        """Return the leader of a partition. Raises UserError."""
         return self._call(lambda: reading.leader(self._engine, topic, partition))
 
     def coordinator(self, group: str) -> int:
-        """The id of the broker that coordinates a group. Raises UserError."""
+        """Return the coordinator of a group. Raises UserError."""
         topic, partition = self._place_of(group)
         return self.leader(topic, partition)
 
-    # Trouble on the way
+    # Trouble for requests
 
     def fail_next(
         self,
@@ -253,21 +251,21 @@ class KafkaBroker:
         times: int | None = 1,
         **only: Unpack[Filters],
     ) -> Trouble:
-        """Answer the next requests with an error; the broker does not handle them.
+        """Answer the next requests with an error instead of processing them.
 
-        Where only a topic or partition is meant, the rest of such a request is handled. The error
-        stands wherever the answer has an error code; of Fetch and Metadata in each partition or
-        topic, except for what fetch sessions as a whole fail with.
+        With a topic or partition, the rest of such a request is processed. The error is in every
+        error code of the response; for Fetch and Metadata in each partition or topic, except for
+        errors of a whole fetch session.
 
         Args:
-            api: by Kafka's name, or its key.
-            error: by Kafka's name, or its code.
-            times: how many requests; None: all until `Trouble.stop`.
-            only: `topic` and `partition`: only requests that name it, and only it in their answers.
-                `client` (a client id) and `broker`: only requests from or to it.
+            api: Kafka's name or key of the API.
+            error: Kafka's name or code of the error.
+            times: number of requests; None: all until `Trouble.stop`.
+            only: `topic` and `partition`: only requests that name it, and only it in their
+                responses. `client` (a client id) and `broker`: only requests from or to it.
 
         Raises:
-            UserError: no such API or error, or requests of the API are not about topics.
+            UserError: unknown API or error, or requests of the API have no topics.
         """
         where = self._where(api, only)
         return self._add(Trouble(Effect.FAIL, where, times, error=error_of(error)))
@@ -279,14 +277,14 @@ class KafkaBroker:
         closes: bool = True,
         **only: Unpack[Filters],
     ) -> Trouble:
-        """Handle the next requests, and let their clients never know.
+        """Process the next requests without sending their responses.
 
         Args:
             api: as in `fail_next`, like `times` and `only`.
-            times: how many requests.
-            closes: the connection ends in place of the answer; otherwise the client waits until it
-                has a time-out, and nothing that it sends on this connection is answered.
-            only: which requests.
+            times: number of requests.
+            closes: close the connection; otherwise the client waits until its timeout, and later
+                requests on this connection get no response.
+            only: filter of the requests.
 
         Raises:
             UserError: as `fail_next`.
@@ -300,7 +298,7 @@ class KafkaBroker:
         times: int | None = 1,
         **only: Unpack[Filters],
     ) -> Trouble:
-        """Close the connections of the next requests; the broker does not handle them.
+        """Close the connections of the next requests without processing them.
 
         Arguments and errors are those of `fail_next`.
         """
@@ -314,36 +312,37 @@ class KafkaBroker:
         times: int | None = 1,
         **only: Unpack[Filters],
     ) -> Trouble:
-        """Handle the next requests at once and answer them later, in real milliseconds.
+        """Process the next requests at once and delay their responses, in real time.
 
-        The other arguments and errors are those of `fail_next`. It goes together with it: an error
-        can come late.
+        The other arguments and errors are those of `fail_next`. Both can be combined: an error can
+        be delayed.
         """
         where = self._where(api, only)
         return self._add(Trouble(Effect.DELAY, where, times, delay_ms=milliseconds))
 
     def calm(self) -> None:
-        """End all trouble: rules are dropped, paused brokers go on."""
+        """End all troubles and resume paused brokers."""
         self._call(self._engine.troubles.clear)
         self.resume()
 
     # Trouble in the cluster
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Give a partition to another broker, with its log and its producers.
+        """Move a partition's leadership to another broker, with its log and producers.
 
-        The leader epoch goes up; the old leader answers NOT_LEADER_OR_FOLLOWER and names the new.
+        The leader epoch increases. The old leader answers `6 NOT_LEADER_OR_FOLLOWER` and names the
+        new one.
 
         Args:
-            topic: its name.
-            partition: its number.
-            to: the new leader; without it the next broker after the old one.
+            topic: topic name.
+            partition: partition number.
+            to: new leader; default: the next broker after the old one.
 
         Returns:
             The new leader's id.
 
         Raises:
-            UserError: there is no such partition, or no other broker.
+            UserError: the partition does not exist, or there is no other broker.
         """
         old = self.leader(topic, partition)
         brokers = self._engine.brokers
@@ -359,86 +358,87 @@ class KafkaBroker:
         return new
 
     def move_coordinator(self, group: str, to: int | None = None) -> int:
-        """Give a group to another coordinator, with all that share its partition.
+        """Move a group to another coordinator, with all groups of the same partition.
 
-        The old one answers NOT_COORDINATOR. What `to`, the result and the errors are, `move_leader`
-        says.
+        The old one answers `16 NOT_COORDINATOR`. `to`, the result and the errors are those of
+        `move_leader`.
         """
         topic, partition = self._place_of(group)
         return self.move_leader(topic, partition, to)
 
     def expire_session(self, client: str | None = None, broker: int | None = None) -> list[int]:
-        """Forget fetch sessions: the next incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
+        """Drop fetch sessions: the next incremental fetch gets `70 FETCH_SESSION_ID_NOT_FOUND`.
 
         Args:
-            client: only those of this client id.
-            broker: only those of this broker.
+            client: only sessions of this client id.
+            broker: only sessions of this broker.
 
         Returns:
-            The ids of the sessions that were there.
+            The ids of the dropped sessions.
         """
         brokers = self._brokers(broker)
         return self._call(lambda: self._engine.expire_sessions(client, brokers))
 
     def expire_members(self, group: str, client: str | None = None) -> list[str]:
-        """Take members of a group for gone, as after their session time-out: it rebalances.
+        """Expire members of a group as after their session timeout; the group rebalances.
 
-        They are told with their next heartbeat (UNKNOWN_MEMBER_ID) and join anew.
+        Their next heartbeat gets `25 UNKNOWN_MEMBER_ID`, and they join again.
 
         Args:
             group: a group of the classic protocol.
-            client: only those of this client id.
+            client: only members with this client id.
 
         Returns:
-            The ids of the members that were there.
+            The ids of the expired members.
         """
         return self._call(lambda: self._engine.expire_members(group, client))
 
     def advance_time(self, milliseconds: int) -> None:
-        """Turn the brokers' clock ahead: what is due by then happens now.
+        """Advance the brokers' clock; everything due by then happens now.
 
-        Long polls end, producers that were silent for `producer.id.expiration.ms` are forgotten,
-        new records get the new time. Clients, connections and `delay` keep this machine's clock.
+        Long polls end, producers idle for `producer.id.expiration.ms` are dropped, and new records
+        get the new time. Clients, connections and `delay` use this machine's clock.
 
         Raises:
-            UserError: time does not run back.
+            UserError: a negative time.
         """
         if milliseconds < 0:
             raise UserError(f"advance_time({milliseconds}): time cannot go back.")
         self._call(lambda: self._engine.advance(milliseconds))
 
     def pause(self, broker: int | None = None) -> None:
-        """Let a broker, or all, answer nothing (but ApiVersions and SASL) until `resume`."""
+        """Stop responses of a broker, or all (except ApiVersions and SASL), until `resume`."""
         brokers = self._brokers(broker)
         self._call(lambda: self._engine.paused.update(brokers))
 
     def resume(self, broker: int | None = None) -> None:
-        """Let a broker, or all, go on: first with what has come in meanwhile."""
+        """Resume a broker, or all, starting with the requests received meanwhile."""
         brokers = self._brokers(broker)
         self._call(lambda: self._engine.resume(brokers))
 
     def fail_log_dir(self, directory: str, broker: int = 1) -> None:
-        """Let a log directory of a broker fail, until it is restarted: its replicas are offline.
+        """Fail a log directory of a broker until its restart: its replicas are offline.
 
-        The broker answers for them with KAFKA_STORAGE_ERROR, and others lead where there are any.
-        It halts with the first directory (or `metadata.log.dir`), or the last that is left.
+        The broker answers for them with `56 KAFKA_STORAGE_ERROR`, and other replicas become
+        leaders. It halts if the first directory (or `metadata.log.dir`), or the last remaining one,
+        fails.
 
         Args:
-            directory: one of those in the setting `log.dirs`.
-            broker: whose.
+            directory: a directory in the setting `log.dirs`.
+            broker: id of the broker.
 
         Raises:
-            UserError: there is no such directory, or it has failed already.
+            UserError: the directory does not exist or has already failed.
         """
         (named,) = self._brokers(broker)
         self._call(lambda: self._engine.fail_log_dir(named, directory))
 
     def restart(self, broker: int | None = None) -> None:
-        """Let a broker, or all, start again: connections end, fetch sessions are forgotten.
+        """Restart a broker, or all: connections close, fetch sessions are dropped.
 
-        Topics, records, offsets and producers are kept, as on Kafka's disk, and so are ports. Log
-        directories that have failed are there again. A broker that has halted with one starts when
-        the controller has fenced it: `advance_time` by `broker.session.timeout.ms` is soonest.
+        Topics, records, offsets and producers are kept, as on Kafka's disk, and so are ports.
+        Failed log directories are repaired. A broker that has halted starts after the controller
+        has fenced it: use `advance_time` by `broker.session.timeout.ms`.
         """
         brokers = self._brokers(broker)
 
@@ -450,11 +450,11 @@ class KafkaBroker:
 
         self._call(start_again)
 
-    # How it is done
+    # Implementation
 
-    def _where(self, api: str | int, only: Filters) -> Where:
+    def _where(self, api: str | int, only: Filters) -> RequestFilter:
         key = api_key_of(api)
-        where = Where(key, **only)
+        where = RequestFilter(key, **only)
         self._brokers(where.broker)
         if where.topic is not None and not failures.names_topics(key):
             raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.")
@@ -473,7 +473,7 @@ class KafkaBroker:
         return trouble
 
     def _place_of(self, group: str) -> tuple[str, int]:
-        """The internal topic and the partition that a group belongs to."""
+        """Return the internal topic and partition of a group."""
         topic = self._call(lambda: reading.topic_of(self._engine, GROUP_TOPIC))
         return GROUP_TOPIC, partition_for(group, len(topic.partitions))
 
@@ -488,7 +488,7 @@ class KafkaBroker:
         return [broker]
 
     def _call(self, work: Callable[[], Found]) -> Found:
-        """Do something in the broker's thread."""
+        """Call a function in the broker's thread."""
 
         async def do() -> Found:
             return work()
@@ -503,7 +503,7 @@ class KafkaBroker:
 
 
 def _text(value: object) -> str:
-    """A setting as Kafka writes it."""
+    """Format a setting like Kafka."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,6 +1,7 @@
-"""The local engine with trouble: rules on the way in, answers on the way out, a clock to turn.
+"""The local engine with troubles: rules for requests and responses, and a settable clock.
 
-What fails is not handled: the state machine never sees it. What is lost or late has been handled.
+A failed request never reaches the state machine. A lost or delayed response belongs to a processed
+request.
 """
 
 import asyncio
@@ -13,10 +14,16 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
+from brokertwin.gateway.engine.engine import (
+    Body,
+    EdgeRequest,
+    EngineResponse,
+    NoResponseError,
+    now_ms,
+)
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.protocol.frames import Request
-from brokertwin.gateway.refusals import asked_for
+from brokertwin.gateway.refusals import listed_items
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
@@ -30,32 +37,32 @@ from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
-from brokertwin.testing.failures import FetchPlace
-from brokertwin.testing.trouble import Effect, Trouble, Where, first_of
+from brokertwin.testing.failures import RequestedFetchPartition
+from brokertwin.testing.trouble import Effect, RequestFilter, Trouble, first_of
 
 REQUESTS_KEPT = 10_000
-"""Requests that are remembered; the oldest goes when there is one more."""
+"""Maximum of remembered requests; the oldest is dropped."""
 
 ANONYMOUS = "User:ANONYMOUS"
 FAULTS = frozenset({Effect.FAIL, Effect.LOSE, Effect.DROP})
 DELAYS = frozenset({Effect.DELAY})
 
-_Future = asyncio.Future[Answer]
+_Future = asyncio.Future[EngineResponse]
 
 
 class TroubledEngine(LocalEngine):
-    """A cluster in this process whose requests run into rules.
+    """A cluster in this process whose requests are subject to rules.
 
     Args:
-        cluster: its name.
-        brokers: the ids of its brokers.
-        settings: their settings.
+        cluster: name of the cluster.
+        brokers: ids of its brokers.
+        settings: broker settings.
 
     Attributes:
-        troubles: the rules, in the order in which they are looked at.
-        seen: the requests that came in, as documents, the oldest first.
-        ahead_ms: how far the cluster's clock is ahead of this machine's.
-        paused: the brokers that answer nothing.
+        troubles: rules, in order of evaluation.
+        seen: received requests as documents, oldest first.
+        ahead_ms: difference of the cluster's clock and this machine's.
+        paused: brokers that send no responses.
     """
 
     def __init__(self, cluster: str, brokers: list[int], settings: BrokerSettings) -> None:
@@ -64,20 +71,20 @@ class TroubledEngine(LocalEngine):
         self.ahead_ms = 0
         self.paused: set[int] = set()
         self._held: deque[tuple[EdgeRequest, Body, _Future]] = deque()
-        self._told = itertools.count(1)
+        self._intervention_count = itertools.count(1)
         super().__init__(cluster, brokers, settings, clock=self.now, may_intervene=True)
 
     def now(self) -> int:
-        """The cluster's time in ms since 1970."""
+        """Return the cluster's time in ms since 1970."""
         return now_ms() + self.ahead_ms
 
     @property
     def principal(self) -> str:
-        """Who the test itself is: a super user where there are any."""
+        """Principal of the test itself: a super user if there is one."""
         return self._settings.broker_settings.super_users.split(";")[0] or ANONYMOUS
 
     def submit(self, request: EdgeRequest) -> _Future:
-        """Decide a request, or what the rules make of it."""
+        """Process a request according to the rules."""
         document = {
             "broker": request.broker,
             "connection": request.connection,
@@ -96,11 +103,11 @@ class TroubledEngine(LocalEngine):
         return future
 
     def submit_untroubled(self, request: EdgeRequest) -> _Future:
-        """Decide a request of the test itself."""
+        """Process a request of the test itself."""
         return super().submit(request)
 
     def resume(self, brokers: list[int]) -> None:
-        """Let brokers answer again: first what has come in meanwhile, in its order."""
+        """Resume brokers, starting with held requests in order."""
         self.paused.difference_update(brokers)
         for _ in range(len(self._held)):
             request, document, future = self._held.popleft()
@@ -110,30 +117,30 @@ class TroubledEngine(LocalEngine):
                 _carry_over(self._decide(request, document), future)
 
     def advance(self, milliseconds: int) -> None:
-        """Turn the clock; what is due by then happens now."""
+        """Advance the clock; everything due by then happens now."""
         self.ahead_ms += milliseconds
         self._tick()
         self._schedule(self._deadline)
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
-        """Make a broker the leader of a partition. Raises UserError where it cannot be."""
+        """Make a broker the leader of a partition. Raises UserError."""
         move = {"topic": topic, "partition": partition, "leader": leader}
         self._intervene(Kind.MOVE_LEADER, move=move)
 
     def fail_log_dir(self, broker: int, directory: str) -> None:
-        """Let a log directory fail. Raises UserError where the broker has none of that name."""
+        """Fail a log directory. Raises UserError if the broker does not have it."""
         self._intervene(Kind.FAIL_LOG_DIR, broker=broker, directory=directory)
 
     def repair(self, broker: int) -> None:
-        """Start a broker again that has halted, or whose log directories have failed."""
-        table = self._cell.tables.pending
-        if failed_dirs.of(table, broker):
+        """Restart a broker that has halted or has failed log directories."""
+        tables = self._cell.tables
+        if failed_dirs.of(tables.replication, broker):
             self._intervene(Kind.STOP_BROKER, broker=broker)
-        if network.is_stopped(table, broker):
+        if network.is_stopped(tables.cluster, broker):
             self._intervene(Kind.START_BROKER, broker=broker)
 
     def expire_sessions(self, client: str | None, brokers: list[int]) -> list[int]:
-        """Forget the fetch sessions of a client, or all; gives back their ids."""
+        """Drop the fetch sessions of a client, or all; return their ids."""
         expired = []
         for broker in brokers:
             sessions = self._cell.tables.fetch_sessions.items(f"{broker}/session/", FetchSession)
@@ -144,10 +151,10 @@ class TroubledEngine(LocalEngine):
         return expired
 
     def expire_members(self, group: str, client: str | None) -> list[str]:
-        """Take members of a group for gone, those of a client or all; gives back their ids."""
+        """Expire group members of a client, or all; return their ids."""
         expired = []
         for broker in self.brokers:
-            found = groups.known(self._cell.tables, broker, group)
+            found = groups.find_in_tables(self._cell.tables, broker, group)
             clients = {} if found is None else {i: m.client_id for i, m in found.members.items()}
             ids = [each for each, its_client in clients.items() if client in (None, its_client)]
             if ids:
@@ -156,11 +163,11 @@ class TroubledEngine(LocalEngine):
         return expired
 
     def topic(self, name: str) -> Topic | None:
-        """A topic as the controller knows it."""
+        """Return a topic known to the controller."""
         return image.topic_by_name(self._cell.tables.metadata, CONTROLLER, name)
 
     def _intervene(self, kind: Kind, **fields: Any) -> None:
-        event_id = f"{self._events.incarnation}-told-{next(self._told)}"
+        event_id = f"{self._events.incarnation}-intervention-{next(self._intervention_count)}"
         frame = {"id": event_id, "cluster": self.cluster, "time": self.now(), "kind": kind}
         rows = self._handle(
             msgspec.json.encode({"broker": self.brokers[0], **frame, **fields}), True
@@ -187,14 +194,14 @@ class TroubledEngine(LocalEngine):
         lost = self._future()
         if trouble.effect is Effect.DROP:
             self._forget_refused(request.body)
-            lost.set_exception(UnansweredError(str(trouble)))
+            lost.set_exception(NoResponseError(str(trouble)))
             return lost
         decided = super().submit(request)
         if trouble.closes:
             _when_done(decided, lambda _: _refuse(lost, str(trouble)))
         return lost
 
-    def _is_for(self, where: Where, request: EdgeRequest) -> bool:
+    def _is_for(self, where: RequestFilter, request: EdgeRequest) -> bool:
         header = request.header
         if (
             header["requestApiKey"] != where.api_key
@@ -209,122 +216,126 @@ class TroubledEngine(LocalEngine):
         parts = self._split(request, where)
         return bool(parts and parts.failing)
 
-    def _split(self, request: EdgeRequest, where: Where) -> failures.Parts | None:
-        """What of a request is meant; None where it does not go by topics."""
-        asked = self._spelled_out(request)
-        mirror = failures.mirror_of(asked)
+    def _split(self, request: EdgeRequest, where: RequestFilter) -> failures.Parts | None:
+        """Split a request's items by the filter; None if the API has no topics."""
+        wanted = self._spelled_out(request)
+        mirror = failures.mirror_of(wanted)
         if mirror is None:
             return None
-        return failures.split(asked_for(asked.body, mirror), mirror, where.has_place, self._name_of)
+        return failures.split(
+            listed_items(wanted.body, mirror), mirror, where.has_place, self._name_of
+        )
 
     def _spelled_out(self, request: EdgeRequest) -> Request:
-        """The request; Metadata of all topics as Metadata of each."""
-        asked = Request(request.header, request.body)
-        if asked.api_key != METADATA.key:
-            return asked
+        """Expand a Metadata request for all topics to their names."""
+        wanted = Request(request.header, request.body)
+        if wanted.api_key != METADATA.key:
+            return wanted
         topics = request.body["topics"]
-        if topics is None or (asked.version == 0 and not topics):
+        if topics is None or (wanted.version == 0 and not topics):
             names = image.topic_names(self._cell.tables.metadata, CONTROLLER)
-            return asked._replace(body={**asked.body, "topics": [{"name": n} for n in names]})
-        return asked
+            return wanted._replace(body={**wanted.body, "topics": [{"name": n} for n in names]})
+        return wanted
 
     def _name_of(self, topic_id: str) -> str | None:
         topic = image.topic_by_id(self._cell.tables.metadata, CONTROLLER, topic_id)
         return topic.name if topic is not None else None
 
     def _failed(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """The answer that tells the error; the state machine gets only what does not fail."""
+        """Return an error response; only the rest of the request is processed."""
         where = trouble.where
         if where.api_key == METADATA.key:
             return self._failed_metadata(request, trouble)
         if where.api_key == FETCH.key and trouble.error not in failures.OF_FETCH_SESSIONS:
             return self._failed_fetch(request, trouble)
-        asked = Request(request.header, request.body)
-        mirror = failures.mirror_of(asked)
+        wanted = Request(request.header, request.body)
+        mirror = failures.mirror_of(wanted)
         parts = self._split(request, where)
         if where.topic is None or where.api_key == FETCH.key or parts is None or mirror is None:
             self._forget_refused(request.body)
-            return self._answered(request, failures.whole(asked, trouble.error))
-        errors = failures.part(asked, parts.failing, mirror, trouble.error)
+            return self._respond(request, failures.whole(wanted, trouble.error))
+        errors = failures.part(wanted, parts.failing, mirror, trouble.error)
         if not parts.rest:
             self._forget_refused(request.body)
-            return self._answered(request, errors)
+            return self._respond(request, errors)
         if where.api_key == PRODUCE.key:
             self._forget_refused({"topicData": parts.failing})
-        decided = super().submit(request._replace(body={**request.body, mirror.asked: parts.rest}))
+        decided = super().submit(
+            request._replace(body={**request.body, mirror.request_list: parts.rest})
+        )
 
-        def merged(answer: Answer) -> Answer:
-            if answer.response is None:
-                return answer._replace(closes_connection=answer.error is None)
-            return answer._replace(response=failures.merge(answer.response, errors, mirror))
+        def merged(outcome: EngineResponse) -> EngineResponse:
+            if outcome.response is None:
+                return outcome._replace(closes_connection=outcome.error is None)
+            return outcome._replace(response=failures.merge(outcome.response, errors, mirror))
 
         return self._then(decided, merged)
 
     def _failed_metadata(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """Brokers are told as ever; topics have the error and are not created."""
+        """Process Metadata for brokers; topics get the error and are not created."""
         parts = self._split(request, trouble.where)
         assert parts is not None
         decided = super().submit(request._replace(body={**request.body, "topics": parts.rest}))
 
-        def told(answer: Answer) -> Answer:
-            if answer.response is None:
-                return answer
-            response = answer.response
+        def with_errors(outcome: EngineResponse) -> EngineResponse:
+            if outcome.response is None:
+                return outcome
+            response = outcome.response
             if not parts.rest:
-                response = {**response, "topics": []}  # version 0 takes no names for all
+                response = {**response, "topics": []}  # in version 0 no names mean all topics
             response = failures.put_into_metadata(response, parts.failing, trouble.error)
-            return answer._replace(response=response)
+            return outcome._replace(response=response)
 
-        return self._then(decided, told)
+        return self._then(decided, with_errors)
 
     def _failed_fetch(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """The session goes on, its partitions have the error and no records.
+        """Process the session; its partitions get the error and no records.
 
-        Where the Fetch itself is refused, it fails as a whole.
+        If the Fetch itself is rejected, it fails as a whole.
         """
         body = {**request.body, "maxWaitMs": 0}
         decided = super().submit(request._replace(body=body))
 
-        def told(answer: Answer) -> Answer:
+        def with_errors(outcome: EngineResponse) -> EngineResponse:
             places = [
                 place
                 for place in self._fetched(request)
                 if trouble.where.has_place(place.topic, place.partition)
             ]
-            if answer.response is None or answer.response.get("errorCode") or not places:
-                asked = Request(request.header, request.body)
-                return Answer(failures.whole(asked, trouble.error))
-            response = failures.put_into_fetch(answer.response, places, trouble.error)
-            return answer._replace(response=response)
+            if outcome.response is None or outcome.response.get("errorCode") or not places:
+                wanted = Request(request.header, request.body)
+                return EngineResponse(failures.whole(wanted, trouble.error))
+            response = failures.put_into_fetch(outcome.response, places, trouble.error)
+            return outcome._replace(response=response)
 
-        return self._then(decided, told)
+        return self._then(decided, with_errors)
 
-    def _fetched(self, request: EdgeRequest) -> Iterator[FetchPlace]:
-        """The partitions that a Fetch reads: those it names, and those of its session."""
+    def _fetched(self, request: EdgeRequest) -> Iterator[RequestedFetchPartition]:
+        """Yield the partitions of a Fetch: named ones, and those of its session."""
         body, version = request.body, request.header["requestApiVersion"]
         yield from failures.named_in_fetch(body, version, self._name_of)
         session_id = body.get("sessionId", 0)
         layout = ShardLayout.of(self._settings.broker_settings)
         cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, layout, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
-            asked = cached.requested
+            wanted = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE
-            name = self._name_of(asked.topic_id) if by_id else asked.topic
-            identity = ("topicId", asked.topic_id) if by_id else ("topic", asked.topic)
-            yield FetchPlace(name, identity, asked.partition)
+            name = self._name_of(wanted.topic_id) if by_id else wanted.topic
+            identity = ("topicId", wanted.topic_id) if by_id else ("topic", wanted.topic)
+            yield RequestedFetchPartition(name, identity, wanted.partition)
 
-    def _answered(self, request: EdgeRequest, body: Body) -> _Future:
-        """An answer; a Produce with acks 0 has none but the end of its connection."""
+    def _respond(self, request: EdgeRequest, body: Body) -> _Future:
+        """Return a response; Produce with acks 0 closes its connection instead."""
         future = self._future()
-        is_unanswered = request.body.get("acks") == 0
-        future.set_result(Answer(None, None, True) if is_unanswered else Answer(body))
+        is_one_way = request.body.get("acks") == 0
+        future.set_result(EngineResponse(None, None, True) if is_one_way else EngineResponse(body))
         return future
 
     def _future(self) -> _Future:
         assert self._loop is not None, "start() comes first"
         return self._loop.create_future()
 
-    def _then(self, decided: _Future, make: Callable[[Answer], Answer]) -> _Future:
+    def _then(self, decided: _Future, make: Callable[[EngineResponse], EngineResponse]) -> _Future:
         outer = self._future()
         _when_done(decided, lambda done: _carry_over(done, outer, make))
         return outer
@@ -341,7 +352,7 @@ class TroubledEngine(LocalEngine):
 
 
 def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:
-    """At once where it is done already."""
+    """Call a function when a future is done, or now."""
     if future.done():
         then(future)
     else:
@@ -349,9 +360,11 @@ def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:
 
 
 def _carry_over(
-    inner: _Future, outer: _Future, make: Callable[[Answer], Answer] = lambda answer: answer
+    inner: _Future,
+    outer: _Future,
+    make: Callable[[EngineResponse], EngineResponse] = lambda outcome: outcome,
 ) -> None:
-    """Give the end of one future to another, whenever it comes."""
+    """Copy the result of one future to another."""
     if not inner.done():
         inner.add_done_callback(lambda done: _carry_over(done, outer, make))
         return
@@ -368,14 +381,14 @@ def _carry_over(
 
 def _refuse(future: _Future, reason: str) -> None:
     if not future.done():
-        future.set_exception(UnansweredError(reason))
+        future.set_exception(NoResponseError(reason))
 
 
 def _note(document: Body, done: _Future) -> None:
-    """Put an answer into the document of its request."""
+    """Put a response into the document of its request."""
     if done.cancelled() or done.exception() is not None:
         return
-    answer = done.result()
-    document["response"] = copy.deepcopy(answer.response)
-    if answer.error is not None:
-        document["error"] = answer.error
+    outcome = done.result()
+    document["response"] = copy.deepcopy(outcome.response)
+    if outcome.error is not None:
+        document["error"] = outcome.error

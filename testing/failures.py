@@ -1,8 +1,8 @@
-"""Error answers that clients of any version can read, for all of a request or for a part of it.
+"""Error responses in any version, for all or a part of a request.
 
-Errors stand where Kafka's schemas have an `errorCode`: one of the whole answer, one for each topic
-or partition, or both (`gateway/refusals.py` knows how answers repeat their requests). Where only a
-part of a request fails, the rest is decided as ever and both are put together.
+Errors are in the `errorCode` fields of Kafka's schemas: for the whole response, for each topic or
+partition, or both (`gateway/refusals.py`). If only a part of a request fails, the rest is
+processed, and both results are merged.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from brokertwin.state.core.repeated_lists import ITSELF, RepeatedList
 from brokertwin.state.core.schema import ZERO_UUID
 
 TOPIC_IDS_SINCE = 13
-"""The version of Fetch from which on it names topics by id."""
+"""First version of Fetch that names topics by id."""
 
 OF_FETCH_SESSIONS = frozenset(
     {
@@ -29,7 +29,7 @@ OF_FETCH_SESSIONS = frozenset(
         Error.INCONSISTENT_TOPIC_ID,
     }
 )
-"""What a Fetch as a whole fails with; every other error is told of its partitions."""
+"""Errors of a whole Fetch; all others are errors of its partitions."""
 
 _OFFSETS_OF_GROUPS = RepeatedList(
     "groups",
@@ -46,28 +46,28 @@ _TOPIC_FIELDS = ("name", "topic")
 _PARTITION_FIELDS = ("partitionIndex", "index", "partition")
 
 NameOf = Callable[[str], str | None]
-"""The name of the topic with an id."""
+"""Returns the name of a topic id."""
 
 HasPlace = Callable[[str | None, int | None], bool]
-"""Whether a topic's partition is meant; None for the whole topic."""
+"""True if a partition matches the filter, or with None the whole topic."""
 
 
 class Parts(NamedTuple):
-    """A request's list in two: what fails, and what does not."""
+    """The failing and the other items of a request."""
 
     failing: list[Any]
     rest: list[Any]
 
 
 def mirror_of(request: Request) -> RepeatedList | None:
-    """How the answer repeats the topics of a request; None where the request has none."""
+    """Return how the response repeats the topics of a request, or None."""
     if request.api_key == OFFSET_FETCH.key and request.body.get("groups"):
         return _OFFSETS_OF_GROUPS
     return refusals.repeated_list_of(request)
 
 
 def names_topics(api_key: int) -> bool:
-    """Whether requests of an API are about topics."""
+    """True if requests of an API name topics."""
     return any(_names_topic(each) for each in api_of_key(api_key).repeated)
 
 
@@ -84,7 +84,7 @@ def split(
     name_of: NameOf,
     topic: str | None = None,
 ) -> Parts:
-    """What of a request's list is meant, and what is not; both keep their order."""
+    """Split the items of a request by the filter, in order."""
     parts = Parts([], [])
     for item in items or ():
         named = _topic_of(item, mirror, name_of) or topic
@@ -92,79 +92,83 @@ def split(
             is_meant = named is not None and has_place(named, _partition_of(item, mirror))
             (parts.failing if is_meant else parts.rest).append(item)
             continue
-        asked = mirror.inner.asked
-        inner = split(item[asked], mirror.inner, has_place, name_of, named)
+        field_name = mirror.inner.request_list
+        inner = split(item[field_name], mirror.inner, has_place, name_of, named)
         if inner.failing:
-            parts.failing.append({**item, asked: inner.failing})
+            parts.failing.append({**item, field_name: inner.failing})
         if inner.rest or not inner.failing:
-            parts.rest.append({**item, asked: inner.rest} if inner.failing else item)
+            parts.rest.append({**item, field_name: inner.rest} if inner.failing else item)
     return parts
 
 
 def _topic_of(item: Any, mirror: RepeatedList, name_of: NameOf) -> str | None:
     for field in _TOPIC_FIELDS:
-        asked = mirror.names.get(field)
-        if asked == ITSELF:
+        field_name = mirror.names.get(field)
+        if field_name == ITSELF:
             return str(item)
-        if asked is not None and item.get(asked):
-            return str(item[asked])
+        if field_name is not None and item.get(field_name):
+            return str(item[field_name])
     topic_id = item.get("topicId", ZERO_UUID) if isinstance(item, dict) else ZERO_UUID
     return name_of(topic_id) if topic_id != ZERO_UUID else None
 
 
 def _partition_of(item: Any, mirror: RepeatedList) -> int | None:
     for field in _PARTITION_FIELDS:
-        asked = mirror.names.get(field)
-        if asked is not None:
-            return int(item if asked == ITSELF else item[asked])
+        field_name = mirror.names.get(field)
+        if field_name is not None:
+            return int(item if field_name == ITSELF else item[field_name])
     return None
 
 
 def whole(request: Request, error: int) -> Body:
-    """The answer that tells the error wherever it has an error code.
+    """Return the response with the error in every error code.
 
-    A Fetch that has failed as a whole names no partitions, as in Kafka.
+    As in Kafka, a Fetch that fails as a whole names no partitions.
     """
     body = dict(refusals.error_response(request, error) or {})
     mirror = refusals.repeated_list_of(request)
-    is_told = request.api_key == FETCH.key and refusals.has_own_code(request)
-    if mirror is not None and not is_told:
+    has_own_error = request.api_key == FETCH.key and refusals.has_own_code(request)
+    if mirror is not None and not has_own_error:
         body.update(
-            refusals.items_in_error(refusals.asked_for(request.body, mirror) or (), mirror, error)
+            refusals.items_in_error(
+                refusals.listed_items(request.body, mirror) or (), mirror, error
+            )
         )
     return filled(request, body)
 
 
 def part(request: Request, failing: list[Any], mirror: RepeatedList, error: int) -> Body:
-    """The answer that tells the error of a part of the request."""
+    """Return the error response for a part of a request."""
     return filled(request, refusals.items_in_error(failing, mirror, error))
 
 
 def filled(request: Request, body: Body) -> Body:
-    """The answer with every list that its version has: the edge looks for them."""
+    """Add empty lists for all missing lists of the response's version."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     lists = [f.name for f in message.fields if f.is_array and request.version in f.versions]
     return {**{name: [] for name in lists}, **body}
 
 
 def merge(response: Body, errors: Body, mirror: RepeatedList) -> Body:
-    """The answer to the rest of a request, with the errors of the part that fails."""
+    """Merge the response to the rest of a request with the errors."""
     return {
         **response,
-        mirror.answered: _merged(response[mirror.answered], errors[mirror.answered], mirror),
+        mirror.response_list: _merged(
+            response[mirror.response_list], errors[mirror.response_list], mirror
+        ),
     }
 
 
-def _merged(answered: list[Body], errors: list[Body], mirror: RepeatedList) -> list[Body]:
-    found = list(answered)
+def _merged(response_list: list[Body], errors: list[Body], mirror: RepeatedList) -> list[Body]:
+    found = list(response_list)
     for error in errors:
         same = next((each for each in found if _is_same(each, error, mirror)), None)
         if same is None or mirror.inner is None:
             found.append(error)
             continue
         inner = mirror.inner
-        partitions = _merged(same[inner.answered], error[inner.answered], inner)
-        found[found.index(same)] = {**same, inner.answered: partitions}
+        partitions = _merged(same[inner.response_list], error[inner.response_list], inner)
+        found[found.index(same)] = {**same, inner.response_list: partitions}
     return found
 
 
@@ -173,25 +177,25 @@ def _is_same(one: Body, other: Body, mirror: RepeatedList) -> bool:
     return bool(shared) and all(one[name] == other[name] for name in shared)
 
 
-class FetchPlace(NamedTuple):
-    """A partition that a Fetch reads, and its topic as the request's version has it."""
+class RequestedFetchPartition(NamedTuple):
+    """A partition of a Fetch, with its topic field in the request's version."""
 
     topic: str | None
     identity: tuple[str, str]
     partition: int
 
 
-def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[FetchPlace]:
-    """The partitions that a Fetch request names."""
+def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[RequestedFetchPartition]:
+    """Yield the partitions named in a Fetch request."""
     field = "topicId" if version >= TOPIC_IDS_SINCE else "topic"
     for topic in body["topics"] or ():
         name = name_of(topic["topicId"]) if version >= TOPIC_IDS_SINCE else topic["topic"]
         for partition in topic["partitions"]:
-            yield FetchPlace(name, (field, topic[field]), partition["partition"])
+            yield RequestedFetchPartition(name, (field, topic[field]), partition["partition"])
 
 
-def put_into_fetch(response: Body, failing: list[FetchPlace], error: int) -> Body:
-    """A Fetch answer in which these partitions have the error and no records."""
+def put_into_fetch(response: Body, failing: list[RequestedFetchPartition], error: int) -> Body:
+    """Replace partitions of a Fetch response by the error."""
     field = failing[0].identity[0]
     meant = {(place.identity[1], place.partition) for place in failing}
     topics: dict[str, list[Body]] = {}
@@ -200,17 +204,17 @@ def put_into_fetch(response: Body, failing: list[FetchPlace], error: int) -> Bod
         if kept:
             topics.setdefault(topic[field], []).extend(kept)
     for topic_identity, partition in sorted(meant):
-        told = {"partitionIndex": partition, "errorCode": int(error), "highWatermark": -1}
-        topics.setdefault(topic_identity, []).append(told)
+        failed = {"partitionIndex": partition, "errorCode": int(error), "highWatermark": -1}
+        topics.setdefault(topic_identity, []).append(failed)
     responses = [{field: name, "partitions": partitions} for name, partitions in topics.items()]
     return {**response, "responses": responses}
 
 
 def put_into_metadata(response: Body, failing: list[Body], error: int) -> Body:
-    """A Metadata answer that tells the error of these topics, named as in the request."""
-    told = [
+    """Add errors for topics, named as in the request, to a Metadata response."""
+    failed = [
         {"errorCode": int(error), "name": topic.get("name"), "topicId": topic.get("topicId")}
         for topic in failing
     ]
-    told = [{key: value for key, value in each.items() if value is not None} for each in told]
-    return {**response, "topics": [*response["topics"], *told]}
+    failed = [{key: value for key, value in each.items() if value is not None} for each in failed]
+    return {**response, "topics": [*response["topics"], *failed]}

@@ -1,7 +1,7 @@
-"""kafka-python's record batches, imported without its warnings.
+"""kafka-python's record batches, imported without warnings.
 
-It reads its schemas by a function that Python 3.11 and 3.12 call deprecated; for whoever turns
-warnings into errors the import would fail. Nothing here reads them later.
+Its schema parser uses a function that is deprecated in Python 3.11 and 3.12. If warnings are
+errors, the import would fail. The schemas are not used here.
 """
 
 import warnings

@@ -1,7 +1,6 @@
 """The pytest plugin: the fixture `kafka_broker` and its marker.
 
-It is loaded in every run of pytest where brokertwin is installed, so it imports nothing before a
-test asks for the fixture.
+pytest loads it in every run, so it imports nothing before a test uses the fixture.
 """
 
 import inspect
@@ -14,14 +13,14 @@ if TYPE_CHECKING:
     from brokertwin.testing.broker import KafkaBroker
 
 MARKER = (
-    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): what the"
-    " fixture kafka_broker begins with; topics: names, or a dict of names and partitions; config:"
+    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): initial"
+    " state of the fixture kafka_broker; topics: names, or a dict of names and partitions; config:"
     " Kafka's own broker settings; users: passwords by user, for SASL"
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
@@ -29,8 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
     """A Kafka broker in this process, new for each test: `kafka_broker.bootstrap`.
 
-    The marker `kafka_broker` says with what it begins; that of a test goes before those of its
-    class and module, argument by argument.
+    The marker `kafka_broker` sets its arguments. A test's marker overrides those of its class and
+    module, argument by argument.
     """
     from brokertwin.errors import UserError
     from brokertwin.testing.broker import KafkaBroker
@@ -59,7 +58,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Show a failing test's last requests."""
+    """Show a failed test's last requests."""
     broker = getattr(item, "funcargs", {}).get("kafka_broker")
     if call.when != "call" or call.excinfo is None or broker is None:
         return

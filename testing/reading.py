@@ -1,4 +1,4 @@
-"""What a test's broker holds, read from its state."""
+"""Content of a test's broker, read from its state."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from brokertwin.wording import counted
 
 
 def topic_of(engine: TroubledEngine, name: str) -> Topic:
-    """A topic. Raises UserError where there is none."""
+    """Return a topic. Raises UserError if it does not exist."""
     topic = engine.topic(name)
     if topic is None:
         raise UserError(
@@ -24,7 +24,7 @@ def topic_of(engine: TroubledEngine, name: str) -> Topic:
 
 
 def leader(engine: TroubledEngine, name: str, partition: int) -> int:
-    """The broker that leads a partition. Raises UserError where there is no such partition."""
+    """Return a partition's leader. Raises UserError if it does not exist."""
     topic = topic_of(engine, name)
     if not 0 <= partition < len(topic.partitions):
         partitions = counted(len(topic.partitions), "partition")
@@ -33,7 +33,7 @@ def leader(engine: TroubledEngine, name: str, partition: int) -> int:
 
 
 async def records(engine: TroubledEngine, name: str, partition: int | None) -> list[StoredRecord]:
-    """The records of a topic's logs, by partition and offset. Raises UserError as `leader`."""
+    """Return the records of a topic, by partition and offset. Raises UserError."""
     topic = topic_of(engine, name)
     indexes = range(len(topic.partitions)) if partition is None else [partition]
     found: list[StoredRecord] = []
@@ -50,7 +50,7 @@ async def records(engine: TroubledEngine, name: str, partition: int | None) -> l
 
 
 async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
-    """The headers of a log's batches, those of sealed segments first."""
+    """Return the batch headers of a log, including sealed segments."""
     found: list[dict[str, Any]] = []
     for segment in logs.sealed_segments(engine.tables.logs, broker, log):
         found += await engine.segment(log.topic_id, log.partition, segment.base_offset) or []
@@ -59,7 +59,7 @@ async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[d
 
 
 def committed_offsets(engine: TroubledEngine, group: str) -> dict[tuple[str, int], int]:
-    """What a group has committed, whichever broker coordinates it."""
+    """Return a group's committed offsets from any coordinator."""
     table = engine.tables.groups
     found = {}
     for broker in engine.brokers:

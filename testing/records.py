@@ -1,4 +1,4 @@
-"""Records as they lie in the logs of a test's broker."""
+"""Records in the logs of a test's broker."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from brokertwin.testing.kafka_records import MemoryRecords
 
 
 class StoredRecord(NamedTuple):
-    """A record in a log. `timestamp_ms` is in ms since 1970.
+    """A record in a log; `timestamp_ms` is in ms since 1970.
 
-    `producer_id`, `producer_epoch` and `sequence` are -1 where the producer is not idempotent.
+    `producer_id`, `producer_epoch` and `sequence` are -1 without an idempotent producer.
     """
 
     topic: str
@@ -27,7 +27,7 @@ class StoredRecord(NamedTuple):
 
 
 def records_in(topic: str, partition: int, data: bytes, start: int) -> Iterator[StoredRecord]:
-    """The records from offset `start` on in a batch as stored; a control batch has none."""
+    """Yield the records of a stored batch from offset `start`; none for control batches."""
     batch = MemoryRecords(data).next_batch()
     if batch.is_control_batch:
         return

@@ -1,4 +1,4 @@
-"""How the ports of a `KafkaBroker` are secured: what `brokertwin gateway` has in files."""
+"""Security of the ports of a `KafkaBroker`."""
 
 import tempfile
 from collections.abc import Mapping
@@ -8,25 +8,25 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.security import credentials
 from brokertwin.gateway.security.scram import ITERATIONS_MIN
 from brokertwin.gateway.security.scram import MECHANISMS as SCRAM
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-"""What logins may use unless `sasl.enabled.mechanisms` says it; Kafka's default is GSSAPI."""
+"""Default of `sasl.enabled.mechanisms`; Kafka's is GSSAPI."""
 
 
 def security_of(
     protocol: str, given: Mapping[str, str], users: Mapping[str, str]
-) -> tuple[Security, "tempfile.TemporaryDirectory[str] | None"]:
-    """How the ports are secured, and the directory that has the users meanwhile.
+) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
+    """Create the security of the ports, and a temporary directory with the users.
 
     Args:
-        protocol: what the ports speak, by Kafka's name.
+        protocol: Kafka's name of the security protocol.
         given: broker settings by Kafka's names.
         users: passwords by user.
 
     Raises:
-        UserError: no such protocol; users without SASL; what TLS needs is not there.
+        UserError: unknown protocol, users without SASL, or a missing file for TLS.
     """
     names = [each.value for each in SecurityProtocol]
     if protocol not in names:
@@ -37,7 +37,7 @@ def security_of(
     if not spoken.has_sasl:
         if users:
             raise UserError("users requires SASL.", "Pass security_protocol='SASL_PLAINTEXT'.")
-        return Security.of(spoken, given), None
+        return GatewaySecurity.of(spoken, given), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
     try:
         path = Path(folder.name, "credentials")
@@ -48,7 +48,7 @@ def security_of(
         ]
         credentials.write(path, entries)
         given = {"sasl.enabled.mechanisms": MECHANISMS, **given}
-        return Security.of(spoken, given, path), folder
+        return GatewaySecurity.of(spoken, given, path), folder
     except BaseException:
         folder.cleanup()
         raise

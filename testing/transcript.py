@@ -1,4 +1,4 @@
-"""The last requests of a test's broker as text: what a failing test shows."""
+"""Last requests of a test's broker as text, shown for failed tests."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ LINES = 30
 
 
 def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
-    """The last requests, a line for each: what failing tests show."""
+    """Format the last requests, one on a line."""
     lines = []
     for document in documents[-count:]:
         header = document["requestHeader"]
@@ -23,7 +23,7 @@ def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
         if errors:
             parts.append("-> " + ", ".join(error_name(code) for code in errors))
         elif document["response"] is None:
-            parts.append("-> no answer")
+            parts.append("-> no response")
         lines.append("  ".join(parts))
     return "\n".join(lines)
 

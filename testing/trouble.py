@@ -1,7 +1,7 @@
-"""Trouble: rules that the requests of a test's clients run into.
+"""Troubles: rules for the requests of a test's clients.
 
-A rule says which requests it is for (API, client, broker, topic and partition), what happens to
-them, and how many of them it takes. Rules are looked at in the order in which they were made.
+A rule has a filter (API, client, broker, topic and partition), an effect, and a number of requests.
+Rules are evaluated in order of creation.
 """
 
 import difflib
@@ -22,23 +22,23 @@ from brokertwin.state.core.kafka_apis import (
 )
 
 OF_THE_CONNECTION = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
-"""APIs that are answered before any rule is looked at."""
+"""APIs that are answered before rules are evaluated."""
 
 WAIT_S = 10.0
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 
 
 class Effect(StrEnum):
-    """What happens to a request."""
+    """Effect on a request."""
 
     FAIL = "fails"
-    LOSE = "answer lost"
+    LOSE = "response lost"
     DROP = "connection dropped"
-    DELAY = "answer delayed"
+    DELAY = "response delayed"
 
 
 class Filters(TypedDict, total=False):
-    """What a rule can be narrowed to; `client` is a client id."""
+    """Filters of a rule; `client` is a client id."""
 
     client: str
     broker: int
@@ -46,8 +46,8 @@ class Filters(TypedDict, total=False):
     partition: int
 
 
-class Where(NamedTuple):
-    """Which requests a rule is for; None is any. `client` is a client id."""
+class RequestFilter(NamedTuple):
+    """Filter of requests; None matches any. `client` is a client id."""
 
     api_key: int
     client: str | None = None
@@ -56,22 +56,22 @@ class Where(NamedTuple):
     partition: int | None = None
 
     def has_place(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a partition, or a topic as a whole (partition None), is meant."""
+        """True if the filter matches a partition, or a whole topic (partition None)."""
         is_topic = self.topic is None or topic == self.topic
         return is_topic and (self.partition is None or partition in (None, self.partition))
 
 
 class Trouble:
-    """A rule. The verbs of `KafkaBroker` give it back; it can be used in a `with`, too.
+    """A rule, returned by methods of `KafkaBroker`; also a context manager.
 
     Attributes:
-        hits: how many requests have run into it.
+        hits: number of affected requests.
     """
 
     def __init__(
         self,
         effect: Effect,
-        where: Where,
+        where: RequestFilter,
         times: int | None,
         error: int = Error.NONE,
         delay_ms: int = 0,
@@ -99,23 +99,23 @@ class Trouble:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further request will run into it."""
+        """True if the rule affects no further request."""
         return self._is_stopped or (self._times is not None and self.hits >= self._times)
 
     def hit(self) -> None:
-        """Count a request that has run into it."""
+        """Count an affected request."""
         with self._hit:
             self.hits += 1
             self._hit.notify_all()
 
     def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> None:
-        """Wait until so many requests have run into it. Raises TimeoutError."""
+        """Wait until the rule has affected a number of requests. Raises TimeoutError."""
         with self._hit:
             if not self._hit.wait_for(lambda: self.hits >= hits, timeout_s):
                 raise TimeoutError(f"{self}: {self.hits} of {hits} hits within {timeout_s} s")
 
     def stop(self) -> None:
-        """Let no further request run into it."""
+        """Stop affecting requests."""
         self._is_stopped = True
 
     def __enter__(self) -> "Trouble":
@@ -131,10 +131,10 @@ class Trouble:
 
 
 def api_key_of(api: str | int) -> int:
-    """The key of an API by Kafka's name (`PRODUCE`, `Produce`, `init_producer_id`) or its key.
+    """Return the key of an API, given by name (`PRODUCE`, `Produce`, `init_producer_id`) or key.
 
     Raises:
-        UserError: there is none, or no request of it reaches the rules.
+        UserError: unknown API, or its requests do not reach the rules.
     """
     names = {_plain(known.name): key for key, known in KAFKA_APIS.items()}
     key = names.get(_plain(api)) if isinstance(api, str) else api
@@ -151,10 +151,10 @@ def api_key_of(api: str | int) -> int:
 
 
 def error_of(error: str | int) -> int:
-    """An error by Kafka's name (`NOT_LEADER_OR_FOLLOWER`), its code or `Error`.
+    """Return an error code, given by name (`NOT_LEADER_OR_FOLLOWER`), code or `Error`.
 
     Raises:
-        UserError: there is no such name, or it is no error.
+        UserError: unknown name, or not an error.
     """
     if isinstance(error, str):
         if error.upper() not in Error.__members__:
@@ -167,9 +167,9 @@ def error_of(error: str | int) -> int:
 
 
 def first_of(
-    troubles: list[Trouble], effects: frozenset[Effect], is_for: Callable[[Where], bool]
+    troubles: list[Trouble], effects: frozenset[Effect], is_for: Callable[[RequestFilter], bool]
 ) -> Trouble | None:
-    """The first rule with one of these effects that is for a request; it has hit it then."""
+    """Return the first active rule with one of these effects that matches, and count it."""
     for trouble in troubles:
         if trouble.effect in effects and not trouble.is_over and is_for(trouble.where):
             trouble.hit()

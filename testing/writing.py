@@ -1,10 +1,10 @@
-"""What a test itself asks of its broker: requests like a client's, past all rules."""
+"""Requests of the test itself to its broker, not subject to rules."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import put_locators, store_batches
+from brokertwin.gateway.edge_fields import put_locators, store_batches
 from brokertwin.gateway.engine.engine import Body, EdgeRequest
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import (
@@ -23,11 +23,11 @@ GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 30_000
 _NO_PRODUCER = {"transactionTimeoutMs": TIMEOUT_MS, "producerId": -1, "producerEpoch": -1}
 BATCH_BYTES_MAX = 2**30
-"""kafka-python takes no record beyond it; the broker's own limit comes before."""
+"""Limit of kafka-python's batches; the broker's own limit is lower."""
 
 
-class NewTopic(NamedTuple):
-    """A topic that is to be created."""
+class TopicToCreate(NamedTuple):
+    """Arguments of a new topic."""
 
     name: str
     partitions: int
@@ -35,7 +35,7 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-async def _ask(engine: TroubledEngine, broker: int, api_key: int, body: Body) -> Body:
+async def _request(engine: TroubledEngine, broker: int, api_key: int, body: Body) -> Body:
     header = {
         "requestApiKey": api_key,
         "requestApiVersion": VERSIONS[api_key],
@@ -45,10 +45,10 @@ async def _ask(engine: TroubledEngine, broker: int, api_key: int, body: Body) ->
     }
     principal = engine.principal
     request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
-    answer = await engine.submit_untroubled(request)
-    if answer.response is None:
-        raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {answer.error}")
-    return answer.response
+    result = await engine.submit_untroubled(request)
+    if result.response is None:
+        raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {result.error}")
+    return result.response
 
 
 def _check(code: int, message: str | None, what: str) -> None:
@@ -56,8 +56,8 @@ def _check(code: int, message: str | None, what: str) -> None:
         raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
-async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
-    """Create a topic; gives back its id. Raises UserError."""
+async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
+    """Create a topic and return its id. Raises UserError."""
     topic = {
         "name": wanted.name,
         "numPartitions": wanted.partitions,
@@ -66,21 +66,20 @@ async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
         "configs": [{"name": name, "value": value} for name, value in wanted.configs.items()],
     }
     body = {"topics": [topic], "timeoutMs": TIMEOUT_MS, "validateOnly": False}
-    (created,) = (await _ask(engine, engine.brokers[0], CREATE_TOPICS.key, body))["topics"]
+    (created,) = (await _request(engine, engine.brokers[0], CREATE_TOPICS.key, body))["topics"]
     _check(created["errorCode"], created["errorMessage"], f"The topic {wanted.name}")
     return str(created["topicId"])
 
 
 async def warm_up(engine: TroubledEngine) -> None:
-    """Bring the cluster where any is that has been used: no client's first request has to wait.
-
-    Brokers have their blocks of producer ids, and the coordinators' internal topics are there.
-    """
+    """Allocate producer ids and create internal topics, so no client request waits."""
     for broker in engine.brokers:
-        await _ask(engine, broker, INIT_PRODUCER_ID.key, {"transactionalId": None, **_NO_PRODUCER})
+        await _request(
+            engine, broker, INIT_PRODUCER_ID.key, {"transactionalId": None, **_NO_PRODUCER}
+        )
     for key_type in (GROUP, TRANSACTION):
         body = {"keyType": key_type, "coordinatorKeys": [""]}
-        await _ask(engine, engine.brokers[0], FIND_COORDINATOR.key, body)
+        await _request(engine, engine.brokers[0], FIND_COORDINATOR.key, body)
 
 
 def batch(
@@ -89,7 +88,7 @@ def batch(
     headers: Iterable[tuple[str, bytes]],
     timestamp_ms: int,
 ) -> bytes:
-    """A batch of records that share key, headers and time."""
+    """Build a batch of records with the same key, headers and timestamp."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES_MAX)
     for number, value in enumerate(values):
         builder.append(number, timestamp_ms, _bytes(key), _bytes(value), list(headers))
@@ -101,9 +100,9 @@ def _bytes(text: bytes | str | None) -> bytes | None:
 
 
 async def produce(engine: TroubledEngine, topic: str, partition: int, data: bytes) -> int:
-    """Append a batch at the leader; gives back its offset. Raises UserError."""
+    """Append a batch at the leader and return its offset. Raises UserError."""
     if engine.topic(topic) is None:
-        await create_topic(engine, NewTopic(topic, 1, 1, {}))
+        await create_topic(engine, TopicToCreate(topic, 1, 1, {}))
     broker = reading.leader(engine, topic, partition)
     partitions = [{"index": partition, "records": data}]
     body = {
@@ -113,7 +112,7 @@ async def produce(engine: TroubledEngine, topic: str, partition: int, data: byte
         "topicData": [{"name": topic, "partitionData": partitions}],
     }
     await put_locators(store_batches(engine, broker, VERSIONS[PRODUCE.key], body))
-    response = await _ask(engine, broker, PRODUCE.key, body)
-    (answer,) = response["responses"][0]["partitionResponses"]
-    _check(answer["errorCode"], answer.get("errorMessage"), f"Records for {topic}-{partition}")
-    return int(answer["baseOffset"])
+    response = await _request(engine, broker, PRODUCE.key, body)
+    (result,) = response["responses"][0]["partitionResponses"]
+    _check(result["errorCode"], result.get("errorMessage"), f"Records for {topic}-{partition}")
+    return int(result["baseOffset"])

@@ -8,9 +8,9 @@ from functools import cache
 
 from brokertwin.recordings.explain import error_pages
 from brokertwin.recordings.explain.exchange import explained
-from brokertwin.recordings.explain.partitions import Partitions
-from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.explain.partitions import PartitionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
@@ -50,11 +50,13 @@ def examples() -> dict[int, str]:
     return found
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[TimelineEntry]:
     """Some lines with each error, told."""
     for name, key in PARTITIONS.items():
-        watched = watch(lambda summary, name=name: read_files(RECORDINGS[name], Reading(), summary))
-        yield from (each for each in Partitions(watched, key).story() if each.refused)
+        watched = watch(
+            lambda summary, name=name: read_files(RECORDINGS[name], FileReading(), summary)
+        )
+        yield from (each for each in PartitionTimeline(watched, key).story() if each.refused)
     for path in CAPTURES:
         exchanges = recording.read([path]).exchanges
         tried: dict[int, int] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import goldens
-from tests.support.goldens import GoldenError, golden, packed, tape, unpacked
+from tests.support.goldens import GoldenError, code_of, golden, packed, tape, unpacked
 
 NAME = "subject/name"
 VALUES = [
@@ -102,3 +102,29 @@ def test_a_missing_recording_names_its_file(directory: Path) -> None:
     with pytest.raises(GoldenError, match="there is no recording") as raised:
         golden(NAME, never)
     assert str(directory) in str(raised.value)
+
+
+def test_code_of_a_scenario_is_compared_without_docstrings_and_comments() -> None:
+    documented = '''
+def play(
+    x: int,
+) -> str:
+    """Play.
+
+    # more
+    """
+    # first
+    text = "a # b"  # why
+    """An attribute's docstring."""
+
+    return text
+'''
+    bare = """
+def play(
+    x: int,
+) -> str:
+    text = "a # b"
+    return text
+"""
+    assert code_of(documented) == code_of(bare)
+    assert code_of(documented) != code_of(documented.replace("a # b", "a # c"))

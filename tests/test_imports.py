@@ -3,11 +3,12 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from brokertwin.cli.main import COMMANDS, FAMILIES
 from tests.support.sources import (
     PACKAGES,
     ROOT,
@@ -219,6 +220,64 @@ def test_a_wrong_import_is_found(package: str, code: str, wrong: str) -> None:
 )
 def test_the_rule_itself(package: str, module: str, allowed: bool) -> None:
     assert is_allowed(package, module) is allowed
+
+
+LOADED_BY_NAME = {
+    "brokertwin.__main__": "python -m brokertwin",
+    "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
+    "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
+    "brokertwin.gateway.protocol.generate": "script that writes schemas.json",
+    "brokertwin.clients.io.admin": "library API of docs/clients.md",
+    "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
+    "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
+    "brokertwin.recordings.history.kinds": "table that only its tests read yet",
+}
+"""Modules without an importer in product code, and who loads them."""
+
+
+def module_of(file: Path) -> str:
+    path = name_of(file).removeprefix("brokertwin/").removesuffix(".py").removesuffix("/__init__")
+    return f"brokertwin.{path.replace('/', '.')}"
+
+
+def unused_modules(trees: Mapping[str, ast.AST], loaded: Collection[str]) -> list[str]:
+    """Return modules that no other module imports and that are not `loaded` by name."""
+    imported = {
+        name
+        for module, tree in trees.items()
+        for name in (*imported_modules(tree), *_imported_names(tree))
+        if name != module
+    }
+    return sorted(trees.keys() - imported - set(loaded))
+
+
+def _imported_names(tree: ast.AST) -> Iterator[str]:
+    """Full names of all `from module import name`: a name may be a module."""
+    for node in nodes_of(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_each_module_is_imported_by_another_or_loaded_by_name() -> None:
+    trees = {module_of(file): tree_of(file) for file in python_files(*PACKAGES)}
+    folders = {name: f"{family}." for family, names in FAMILIES.items() for name in names}
+    commands = {
+        f"brokertwin.cli.{folders.get(name, '')}{name.replace('-', '_')}" for name in COMMANDS
+    }
+    packages = {module_of(file) for file in python_files(*PACKAGES) if file.name == "__init__.py"}
+    commands |= packages
+    assert unused_modules(trees, LOADED_BY_NAME.keys() | commands) == []
+    assert set(LOADED_BY_NAME) <= set(unused_modules(trees, commands)), "no entry is superfluous"
+
+
+def test_an_unused_module_is_found() -> None:
+    trees = {
+        "brokertwin.a": ast.parse("from brokertwin import b"),
+        "brokertwin.b": ast.parse("import brokertwin.b"),
+        "brokertwin.c": ast.parse(""),
+        "brokertwin.d": ast.parse(""),
+    }
+    assert unused_modules(trees, ["brokertwin.a", "brokertwin.d"]) == ["brokertwin.c"]
 
 
 def test_every_python_directory_at_the_top_is_mapped() -> None:

@@ -1,4 +1,4 @@
-"""What a broker checks of an idempotent producer's batch, for processors that are not ours.
+"""The broker's check of an idempotent producer's batch, for other stream processors.
 
 A producer's state of one partition is `[end, [first, last, offset], ...]`: the offset that comes
 next, and of the last five batches the sequences and the offset.
@@ -12,13 +12,13 @@ PRODUCE = 0
 
 
 class Header(msgspec.Struct, rename="camel"):
-    """What says that an event is a Produce."""
+    """A request header."""
 
     request_api_key: int
 
 
 class Event(msgspec.Struct, rename="camel"):
-    """A row of the request topic, with what is needed of it."""
+    """The fields used of a row of the request topic."""
 
     id: str
     cluster: str
@@ -35,14 +35,14 @@ class Batch(msgspec.Struct, rename="camel"):
 
 
 class Partition(msgspec.Struct, rename="camel"):
-    """What goes to a partition."""
+    """A partition's batches."""
 
     index: int
     batches: list[Batch]
 
 
 class Topic(msgspec.Struct, rename="camel"):
-    """What goes to a topic."""
+    """A topic's partitions."""
 
     partition_data: list[Partition]
 
@@ -54,7 +54,7 @@ class Produce(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """What is written."""
+    """A response row."""
 
     id: str
     error_code: int
@@ -68,7 +68,7 @@ State = list
 
 
 def read(value: bytes | str) -> tuple[str, str, str, Batch] | None:
-    """The event's id and cluster, its producer's name there, and its batch; None for others."""
+    """Return a Produce's id, cluster, producer and batch; None for other events."""
     event = events.decode(value)
     if event.request_header.request_api_key != PRODUCE:
         return None
@@ -78,7 +78,7 @@ def read(value: bytes | str) -> tuple[str, str, str, Batch] | None:
 
 
 def decide(state: State | None, event_id: str, batch: Batch) -> tuple[State, bytes]:
-    """The state after the batch, and the answer's bytes."""
+    """Return the state after the batch, and the response's bytes."""
     state = state or [0]
     first, last = batch.base_sequence, batch.base_sequence + batch.last_offset_delta
     for kept in state[1:]:

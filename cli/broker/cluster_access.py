@@ -16,7 +16,7 @@ from brokertwin.cli.options import settings_of
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.engine.engine import Answer
+    from brokertwin.gateway.engine.engine import EngineResponse
     from brokertwin.gateway.engine.spark_engine import SparkEngine
     from brokertwin.sinks.state_rows import Row
 
@@ -113,11 +113,11 @@ class Access:
         }
 
     def _at_job(
-        self, work: "Callable[[SparkEngine], Awaitable[Answer]]", broker: int | None = None
-    ) -> "Answer":
+        self, work: "Callable[[SparkEngine], Awaitable[EngineResponse]]", broker: int | None = None
+    ) -> "EngineResponse":
         """Return a job's response. Raises UserError if there is none or it is a refusal."""
         from brokertwin.cli.broker.engines import EngineName, EngineOptions
-        from brokertwin.gateway.engine.engine import UnansweredError
+        from brokertwin.gateway.engine.engine import NoResponseError
         from brokertwin.gateway.engine.spark_engine import SparkEngine
         from brokertwin.state.core.settings import BrokerSettings
 
@@ -139,7 +139,7 @@ class Access:
                 f"Broker {broker} does not exist.", f"The cluster has the brokers {engine.brokers}."
             )
 
-        async def do() -> "Answer":
+        async def do() -> "EngineResponse":
             await engine.start()
             try:
                 return await work(engine)
@@ -148,7 +148,7 @@ class Access:
 
         try:
             answer = asyncio.run(do())
-        except UnansweredError as error:
+        except NoResponseError as error:
             raise UserError(
                 f"The job did not respond: {error}.", "Check that it runs, or raise --timeout."
             ) from None

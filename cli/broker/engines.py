@@ -116,7 +116,7 @@ class EngineOptions:
         return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
 
     def _spark(self) -> "SparkEngine":
-        from brokertwin.gateway.engine.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
+        from brokertwin.gateway.engine.spark_engine import RESPONSE_TIMEOUT_S, SparkEngine
         from brokertwin.gateway.records.data_topic import DataTopic
         from brokertwin.gateway.records.sealed_segments import SealedSegments
         from brokertwin.kafka_io import placement
@@ -157,7 +157,7 @@ class EngineOptions:
             placed,
             DataTopic(client, prefix),
             SealedSegments(client, prefix, placed.cluster),
-            self.answer_timeout_s or ANSWER_TIMEOUT_S,
+            self.answer_timeout_s or RESPONSE_TIMEOUT_S,
         )
 
 

@@ -170,7 +170,7 @@ def command(
     )
     made = options.make(engine, settings, heeded)
     given = broker_settings(broker_config, broker_set)
-    limits_given = limits.Limits.of(given, security_protocol)
+    limits_given = limits.GatewayLimits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)
     asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
 

@@ -11,7 +11,7 @@ from brokertwin.cli.output import warn
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.security.security import Security
+    from brokertwin.gateway.security.security import GatewaySecurity
 
 
 SecurityProtocolOption = Annotated[
@@ -48,16 +48,16 @@ def security_of(
     store_passwords: Path | None,
     broker_config: Path | None,
     broker_set: Sequence[str] | None,
-) -> "Security":
+) -> "GatewaySecurity":
     """Return the ports' security and warn about doubtful settings.
 
     Raises:
-        UserError: as `Security.of`.
+        UserError: as `GatewaySecurity.of`.
     """
-    from brokertwin.gateway.security.security import Security
+    from brokertwin.gateway.security.security import GatewaySecurity
 
     given = broker_settings(broker_config, broker_set)
-    security = Security.of(protocol, given, credentials, store_passwords)
+    security = GatewaySecurity.of(protocol, given, credentials, store_passwords)
     for warning in security.warnings:
         warn(warning)
     return security

@@ -13,8 +13,8 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.simulation.campaign import Tally
-    from brokertwin.simulation.plan import Plan
+    from brokertwin.simulation.campaign import CampaignTally
+    from brokertwin.simulation.plan import RunPlan
 
 FAILED = 1
 FAILED_SHOWN = 10
@@ -53,10 +53,10 @@ def command(
         _show(_tally(range(first, first + seeds), workers), as_json)
 
 
-def _tally(seeds: range, workers: int | None) -> "Tally":
-    from brokertwin.simulation.campaign import Tally, results
+def _tally(seeds: range, workers: int | None) -> "CampaignTally":
+    from brokertwin.simulation.campaign import CampaignTally, results
 
-    tally = Tally()
+    tally = CampaignTally()
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("seeds", total=len(seeds))
         for result in results(seeds, workers):
@@ -67,13 +67,13 @@ def _tally(seeds: range, workers: int | None) -> "Tally":
     return tally
 
 
-def _show(tally: "Tally", as_json: bool) -> None:
+def _show(tally: "CampaignTally", as_json: bool) -> None:
     if as_json:
         show_json({**msgspec.to_builtins(tally, str_keys=True), "missing": tally.missing})
     else:
         show_table(["client", "count"], tally.roles.most_common())
         show_table(["effective fault", "count"], tally.faults.most_common())
-        show_table(["request", "count"], tally.asked.most_common())
+        show_table(["request", "count"], tally.requests.most_common())
         show_table(["event", "count"], tally.reached.most_common())
         seconds = tally.elapsed_ms // 1000
         out.print(
@@ -111,7 +111,7 @@ def _show_one(seed: int, trace: bool, as_json: bool) -> None:
     raise typer.Exit(FAILED if outcomes.violations else 0)
 
 
-def _print(plan: "Plan", trace: list[str], violations: list[str]) -> None:
+def _print(plan: "RunPlan", trace: list[str], violations: list[str]) -> None:
     order = ", any order between brokers" if plan.is_any_order else ""
     out.print(
         f"{plan.engine} engine, {counted(plan.brokers, 'broker')} in"

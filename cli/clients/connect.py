@@ -89,7 +89,7 @@ def command(
     read_committed consumers see each line exactly once. Exits with code 1 if tasks failed.
     """
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.clients.connect.file_stream import ConfigError
+    from brokertwin.clients.connect.file_stream import ConnectorConfigError
     from brokertwin.clients.connect.worker_config import connection_properties
 
     if worker is Kind.STANDALONE and workers > 1:
@@ -104,7 +104,7 @@ def command(
         settings = settings_of(config, bootstrap=given, kafka_config=kafka_config)
         kafka = accessible(settings, connection_properties(properties))
         made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
-    except ConfigError as error:
+    except ConnectorConfigError as error:
         raise UserError(str(error)) from None
     _until_told(Working(made, threads), timeout)
 

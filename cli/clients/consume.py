@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from brokertwin.clients.consumer_config import ConsumerConfig
     from brokertwin.clients.fetcher import FetchSettings
     from brokertwin.clients.io.consumer import Consumer
-    from brokertwin.clients.messages import Message
+    from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.partitions import TopicPartition
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
@@ -398,17 +398,17 @@ class Reading:
 
     def _look(self, name: str, consumer: "Member") -> None:
         from brokertwin.clients.consumer_events import (
-            Assigned,
-            Failed,
+            ConsumerFailed,
+            PartitionsAssigned,
             ShareAcknowledged,
             Truncated,
         )
         from brokertwin.state.core.errors import error_name
 
         for event in consumer.events():
-            if isinstance(event, Assigned):
+            if isinstance(event, PartitionsAssigned):
                 self.has_begun.set()
-            elif isinstance(event, Failed):
+            elif isinstance(event, ConsumerFailed):
                 self._end(f"{name} stopped: {event.error} {error_name(event.error)}.")
             elif isinstance(event, Truncated):
                 (topic, partition), position, end = event
@@ -466,7 +466,7 @@ def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_
 
 
 def document(
-    at: "TopicPartition", offset: int, message: "Message", delivery_count: int | None = None
+    at: "TopicPartition", offset: int, message: "ProducerRecord", delivery_count: int | None = None
 ) -> dict[str, Any]:
     """Return a record as JSON, escaping bytes that are not UTF-8.
 

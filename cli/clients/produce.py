@@ -17,9 +17,9 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.producer import Producer
-    from brokertwin.clients.messages import Message
+    from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
-    from brokertwin.clients.producer_events import Acked, Failed
+    from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 
 READ_AHEAD = 10_000
 TURN_MS = 50
@@ -123,7 +123,7 @@ def command(
     """
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
-    from brokertwin.clients.producer_config import ConfigError, ProducerConfig
+    from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
     from brokertwin.state.core.errors import error_name
 
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
@@ -137,7 +137,7 @@ def command(
             transactional_id=transactional_id,
         )
         producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
-    except ConfigError as error:
+    except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
     told = Told(as_json)
     with producer:
@@ -169,7 +169,7 @@ def command(
 def _in_transactions(
     producer: "Producer",
     topic: str,
-    messages: "Iterable[Message]",
+    messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
     told: "Told",
@@ -211,15 +211,15 @@ class Told:
         self.acked = self.failed = 0
         self._as_json = as_json
 
-    def take(self, events: "Iterable[Acked | Failed]") -> None:
+    def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""
-        from brokertwin.clients.producer_events import Acked
+        from brokertwin.clients.producer_events import RecordAcked
         from brokertwin.state.core.errors import error_name
 
         for event in events:
             at = event.topic_partition
             said = {"record": event.record_id, "topic": at.topic, "partition": at.partition}
-            if isinstance(event, Acked):
+            if isinstance(event, RecordAcked):
                 self.acked += 1
                 said["offset"] = event.offset
             else:
@@ -232,11 +232,11 @@ class Told:
                 show_json(said)
 
 
-def _message(line: bytes, separator: str | None) -> "Message":
-    from brokertwin.clients.messages import Message
+def _message(line: bytes, separator: str | None) -> "ProducerRecord":
+    from brokertwin.clients.messages import ProducerRecord
 
     key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
-    return Message(key, value) if found else Message(None, line)
+    return ProducerRecord(key, value) if found else ProducerRecord(None, line)
 
 
 def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes]:

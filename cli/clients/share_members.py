@@ -7,7 +7,7 @@ the command ends first, records that were not printed are released.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from brokertwin.clients.consumer_events import Assigned, Event, ShareAcknowledged
+from brokertwin.clients.consumer_events import Event, PartitionsAssigned, ShareAcknowledged
 from brokertwin.clients.io.share_consumer import ShareConsumer
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_client import ShareClient
@@ -63,7 +63,7 @@ class ShareMember:
         return [
             each
             for each in self._consumer.events()
-            if not (isinstance(each, Assigned) and not each.partitions)
+            if not (isinstance(each, PartitionsAssigned) and not each.partitions)
             and not (isinstance(each, ShareAcknowledged) and each.error is Error.NONE)
         ]
 

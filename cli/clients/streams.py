@@ -12,8 +12,8 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.clients.io.questions import Questions
-    from brokertwin.clients.io.streams import Instance
+    from brokertwin.clients.io.store_queries import StoreQueryServer
+    from brokertwin.clients.io.streams import StreamsInstance
     from brokertwin.clients.streams.layout import Layout
     from brokertwin.clients.streams.stream_thread import StreamThread
     from brokertwin.clients.streams.streams_config import StreamsConfig
@@ -219,11 +219,10 @@ def ask(
     copies, and the value (null if there is none). For a range it prints the keys of all instances.
     Exits with code 1 if the owner is unknown.
     """
-    from brokertwin.clients.io.questions import Question
-    from brokertwin.clients.io.questions import ask as ask_server
+    from brokertwin.clients.io.store_queries import StoreQuery, query_instance
 
     named, begin, end = (None if each is None else each.encode() for each in (key, first, last))
-    found = ask_server(_host_info(server), Question(store, named, begin, end, stale))
+    found = query_instance(_host_info(server), StoreQuery(store, named, begin, end, stale))
     show_json(found)
     if "error" in found:
         raise typer.Exit(1)
@@ -292,13 +291,13 @@ class Run:
         """Run until Ctrl-C or the idle timeout. Raises UserError."""
         from brokertwin.cli.clients.threads import show_threads
         from brokertwin.clients.io.sockets import monotonic_ms
-        from brokertwin.clients.io.streams import Instance
+        from brokertwin.clients.io.streams import StreamsInstance
 
         self._is_shown = is_shown
         tasks = " ".join(map(str, self._layout.tasks))
         count = counted(len(self._layout.tasks), "task")
         say(f"{self._config.application_id}: {count}: {tasks}")
-        instance = Instance(
+        instance = StreamsInstance(
             self._kafka,
             self._config,
             self._topology,
@@ -325,21 +324,21 @@ class Run:
             if running.error is not None:
                 raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
 
-    def _questions(self, instance: "Instance") -> "Questions | None":
+    def _questions(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
         """Serve key queries. Raises UserError if the address is in use."""
-        from brokertwin.clients.io.questions import Questions
+        from brokertwin.clients.io.store_queries import StoreQueryServer
 
         if self._end_point is None:
             return None
         try:
-            return Questions(instance, self._layout, self._end_point)
+            return StoreQueryServer(instance, self._layout, self._end_point)
         except OSError as error:
             raise UserError(
                 f"Cannot listen on --application-server {self._end_point}: {error.strerror}.",
                 "Pass another port.",
             ) from None
 
-    def _wait(self, instance: "Instance", idle_s: float | None) -> None:
+    def _wait(self, instance: "StreamsInstance", idle_s: float | None) -> None:
         from brokertwin.clients.streams.stream_thread import ThreadState
 
         worked, since = -1, time.monotonic()

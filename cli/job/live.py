@@ -13,7 +13,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.state.fetch.fetch_session_counts import CacheCounts
-    from brokertwin.streaming.job.measures import Progress
+    from brokertwin.streaming.job.measures import QueryProgress
 
 LINE_INTERVAL_S = 1.0
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -31,7 +31,7 @@ class Live:
         self._console = console
         self._rate = Rate()
         self._last_line = 0.0
-        self._pending: Progress | None = None
+        self._pending: QueryProgress | None = None
         self._rich = RichLive(console=console, auto_refresh=False)
 
     def __enter__(self) -> "Live":
@@ -53,7 +53,7 @@ class Live:
         if self._pending is not None:
             self._print(self._pending)
 
-    def show(self, progress: "Progress") -> None:
+    def show(self, progress: "QueryProgress") -> None:
         """Show the progress after a micro-batch."""
         now = time.monotonic()
         self.requests = progress.counts.get("requests", 0)
@@ -66,7 +66,7 @@ class Live:
         else:
             self._pending = progress
 
-    def values(self, progress: "Progress") -> dict[str, str]:
+    def values(self, progress: "QueryProgress") -> dict[str, str]:
         """The displayed values by name."""
         return {
             "requests": f"{self.requests:,}",
@@ -79,13 +79,13 @@ class Live:
             "batch": f"{progress.batch} in {progress.seconds:.2f} s",
         }
 
-    def _table(self, progress: "Progress") -> Table:
+    def _table(self, progress: "QueryProgress") -> Table:
         values = self.values(progress)
         table = Table(*values)
         table.add_row(*values.values())
         return table
 
-    def _print(self, progress: "Progress") -> None:
+    def _print(self, progress: "QueryProgress") -> None:
         self._pending = None
         text = ", ".join(f"{name} {value}" for name, value in self.values(progress).items())
         line = f"{time.strftime('%H:%M:%S')} {text}"

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from brokertwin.cli.watching.sources import JobSource
     from brokertwin.settings import Settings
     from brokertwin.state.core.settings import BrokerSettings
-    from brokertwin.streaming.job.job import Job
-    from brokertwin.streaming.job.measures import Progress
-    from brokertwin.streaming.job.runner import Ended, Observer, Stop
+    from brokertwin.streaming.job.job import StreamingJob
+    from brokertwin.streaming.job.measures import QueryProgress
+    from brokertwin.streaming.job.runner import Ended, Observer, StopReason
 
 NOT_CLEAN = 1
 
@@ -283,7 +283,7 @@ def _run(
 
     run_snapshots.check_directory(settings.snapshots_dir)
     run_following.check(settings, available_now)
-    stop = runner.Stop(settings.stop_timeout_s)
+    stop = runner.StopReason(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
         watched = stack.enter_context(_watched(settings, shown.http_listen, stop))
@@ -321,8 +321,8 @@ def _run(
 
 
 def _query(
-    job: "Job",
-    stop: "Stop",
+    job: "StreamingJob",
+    stop: "StopReason",
     available_now: bool,
     observe: "Observer",
     session: "SparkSession",
@@ -348,7 +348,9 @@ def _query(
 
 
 @contextmanager
-def _watched(settings: "Settings", http_listen: str | None, stop: "Stop") -> "Iterator[JobSource]":
+def _watched(
+    settings: "Settings", http_listen: str | None, stop: "StopReason"
+) -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.server import OPTION, listen_address, served
     from brokertwin.cli.watching.sources import JobSource
@@ -368,14 +370,14 @@ def _observed(watched: "JobSource", as_json: bool) -> "Iterator[Observer]":
     with ExitStack() as stack:
         show = _as_json if as_json else stack.enter_context(_lines())
 
-        def observe(progress: "Progress") -> None:
+        def observe(progress: "QueryProgress") -> None:
             show(progress)
             watched.observe(progress)
 
         yield observe
 
 
-def _as_json(progress: "Progress") -> None:
+def _as_json(progress: "QueryProgress") -> None:
     """Print progress as a JSON line."""
     show_json(progress.document())
 
@@ -394,7 +396,7 @@ def _lines() -> "Iterator[Observer]":
         yield lambda _: None
 
 
-def _heed_signals(stop: "Stop") -> None:
+def _heed_signals(stop: "StopReason") -> None:
     """Stop the job at the first SIGTERM or SIGINT, and the process at the second."""
 
     def heed(number: int, _frame: FrameType | None) -> None:

@@ -154,4 +154,4 @@ def _tell(found: "BatchCheck", seconds: float) -> None:
     if checked.is_good:
         say_at(said)
     else:
-        warn(f"{said}: {'; '.join(map(checks.told, checked.findings))}")
+        warn(f"{said}: {'; '.join(map(checks.text_of, checked.findings))}")

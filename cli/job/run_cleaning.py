@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from brokertwin.gateway.records.job_cleaner import JobCleaner, JobState
     from brokertwin.settings import Settings
     from brokertwin.state.core.settings import BrokerSettings
-    from brokertwin.streaming.job.job import Job
+    from brokertwin.streaming.job.job import StreamingJob
     from brokertwin.streaming.job.kept_bases import KeptBases
 
 WAIT_MIN_S = 1.0
@@ -37,7 +37,7 @@ class Cleaning:
     """
 
     def __init__(
-        self, job: "Job", given: "BrokerSettings", session: "Callable[[], SparkSession]"
+        self, job: "StreamingJob", given: "BrokerSettings", session: "Callable[[], SparkSession]"
     ) -> None:
         self._job, self._given, self._session = job, given, session
         self._has_stopped = threading.Event()

@@ -66,7 +66,7 @@ class Snapshots:
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
         """Take a snapshot of the last micro-batch unless it exists."""
         if self.are_wanted and committed > self._newest:
-            snapshots.taken_or_told(partial(self._take, session), self._tell, self._tell_failure)
+            snapshots.take_and_report(partial(self._take, session), self._tell, self._tell_failure)
 
     def _take(self, session: "Callable[[], SparkSession]") -> "Published":
         from brokertwin.sinks.snapshot_store import Keep

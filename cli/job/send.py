@@ -20,7 +20,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.kafka_io.placement import Placement
-    from brokertwin.streaming.job.edge import Edge, Sendable
+    from brokertwin.streaming.job.edge import JobEdge, Sendable
 
 EXAMPLES_SHOWN = 5
 NOT_ALL_WELL = 1
@@ -130,7 +130,7 @@ def command(
     from brokertwin.kafka_io import placement
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.streaming.job.clock import now_ms
-    from brokertwin.streaming.job.edge import Edge
+    from brokertwin.streaming.job.edge import JobEdge
 
     is_recording = not afresh and _has_answers(files)
     _check_options(is_recording, afresh, check, order)
@@ -148,7 +148,7 @@ def command(
             job = Job(settings, client, placed_cluster(placements, cluster or only))
             told = _recording(job, files, id_prefix, broker, tally, bar, wait, check)
         else:
-            edge = Edge(placements, cluster or only, broker, now_ms)
+            edge = JobEdge(placements, cluster or only, broker, now_ms)
             made = _made(edge, files, id_prefix, afresh, tally)
             produce(client, settings.prefix, _in_order(made, files, order, bar), tally)
     _show(tally, time.monotonic() - started, as_json, told)
@@ -183,9 +183,9 @@ def _has_answers(files: list[Path]) -> bool:
 
 
 def _is_answered(line: bytes) -> bool:
-    from brokertwin.recordings.replay.recording import is_answered
+    from brokertwin.recordings.replay.recording import has_response
 
-    return is_answered(line)
+    return has_response(line)
 
 
 def placed_cluster(placements: "Mapping[str, Placement]", name: str | None) -> "Placement":
@@ -210,13 +210,13 @@ def _recording(
 ) -> Told:
     """Send a recording, or compare one that was sent; counts refused exchanges."""
     from brokertwin.recordings.formats.lines import STDIN
-    from brokertwin.recordings.formats.pipeline import Reading
+    from brokertwin.recordings.formats.pipeline import FileReading
     from brokertwin.recordings.replay import recording
     from brokertwin.state.core.events import Reason
 
     if STDIN in files:
         raise UserError(FROM_STDIN, STDIN_HINT)
-    history = recording.read(files, Reading(broker)).with_id_prefix(id_prefix)
+    history = recording.read(files, FileReading(broker)).with_id_prefix(id_prefix)
     for line in history.broken:
         tally.refuse(line.place, "not an exchange", line.reason)
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})
@@ -246,7 +246,7 @@ def _in_order(
 
 
 def _made(
-    edge: "Edge", files: list[Path], id_prefix: str, afresh: bool, tally: Tally
+    edge: "JobEdge", files: list[Path], id_prefix: str, afresh: bool, tally: Tally
 ) -> Iterator[tuple[str, "Sendable"]]:
     """Yield file and event of each valid line; counts the others."""
     import secrets

@@ -22,7 +22,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
-    from brokertwin.sinks.snapshot_store import Snapshot
+    from brokertwin.sinks.snapshot_store import SnapshotManifest
     from brokertwin.streaming.checkpoint.restore import Restored
 
 app = group()
@@ -180,7 +180,7 @@ def restore(
 
     settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
-    wanted = restoring.Wanted(to_prefix, _shuffle_partitions(settings))
+    wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 
@@ -214,7 +214,7 @@ def reshard(
     found = snapshot_store.manifest(path)
     topic = full_name(str(found.facts["prefix"]), REQUESTS)
     ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
-    wanted = restoring.Wanted(None, _shuffle_partitions(settings), cells, ends)
+    wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 
@@ -237,7 +237,7 @@ def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> Non
         out.print(line, soft_wrap=True, highlight=False)
 
 
-def _row(found: "Snapshot") -> dict[str, Any]:
+def _row(found: "SnapshotManifest") -> dict[str, Any]:
     return {
         "name": found.name,
         "batch": found.batch,

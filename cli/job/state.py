@@ -14,7 +14,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
-    from brokertwin.sinks.state_rows import Kind, Row
+    from brokertwin.sinks.state_rows import ItemKind, Row
     from brokertwin.sinks.stored_states import Cells
 
 KindArgument = Annotated[
@@ -111,8 +111,8 @@ def command(
     if wanted is not None and key is not None:
         for part in state_rows.parts_of(wanted):
             state_tables.show(part, _rows(part, cells, key, None), when)
-    elif wanted is state_rows.Kind.SESSIONS and where is None:
-        by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
+    elif wanted is state_rows.ItemKind.SESSIONS and where is None:
+        by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
     state_tables.tell_hidden(found, shown)
 
@@ -133,7 +133,9 @@ def _of_checkpoint(
     return cells, f"after micro-batch {batch}"
 
 
-def _rows(kind: "Kind | None", cells: "Cells", key: str | None, where: str | None) -> "list[Row]":
+def _rows(
+    kind: "ItemKind | None", cells: "Cells", key: str | None, where: str | None
+) -> "list[Row]":
     """Return the selected rows of a kind, or the counts of all kinds."""
     from brokertwin import tables
     from brokertwin.sinks import state_rows

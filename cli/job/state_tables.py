@@ -10,7 +10,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.sinks.state_rows import Kind, Row
+    from brokertwin.sinks.state_rows import ItemKind, Row
 
 KINDS = (
     "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
@@ -96,13 +96,13 @@ def _none(rows: "list[Row]") -> set[str]:
     return repeated | none | empty
 
 
-def kind_of(name: str | None) -> "Kind | None":
+def kind_of(name: str | None) -> "ItemKind | None":
     """Return the kind with a name. Raises UserError if there is none."""
-    from brokertwin.sinks.state_rows import Kind
+    from brokertwin.sinks.state_rows import ItemKind
 
     if name is None:
         return None
     try:
-        return Kind(name)
+        return ItemKind(name)
     except ValueError:
         raise UserError(f"Unknown kind of items: {name}.", f"Pass one of: {KINDS}.") from None

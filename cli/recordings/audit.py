@@ -18,7 +18,7 @@ from brokertwin.errors import NothingRecordedError, UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.audit.finding import Finding
+    from brokertwin.recordings.audit.finding import AuditFinding
     from brokertwin.state.observed.replication import ReplicationObserver
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
@@ -139,7 +139,7 @@ def _check_follow(where: Where, html: Path | None, decide: bool) -> None:
 
 def _follow(
     where: Where, broker_config: Path | None, every: float, as_json: bool
-) -> "list[Finding]":
+) -> "list[AuditFinding]":
     """Report findings as files grow, until interrupted; return the last ones.
 
     The files are read again from their beginning, because findings compare lines that lie far
@@ -149,7 +149,7 @@ def _follow(
     from brokertwin.recordings.audit.reading import read_from
     from brokertwin.recordings.formats.documents import Texts
 
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     told: dict[tuple[str, str, int], int] = {}
     sizes: list[tuple[int, int]] = []
     try:
@@ -180,11 +180,11 @@ def _status(path: Path) -> os.stat_result:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _key(finding: "Finding") -> tuple[str, str, int]:
+def _key(finding: "AuditFinding") -> tuple[str, str, int]:
     return finding.kind, finding.subject, finding.code
 
 
-def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":
+def _decided(where: Where, broker_config: Path | None) -> "list[AuditFinding]":
     """Return responses that differ from the broker model's. Raises UserError if it cannot run."""
     from brokertwin.cli.recordings.replay import compared_again
     from brokertwin.recordings.audit import decided
@@ -201,13 +201,13 @@ def _observer(broker_config: Path | None) -> "ReplicationObserver":
     return ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
 
 
-def _exit_code(found: "Sequence[Finding]", fail_on: FailOn) -> int:
+def _exit_code(found: "Sequence[AuditFinding]", fail_on: FailOn) -> int:
     labels = [each.value for each in FailOn]
     worst = max((labels.index(each.severity.label) for each in found), default=-1)
     return EXIT_CODES[labels[worst]] if worst >= labels.index(fail_on) else 0
 
 
-def _show(found: "Sequence[Finding]") -> None:
+def _show(found: "Sequence[AuditFinding]") -> None:
     """Print a table of findings by severity, and their counts."""
     from rich import box
     from rich.markup import escape

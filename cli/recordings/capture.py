@@ -24,14 +24,14 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     import ssl
 
-    from brokertwin.gateway.answers import Address
-    from brokertwin.gateway.capture.counts import Counts
+    from brokertwin.gateway.capture.counts import CaptureCounts
     from brokertwin.gateway.capture.recorder import Recorder
-    from brokertwin.gateway.capture.sinks import Sink
+    from brokertwin.gateway.capture.sinks import CaptureSink
+    from brokertwin.gateway.edge_fields import Address
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.settings import Settings
 
-    MakeSink = Callable[[Callable[[str], None]], Sink]
+    MakeSink = Callable[[Callable[[str], None]], CaptureSink]
     """Open a sink; its argument is called for each document that is lost later."""
 
 INCOMPLETE = 1
@@ -273,7 +273,9 @@ class _Reporter:
         else:
             say(f"listening on {local.host}:{local.port}, recording to {sink}")
 
-    async def watch(self, counts: "Counts", recorder: "Recorder", ended: asyncio.Event) -> None:
+    async def watch(
+        self, counts: "CaptureCounts", recorder: "Recorder", ended: asyncio.Event
+    ) -> None:
         """Show the counters until `ended`: as JSON lines, or as a table on a terminal."""
         if self._as_json and not self._is_quiet:
             while not await _is_over(ended, JSON_EVERY_S):
@@ -286,7 +288,7 @@ class _Reporter:
                 while not await _is_over(ended, REDRAWN_S):
                     live.update(_table(counts, recorder.lost), refresh=True)
 
-    def ended(self, counts: "Counts", recorder: "Recorder") -> None:
+    def ended(self, counts: "CaptureCounts", recorder: "Recorder") -> None:
         """Show the totals."""
         if self._as_json:
             self._print({"event": "ended", **_numbers(counts, recorder)})
@@ -307,7 +309,7 @@ async def _is_over(ended: asyncio.Event, wait_s: float) -> bool:
     return ended.is_set()
 
 
-def _numbers(counts: "Counts", recorder: "Recorder") -> dict[str, Any]:
+def _numbers(counts: "CaptureCounts", recorder: "Recorder") -> dict[str, Any]:
     """The table's counters as JSON; times are in ms."""
     return {
         "exchanges": counts.exchanges,
@@ -328,7 +330,7 @@ def _numbers(counts: "Counts", recorder: "Recorder") -> dict[str, Any]:
     }
 
 
-def _table(counts: "Counts", lost: Counter[str]) -> Table:
+def _table(counts: "CaptureCounts", lost: Counter[str]) -> Table:
     """Exchanges by API, most frequent first, with failures in the caption."""
     connections = f"{counts.connections:,} of {counts.connections_all:,} connections open"
     lines = [

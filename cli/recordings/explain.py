@@ -12,7 +12,7 @@ from brokertwin.cli.recordings.sources import Checkpoint, Where, source_of, with
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.explain.story import Entry, Subject
+    from brokertwin.recordings.explain.story import Subject, TimelineEntry
     from brokertwin.recordings.replay.recording import Exchange, Recording
     from brokertwin.sinks.stored_states import Cells
 
@@ -72,42 +72,42 @@ class _About(NamedTuple):
 
 
 def _producers(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.producers import Producers
+    from brokertwin.recordings.explain.producers import ProducerTimeline
 
-    return Producers(_exchanges(where), key)
+    return ProducerTimeline(_exchanges(where), key)
 
 
 def _transactions(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.transactions import Transactions
+    from brokertwin.recordings.explain.transactions import TransactionTimeline
 
-    return Transactions(_exchanges(where), key)
+    return TransactionTimeline(_exchanges(where), key)
 
 
 def _partitions(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.partitions import Partitions
+    from brokertwin.recordings.explain.partitions import PartitionTimeline
     from brokertwin.recordings.observed.watching import watch
 
     with source_of(where) as source:
-        return Partitions(watch(source, where.headers()), key)
+        return PartitionTimeline(watch(source, where.headers()), key)
 
 
 def _groups(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.groups import Groups
+    from brokertwin.recordings.explain.groups import GroupTimeline
 
     recording = _recording(where, with_logged=True)
-    return Groups(recording.exchanges, key, recording.logged)
+    return GroupTimeline(recording.exchanges, key, recording.logged)
 
 
 def _sessions(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.sessions import Sessions
+    from brokertwin.recordings.explain.sessions import SessionTimeline
 
-    return Sessions(_exchanges(where), key)
+    return SessionTimeline(_exchanges(where), key)
 
 
 def _clients(where: Where, key: str) -> "Subject":
-    from brokertwin.recordings.explain.clients import Clients
+    from brokertwin.recordings.explain.clients import ClientTimeline
 
-    return Clients(_exchanges(where), key)
+    return ClientTimeline(_exchanges(where), key)
 
 
 SUBJECTS = {
@@ -319,7 +319,7 @@ def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> 
             _say(line, "bold")
 
 
-def _show_all(entries: "list[Entry]", as_json: bool) -> None:
+def _show_all(entries: "list[TimelineEntry]", as_json: bool) -> None:
     explained: set[int] = set()
     for entry in entries:
         if as_json:

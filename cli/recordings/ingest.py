@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.kafka_io.placement import Placement
     from brokertwin.recordings.formats.batches import Completion, Headers, Needs
-    from brokertwin.recordings.formats.documents import Document, Left
+    from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
     from brokertwin.recordings.formats.order import Sorter
-    from brokertwin.recordings.formats.pipeline import Reading
+    from brokertwin.recordings.formats.pipeline import FileReading
     from brokertwin.recordings.formats.summary import Summary
     from brokertwin.settings import Settings
-    from brokertwin.streaming.job.edge import Edge, Sendable
+    from brokertwin.streaming.job.edge import JobEdge, Sendable
 
 NOT_ALL_WELL = 1
 STDOUT = Path("-")
@@ -150,7 +150,7 @@ def command(
     skipped.
     """
     from brokertwin.recordings.formats.order import Sorter
-    from brokertwin.recordings.formats.pipeline import Reading, zone_of
+    from brokertwin.recordings.formats.pipeline import FileReading, zone_of
     from brokertwin.recordings.formats.summary import Summary, nothing_read
 
     if bool(files) == bool(from_topic):
@@ -161,7 +161,7 @@ def command(
     _check_batches(batches_from, batches_config)
     is_sent = send if send is not None else out_file is None
     _check_out(out_file, is_sent, force, as_json)
-    reading = Reading(broker, zone_of(time_zone), warn)
+    reading = FileReading(broker, zone_of(time_zone), warn)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
     work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
@@ -214,7 +214,7 @@ class _Work:
         self,
         settings: "Settings",
         summary: "Summary",
-        reading: "Reading",
+        reading: "FileReading",
         is_sent: bool,
         cluster: str | None,
         afresh: bool,
@@ -248,15 +248,15 @@ class _Work:
                 warn(warning)
         return self._client
 
-    def _make_edge(self) -> "Edge":
+    def _make_edge(self) -> "JobEdge":
         from brokertwin.kafka_io import placement
         from brokertwin.streaming.job.clock import now_ms
-        from brokertwin.streaming.job.edge import Edge
+        from brokertwin.streaming.job.edge import JobEdge
 
         found = self._placements = placement.read(self.client(), self.settings.prefix)
         if self._cluster is None and len(found) == 1:
             self._cluster = next(iter(found))
-        return Edge(found, self._cluster, None, now_ms)
+        return JobEdge(found, self._cluster, None, now_ms)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read all sources into the sorter."""
@@ -351,7 +351,7 @@ class _Work:
             self.written += 1
             yield document
 
-    def _events(self, documents: Iterator[bytes], edge: "Edge") -> Iterator["Sendable"]:
+    def _events(self, documents: Iterator[bytes], edge: "JobEdge") -> Iterator["Sendable"]:
         from brokertwin.recordings.formats.documents import api_of_document
         from brokertwin.state.core.events import Refusal
 
@@ -404,13 +404,13 @@ def _writer(path: Path) -> Iterator[Write]:
         raise UserError(f"Cannot write to {path}: {error.strerror}.") from None
 
 
-def _dead_letter_writer(write: Write) -> Callable[["Left"], None]:
+def _dead_letter_writer(write: Write) -> Callable[["UnpairedDocuments"], None]:
     """Write position and reason of damaged lines, but no content, which may hold a password."""
     import msgspec
 
     from brokertwin.recordings.formats.summary import place_of
 
-    def write_letter(left: "Left") -> None:
+    def write_letter(left: "UnpairedDocuments") -> None:
         letter = {"line": place_of(left.line), "reason": left.reason, "detail": left.detail}
         write(msgspec.json.encode(letter) + b"\n")
 

@@ -133,7 +133,7 @@ def hand_over(
     if not patience_s:
         return prepared, Told([], len(wanted), why)
     waiting = bar.add_task("waiting for responses", total=len(wanted))
-    answers = handover.wait_for_answers(
+    answers = handover.wait_for_responses(
         job.client,
         prefix,
         first,
@@ -152,7 +152,7 @@ def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Hando
     from brokertwin.streaming.job import handover
 
     prepared = _prepared(job, history, bar)
-    answers = handover.all_answers(job.client, job.settings.prefix)
+    answers = handover.all_responses(job.client, job.settings.prefix)
     wanted = prepared.wanted()
     found = {name: answer for name, answer in answers.items() if name in wanted}
     return prepared, Told(prepared.compared(found), len(wanted) - len(found))

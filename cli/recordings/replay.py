@@ -31,14 +31,14 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.replay.comparison import Answer
+    from brokertwin.recordings.replay.comparison import ModelResponse
     from brokertwin.recordings.replay.kept import KeptState
-    from brokertwin.recordings.replay.plan import Plan
+    from brokertwin.recordings.replay.plan import ReplayPlan
     from brokertwin.recordings.replay.recording import Recording
     from brokertwin.recordings.replay.report import Compared
-    from brokertwin.recordings.replay.search import Limits
+    from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.settings import Settings
-    from brokertwin.sinks.state_rows import Columns, Kind
+    from brokertwin.sinks.state_rows import Columns, ItemKind
     from brokertwin.state.cell.cell import Cell
     from brokertwin.state.core.settings import BrokerSettings
 
@@ -187,8 +187,8 @@ def command(
     --from. Request logs have no batch headers; pass them with --batches.
     """
     from brokertwin.recordings.replay import report
-    from brokertwin.recordings.replay.documents import answer_documents
-    from brokertwin.recordings.replay.search import Limits
+    from brokertwin.recordings.replay.documents import response_documents
+    from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.recordings.replay.timing import TOLERANCES
 
     spark = engine is Engine.SPARK
@@ -200,7 +200,7 @@ def command(
         where.check()
     name = where.cluster or (begins.cluster if begins is not None else RECORDED)
     settings = where.settings(clusters=(name,))
-    limits = Limits(TOLERANCES.scaled(time_tolerance))
+    limits = SearchLimits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
     if records is not None:
         _write(rebuilt_records.lines(where, said(where), _progress), records)
@@ -224,7 +224,9 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, until, all_items, as_json)
         if not is_state or out is not None:
-            _give(answer_documents(history.exchanges, answers, apis), out, as_json and not is_state)
+            _give(
+                response_documents(history.exchanges, answers, apis), out, as_json and not is_state
+            )
         if not where.is_nowhere():
             report.show_summary(err, history.exchanges, answers)
     if not is_fine:
@@ -268,11 +270,11 @@ def states_around(
 
 def _planner(
     cluster: str,
-    limits: "Limits",
+    limits: "SearchLimits",
     settings_for: "Callable[[Where], BrokerSettings]",
     begins: "KeptState | None",
     is_spark: bool,
-) -> "Callable[..., tuple[Recording, Plan]]":
+) -> "Callable[..., tuple[Recording, ReplayPlan]]":
     """Return a function that reads a recording and plans the order of its events.
 
     The order is the one that explains the recorded responses, or, if `follows` is false, that of
@@ -282,7 +284,7 @@ def _planner(
 
     def planned_of(
         where: Where, follows: bool = True, is_answered: bool = False
-    ) -> "tuple[Recording, Plan]":
+    ) -> "tuple[Recording, ReplayPlan]":
         history, given = _history(where, begins), settings_for(where)
         if begins is not None:
             kept_states.warn_of_overlap(begins, history)
@@ -297,7 +299,7 @@ def _planner(
     return planned_of
 
 
-def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "Plan | None":
+def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "ReplayPlan | None":
     """Return the plan of a job's events in the job's own order; None if that is not possible."""
     from brokertwin.recordings.replay import of_job
 
@@ -327,7 +329,7 @@ def _history(where: Where, begins: "KeptState | None") -> "Recording":
     return history
 
 
-def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes]:
+def _until(planned: "ReplayPlan", until: str | None, time_zone: str) -> Sequence[bytes]:
     """Return the events up to --until, or all."""
     from brokertwin.recordings.formats.pipeline import zone_of
     from brokertwin.recordings.replay.until import events_until
@@ -338,8 +340,12 @@ def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes
 
 
 def _decide(
-    planned: "Plan", documents: Sequence[bytes], settings: "Settings", engine: Engine, check: bool
-) -> "tuple[dict[str, Answer], Cell | None, bool]":
+    planned: "ReplayPlan",
+    documents: Sequence[bytes],
+    settings: "Settings",
+    engine: Engine,
+    check: bool,
+) -> "tuple[dict[str, ModelResponse], Cell | None, bool]":
     """Return an engine's responses, its cell if it is local, and False if --check failed.
 
     Responses that the search for the order has computed are reused.
@@ -375,7 +381,7 @@ class _Asked(NamedTuple):
     begin_from: Path | None
 
 
-def _kind_of(asked: _Asked) -> "Kind | None":
+def _kind_of(asked: _Asked) -> "ItemKind | None":
     """Return the kind of items to show. Raises UserError if options conflict."""
     if asked.is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
@@ -407,7 +413,7 @@ def _kind_of(asked: _Asked) -> "Kind | None":
 
 
 def _show_state(
-    kind: "Kind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
+    kind: "ItemKind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
 ) -> None:
     """Print the items of a kind after the events."""
     from brokertwin.sinks import state_rows
@@ -443,7 +449,7 @@ def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> N
 
 def _report(
     history: "Recording",
-    planned: "Plan",
+    planned: "ReplayPlan",
     compared: "list[Compared]",
     out: Path | None,
     is_json: bool,

@@ -84,7 +84,7 @@ def command(
     with Kafka's rule. Exits with code 1 if there is an unexplained difference.
     """
     from brokertwin.recordings.formats.lines import size_of
-    from brokertwin.recordings.formats.pipeline import Reading, zone_of
+    from brokertwin.recordings.formats.pipeline import FileReading, zone_of
     from brokertwin.recordings.formats.summary import Summary, nothing_read
     from brokertwin.recordings.observed import plots
     from brokertwin.recordings.observed.exchanges import exchanges_of
@@ -101,7 +101,7 @@ def command(
         observer.observe(
             exchanges_of(
                 files,
-                Reading(broker, zone_of(time_zone), warn),
+                FileReading(broker, zone_of(time_zone), warn),
                 summary,
                 lambda size: bar.advance(task, size),
             )
@@ -239,7 +239,14 @@ class _Report:
             show_table(
                 ("time", "partition", "reported HW", "expected HW", "reason", "line"),
                 [
-                    (clock(d.time), f"{d.topic}-{d.partition}", d.told, d.derived, d.why, d.place)
+                    (
+                        clock(d.time),
+                        f"{d.topic}-{d.partition}",
+                        d.reported,
+                        d.derived,
+                        d.why,
+                        d.place,
+                    )
                     for d in self.differences[:DIFFERENCES_SHOWN]
                 ],
                 title="High watermarks that differ from Kafka's rule",

@@ -185,10 +185,10 @@ def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
     """
     from brokertwin.recordings.formats.documents import Texts
     from brokertwin.recordings.formats.lines import size_of
-    from brokertwin.recordings.formats.pipeline import Reading, read_files, zone_of
+    from brokertwin.recordings.formats.pipeline import FileReading, read_files, zone_of
 
     where.check()
-    how = Reading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
+    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

@@ -11,19 +11,19 @@ from brokertwin.cli.output import out, show_json, show_table
 from brokertwin.cli.recordings.sources import Where
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.replay.plan import Plan
+    from brokertwin.recordings.replay.plan import ReplayPlan
     from brokertwin.recordings.replay.recording import Recording
-    from brokertwin.recordings.replay.state_diff import Change
-    from brokertwin.sinks.state_rows import Columns, Kind
+    from brokertwin.recordings.replay.state_diff import StateChange
+    from brokertwin.sinks.state_rows import Columns, ItemKind
 
 BEGINNING, END = "beginning", "end"
 
 
 def show(
-    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    planned_of: "Callable[[Where], tuple[Recording, ReplayPlan]]",
     where: Where,
     moments: tuple[str, str],
-    kind: "Kind | None",
+    kind: "ItemKind | None",
     all_items: bool,
     as_json: bool,
 ) -> None:
@@ -54,7 +54,7 @@ def show(
         out.print(f"no difference between {moments[0]} and {moments[1]}", highlight=False)
 
 
-def show_changes(found: "Sequence[Change]", moments: tuple[str, str]) -> None:
+def show_changes(found: "Sequence[StateChange]", moments: tuple[str, str]) -> None:
     """Print a table of each kind; `moments` are the titles of the two states."""
     for name, group in groupby(found, key=lambda change: change.kind):
         title = f"{name.value}: {moments[0]} and {moments[1]}"
@@ -62,7 +62,7 @@ def show_changes(found: "Sequence[Change]", moments: tuple[str, str]) -> None:
 
 
 def _states(
-    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    planned_of: "Callable[[Where], tuple[Recording, ReplayPlan]]",
     where: Where,
     moments: tuple[str, str],
 ) -> "Iterator[Columns]":
@@ -86,7 +86,7 @@ def _states(
         yield plan.state_after(documents).columns()
 
 
-def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:
+def _rows(found: "Sequence[StateChange]") -> list[tuple[Any, ...]]:
     """Return a line for each field; the item is in its first line only."""
     lines: list[tuple[Any, ...]] = []
     for change in found:

@@ -31,11 +31,11 @@ from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
 from brokertwin.streaming.checkpoint.census import Census, census
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.engine.engine import Engine
+    from brokertwin.gateway.engine.engine import BrokerEngine
     from brokertwin.gateway.server import Gateway
     from brokertwin.sinks.snapshot_store import Published
     from brokertwin.streaming.checks.batch_checks import BatchCheck
-    from brokertwin.streaming.job.measures import Progress
+    from brokertwin.streaming.job.measures import QueryProgress
 
 SILENT_MAX_S = 60.0
 """A process is no longer alive if its loop has stopped for this long."""
@@ -152,7 +152,7 @@ class JobSource:
     def __init__(self, name: str, checkpoint: Path, ending: threading.Event | None = None) -> None:
         self._name = name
         self.pulse = Pulse(ending)
-        self._progress: Progress | None = None
+        self._progress: QueryProgress | None = None
         self._seen_ms = -1
         self._rate = Rate()
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
@@ -163,7 +163,7 @@ class JobSource:
             lambda: checkpoint_log.committed(checkpoint),
         )
 
-    def observe(self, progress: "Progress") -> None:
+    def observe(self, progress: "QueryProgress") -> None:
         """Note the end of a micro-batch."""
         self._progress, self._seen_ms = progress, now_ms()
         self._rate.add(progress.events, progress.seconds)
@@ -225,7 +225,7 @@ def _counted(counts: Counts, result: str) -> Counts:
 
 
 def _of_job(
-    progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots, checks: OfChecks
+    progress: "QueryProgress | None", seen_ms: int, snapshots: OfSnapshots, checks: OfChecks
 ) -> OfJob:
     if progress is None:
         return OfJob(snapshots=snapshots, checks=checks)
@@ -255,7 +255,7 @@ class GatewaySource:
     """
 
     def __init__(
-        self, gateway: "Gateway", engine: "Engine", columns: Columns | None = None
+        self, gateway: "Gateway", engine: "BrokerEngine", columns: Columns | None = None
     ) -> None:
         self._gateway = gateway
         self._cluster = engine.cluster
@@ -272,7 +272,7 @@ class GatewaySource:
         before = 0
         while True:
             self.pulse.beat()
-            answers = sum(self._gateway.traffic.answers.values())
+            answers = sum(self._gateway.traffic.responses.values())
             self._rate.add(answers - before, SAMPLE_S)
             self._points.append(Point(now_ms(), (answers - before) / SAMPLE_S))
             before = answers
@@ -291,7 +291,7 @@ class GatewaySource:
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
             rate=self._rate.value(),
-            answers=traffic.answers_by_name,
+            answers=traffic.responses_by_name,
             errors=traffic.errors_by_name,
             points=list(self._points),
             gateway=self._of_gateway(),

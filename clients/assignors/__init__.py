@@ -1,10 +1,8 @@
-"""What the leader of a classic group does with the members' subscriptions: who reads what.
+"""Client-side assignment in classic groups.
 
-group.py                what an assignor is given, in the order in which Java goes through it
-range_assignor.py       range and roundrobin, which look at nothing but the subscriptions
-sticky_assignor.py      sticky and cooperative-sticky, which keep what members own
-general_sticky.py       their way where members subscribe to different topics
-assign.py               the assignors by their names
-owned.py                who owns what, where two claim it
-member.py               what one member says, gives out and takes; Streams has its own
+group.py                inputs of an assignor, in Java's iteration order range_assignor.py
+range and roundrobin sticky_assignor.py      sticky and cooperative-sticky general_sticky.py
+the same if members subscribe to different topics assign.py               the assignors by name
+owned.py                ownership claims and their conflicts member.py               the assignor
+interface of one member; Streams has its own
 """

@@ -1,4 +1,4 @@
-"""The assignors by the names under which members offer them, and what each adds when it joins."""
+"""The assignors by protocol name, and the user data of each."""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -15,7 +15,7 @@ from brokertwin.clients.partitions import TopicPartition
 
 
 class AssignorName(StrEnum):
-    """Kafka's own assignors of classic groups."""
+    """Kafka's assignors of classic groups."""
 
     RANGE = "range"
     ROUNDROBIN = "roundrobin"
@@ -23,18 +23,18 @@ class AssignorName(StrEnum):
     COOPERATIVE_STICKY = "cooperative-sticky"
 
 
-class Assignor(NamedTuple):
-    """How a leader assigns, and whether members keep what they own while they rebalance."""
+class ClientAssignor(NamedTuple):
+    """An assignment function; `is_cooperative` members keep partitions."""
 
     assign: Callable[[Group], Assignment]
     is_cooperative: bool = False
 
 
 ASSIGNORS = {
-    AssignorName.RANGE: Assignor(assign_range),
-    AssignorName.ROUNDROBIN: Assignor(assign_round_robin),
-    AssignorName.STICKY: Assignor(assign_sticky),
-    AssignorName.COOPERATIVE_STICKY: Assignor(assign_cooperative_sticky, is_cooperative=True),
+    AssignorName.RANGE: ClientAssignor(assign_range),
+    AssignorName.ROUNDROBIN: ClientAssignor(assign_round_robin),
+    AssignorName.STICKY: ClientAssignor(assign_sticky),
+    AssignorName.COOPERATIVE_STICKY: ClientAssignor(assign_cooperative_sticky, is_cooperative=True),
 }
 
 
@@ -43,7 +43,7 @@ def assign(
     partition_counts: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
 ) -> Assignment:
-    """What a leader assigns; `subscriptions` as the coordinator's answer to JoinGroup lists them.
+    """Return the leader's assignment.
 
     Topics that are not in `partition_counts` are left out.
     """
@@ -53,9 +53,10 @@ def assign(
 def user_data(
     name: AssignorName, previous: Iterable[TopicPartition] | None, generation: int
 ) -> bytes | None:
-    """What a member adds for an assignor: what it was last assigned (None: nothing yet), and when.
+    """Return the user data of a subscription.
 
-    Source: `ConsumerPartitionAssignor.subscriptionUserData` in Kafka.
+    `previous` is the last assignment, or None before the first. Source:
+    `ConsumerPartitionAssignor.subscriptionUserData` in Kafka.
     """
     if name is AssignorName.COOPERATIVE_STICKY:
         return encode_generation(generation)

@@ -1,27 +1,26 @@
-"""The sticky assignors where members subscribe to different topics: keep, fill, then even out.
+"""Sticky assignment if members subscribe to different topics.
 
-Source: `AbstractStickyAssignor.GeneralAssignmentBuilder`, `PartitionMovements` in Kafka. What is
-free goes to the member that has the least of those that want it. Then partitions move to members
-with at least two less, until that is not possible any more; where all of that did not make the
-assignment more even, it is as it was before. A partition goes back to who had it two generations
-ago, and between two members no partition of a topic goes one way while another goes the other way.
+Source: `AbstractStickyAssignor.GeneralAssignmentBuilder`, `PartitionMovements` in Kafka. A free
+partition goes to the subscriber with the fewest partitions. Then partitions move to members with at
+least two fewer, until no move is left. If the result is not more balanced, all moves are undone. A
+partition returns to its owner of two generations ago. Between two members, partitions of a topic
+move in one direction only.
 
-Other than Kafka: a partition does not go back to a member that no longer subscribes to its topic,
-or that can no longer change what it has (there it is assigned all the same, or the leader fails
-with a NullPointerException).
+Unlike in Kafka, a partition does not return to a member that no longer subscribes to its topic or
+whose assignment is final. Kafka assigns it anyway, or its leader fails with a NullPointerException.
 """
 
 from itertools import combinations
 from typing import NamedTuple
 
 from brokertwin.clients.assignors.group import Assignment, Group, partition_hash
-from brokertwin.clients.assignors.owned import NO_GENERATION, Owned
+from brokertwin.clients.assignors.owned import NO_GENERATION, OwnedPartitions
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import JavaMap
 
 
-class Way(NamedTuple):
-    """A partition's way from one member to another."""
+class PartitionMove(NamedTuple):
+    """The source and the target of a moved partition."""
 
     source: str
     target: str
@@ -32,14 +31,14 @@ Partitions = JavaMap[TopicPartition, None]
 
 
 class _Movements:
-    """Which partitions have moved, from whom to whom, by topic."""
+    """The partitions that moved, by topic and direction."""
 
     def __init__(self) -> None:
-        self._ways: dict[TopicPartition, Way] = {}
-        self._moved: dict[tuple[str, Way], Partitions] = {}
+        self._ways: dict[TopicPartition, PartitionMove] = {}
+        self._moved: dict[tuple[str, PartitionMove], Partitions] = {}
 
     def move(self, partition: TopicPartition, source: str, target: str) -> None:
-        """A partition moves; one that comes back has not moved."""
+        """Record a move; a partition that returns has not moved."""
         former = self._ways.pop(partition, None)
         if former is not None:
             moved = self._moved[partition.topic, former]
@@ -48,19 +47,22 @@ class _Movements:
                 del self._moved[partition.topic, former]
             source = former.source
         if source != target:
-            way = self._ways[partition] = Way(source, target)
+            way = self._ways[partition] = PartitionMove(source, target)
             moved = self._moved.setdefault((partition.topic, way), JavaMap(partition_hash))
             moved[partition] = None
 
     def in_its_place(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """The partition to move: another of its topic that came the other way goes back first."""
+        """Return the partition to move instead.
+
+        Another partition of the topic that moved the other way goes back first.
+        """
         former = self._ways.get(partition)
-        way = Way(target, source if former is None else former.source)
+        way = PartitionMove(target, source if former is None else former.source)
         return next(iter(self._moved.get((partition.topic, way), ())), partition)
 
 
-def previous_owners(said: dict[str, Owned]) -> dict[TopicPartition, str]:
-    """Who had a partition in the last generation before the present one."""
+def previous_owners(said: dict[str, OwnedPartitions]) -> dict[TopicPartition, str]:
+    """The owner of each partition in the generation before the newest."""
     generations = {member: owned.generation for member, owned in said.items()}
     known = [NO_GENERATION if each is None else each for each in generations.values()]
     newest = max(known, default=NO_GENERATION)
@@ -75,14 +77,14 @@ def previous_owners(said: dict[str, Owned]) -> dict[TopicPartition, str]:
 
 
 def assign_general(
-    group: Group, owned: dict[str, list[TopicPartition]], said: dict[str, Owned]
+    group: Group, owned: dict[str, list[TopicPartition]], said: dict[str, OwnedPartitions]
 ) -> Assignment:
-    """What each member gets; `owned` is what it has, `said` what it says."""
+    """Assign partitions; `owned` is resolved, `said` is what members claim."""
     return _General(group, owned, previous_owners(said)).assign()
 
 
 class _General:
-    """One assignment. `_active` are the members whose partitions can still change."""
+    """One assignment. `_active` are the members that can still change."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class _General:
         self._active = set(group.members)
 
     def assign(self) -> Assignment:
-        """Fills, then evens out."""
+        """Assign free partitions, then balance."""
         is_new = not max(self._assignment.values(), key=len)
         free = [partition for partition in self._partitions if partition not in self._owners]
         for partition in free:
@@ -135,17 +137,17 @@ class _General:
         self._owners[partition] = member
 
     def _least(self, topic: str) -> str:
-        """The member with the fewest partitions of those that want a topic and can change."""
+        """The subscriber with the fewest partitions among members that can change."""
         able = (member for member in self._wanted_by[topic] if member in self._active)
         return min(able, key=lambda member: (len(self._assignment[member]), member))
 
     def _can_change(self, member: str) -> bool:
-        """Whether it could have more, or something that somebody else wants, too."""
+        """Whether the member can gain a partition or share one."""
         has = self._assignment[member]
         return len(has) < self._most[member] or any(len(self._wanted_by[p.topic]) > 1 for p in has)
 
     def _even_out(self, partitions: list[TopicPartition]) -> bool:
-        """Moves partitions until none can be moved to good effect; whether one was."""
+        """Move partitions until no move improves balance; True if any moved."""
         has_moved = is_moving = False
         while True:
             is_moving = False
@@ -160,7 +162,7 @@ class _General:
                 return has_moved
 
     def _better(self, partition: TopicPartition) -> str | None:
-        """Who should have a partition: its previous owner, else the member with the least."""
+        """The better owner: the previous one, else the least loaded member."""
         size = len(self._assignment[self._owners[partition]])
         previous = self._previous.get(partition)
         may_go_back = previous in self._active and partition.topic in self._topics[previous]
@@ -178,7 +180,7 @@ class _General:
         self._give(partition, target)
 
     def _is_even(self) -> bool:
-        """Whether no member could take a partition from one with at least two more."""
+        """Whether no member can take a partition from one with two more."""
         sizes = {member: len(self._assignment[member]) for member in self._active}
         if not sizes or max(sizes.values()) - min(sizes.values()) <= 1:
             return True

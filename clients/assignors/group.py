@@ -1,7 +1,7 @@
-"""What an assignor is given, in the order in which Kafka's leader goes through its maps.
+"""The inputs of an assignor, in the iteration order of Kafka's leader.
 
-Source: `ConsumerPartitionAssignor.Subscription`, `AbstractPartitionAssignor.assign` in Kafka. Who
-gets a partition that two could have depends on that order (`state/core/java_hashes.py`).
+Source: `ConsumerPartitionAssignor.Subscription`, `AbstractPartitionAssignor.assign` in Kafka. Ties
+between members depend on that order (`state/core/java_hashes.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member says when it joins.
+    """The subscription of a member in its JoinGroup.
 
     Attributes:
-        topics: that it wants to read.
-        owned: the partitions that it has while it joins; none where it has given them back.
-        generation_id: of the generation in which it got them; None where it does not say.
-        user_data: what its assignor adds.
-        rack_id: kept and sent on, not looked at.
+        topics: the subscribed topics.
+        owned: the partitions that it keeps while it joins.
+        generation_id: the generation of `owned`; None if not given.
+        user_data: added by the assignor.
+        rack_id: passed on, not used.
         group_instance_id: of a static member.
     """
 
@@ -37,13 +37,13 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(NamedTuple):
-    """The members' subscriptions and the topics that exist, both in Java's order."""
+    """Subscriptions and existing topics, both in Java's order."""
 
     members: dict[str, Subscription]
     partition_counts: dict[str, int]
 
     def subscribers(self, topic: str) -> list[str]:
-        """The members that want a topic."""
+        """The members that subscribe to a topic."""
         return [member for member, said in self.members.items() if topic in said.topics]
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -55,14 +55,14 @@ class Group(NamedTuple):
         ]
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether there is such a partition."""
+        """Whether the partition exists."""
         return 0 <= partition.partition < self.partition_counts.get(partition.topic, 0)
 
 
 def group_of(
     partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
 ) -> Group:
-    """The group; `subscriptions` come as the coordinator's answer to JoinGroup lists them."""
+    """Build a group from the subscriptions of a JoinGroup response."""
     members = hash_order(subscriptions, len(subscriptions))
     wanted = list(dict.fromkeys(t for member in members for t in subscriptions[member].topics))
     wanted = [topic for topic in hash_order(wanted, len(wanted)) if partition_counts.get(topic)]

@@ -1,7 +1,7 @@
-"""How a member of a classic group takes part in assigning: what it says, gives out and takes.
+"""How one member of a classic group takes part in assignment.
 
 Source: `ConsumerPartitionAssignor` in Kafka: subscriptionUserData, assign, onAssignment. Kafka's
-own assignors are `ConsumersOwn`; Streams has another one.
+assignors are in `ConsumersOwn`; Streams has its own.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ NO_GENERATION = -1
 
 
 class MembersAssignor(ABC):
-    """One member's.
+    """The assignor of one member.
 
     Attributes:
-        names: the protocols that it offers, most wanted first.
-        is_cooperative: whether it keeps what it owns while the group rebalances.
+        names: the offered protocols, most preferred first.
+        is_cooperative: the member keeps its partitions during a rebalance.
     """
 
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class MembersAssignor(ABC):
 
     @abstractmethod
     def user_data(self, name: str) -> bytes | None:
-        """What it adds to its subscription under a protocol."""
+        """Return the user data of the subscription under a protocol."""
 
     @abstractmethod
     def assign(
@@ -37,15 +37,15 @@ class MembersAssignor(ABC):
         partition_counts: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
     ) -> dict[str, bytes]:
-        """The leader: what each member gets."""
+        """Return the assignment of each member; called on the leader."""
 
     @abstractmethod
     def assigned(self, name: str, generation: int, data: bytes) -> None:
-        """What this member got, as it takes it over."""
+        """Take over this member's assignment."""
 
 
 class ConsumersOwn(MembersAssignor):
-    """Kafka's assignors of consumers, by their names."""
+    """Kafka's consumer assignors by name."""
 
     def __init__(self, names: Iterable[AssignorName]) -> None:
         self.names = tuple(names)
@@ -53,7 +53,7 @@ class ConsumersOwn(MembersAssignor):
         self._previous: dict[str, tuple[list[TopicPartition], int]] = {}
 
     def user_data(self, name: str) -> bytes | None:
-        """What it was last assigned, where the assignor asks for that."""
+        """Return the last assignment if the assignor needs it."""
         had, had_in = self._previous.get(name, (None, NO_GENERATION))
         return user_data(AssignorName(name), had, had_in)
 
@@ -63,10 +63,10 @@ class ConsumersOwn(MembersAssignor):
         partition_counts: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
     ) -> dict[str, bytes]:
-        """By the assignor that all members know."""
+        """Assign with the protocol that all members support."""
         given = assign(AssignorName(name), partition_counts, subscriptions)
         return {member: encode_assignment(partitions) for member, partitions in given.items()}
 
     def assigned(self, name: str, generation: int, data: bytes) -> None:
-        """Is remembered for the next rebalance."""
+        """Remember the assignment for the next rebalance."""
         self._previous[name] = (sorted(decode_assignment(data)), generation)

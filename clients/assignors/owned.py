@@ -1,4 +1,4 @@
-"""What members own while their group is assigned anew, where two claims are weighed.
+"""Partition ownership during a rebalance, and conflicting claims.
 
 Source: `AbstractStickyAssignor.allSubscriptionsEqual` and `MemberData` in Kafka.
 """
@@ -11,20 +11,20 @@ from brokertwin.clients.partitions import TopicPartition
 NO_GENERATION = -1
 
 
-class Owned(NamedTuple):
-    """What a member says that it owns, and since which generation; None where it does not say."""
+class OwnedPartitions(NamedTuple):
+    """The partitions a member claims, and its generation if given."""
 
     partitions: list[TopicPartition]
     generation: int | None
 
 
 class Claims(NamedTuple):
-    """What is left of what members say.
+    """The valid claims.
 
     Attributes:
-        owned: each partition with one owner at most, by member.
-        doubly_claimed: partitions that two members of one generation claim: nobody's.
-        are_topics_equal: whether all members subscribe to the same topics.
+        owned: partitions by member, each with at most one owner.
+        doubly_claimed: claimed by two members of one generation; unowned.
+        are_topics_equal: all members subscribe to the same topics.
     """
 
     owned: dict[str, list[TopicPartition]]
@@ -32,8 +32,8 @@ class Claims(NamedTuple):
     are_topics_equal: bool
 
 
-def weigh(group: Group, said: dict[str, Owned]) -> Claims:
-    """Of two who claim a partition the one of the later generation has it; of one, neither."""
+def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
+    """Resolve claims: the later generation wins; in a tie it is unowned."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     doubly_claimed = set()
@@ -55,7 +55,7 @@ def weigh(group: Group, said: dict[str, Owned]) -> Claims:
 
 
 def _generation(group: Group, member: str) -> int:
-    """What counts of the one who claimed first: what its subscription says, not its user data."""
+    """The generation of the subscription, not of its user data."""
     generation = group.members[member].generation_id
     return NO_GENERATION if generation is None else generation
 

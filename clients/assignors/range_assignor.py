@@ -1,16 +1,16 @@
-"""The assignors `range` and `roundrobin`: nothing counts but who subscribes to what.
+"""The assignors `range` and `roundrobin`, which use subscriptions only.
 
-Source: `RangeAssignor`, `RoundRobinAssignor` in Kafka. range gives each topic's partitions out in
-runs, to its subscribers in order; roundrobin gives the partitions of all topics out one by one,
-going in a circle through all members.
+Source: `RangeAssignor`, `RoundRobinAssignor` in Kafka. range assigns contiguous partitions of each
+topic to its subscribers in order. roundrobin assigns the partitions of all topics one by one to the
+members in turn.
 """
 
 from brokertwin.clients.assignors.group import Assignment, Group
-from brokertwin.state.groups.range_assignor import member_place
+from brokertwin.state.groups.range_assignor import member_sort_key
 
 
 def assign_range(group: Group) -> Assignment:
-    """The first members of each topic have one partition more where there is a rest."""
+    """Assign ranges; the first members get one extra if there is a rest."""
     assignment: Assignment = {member: [] for member in group.members}
     for topic in group.partition_counts:
         partitions = group.partitions([topic])
@@ -23,7 +23,7 @@ def assign_range(group: Group) -> Assignment:
 
 
 def assign_round_robin(group: Group) -> Assignment:
-    """Who does not subscribe to a partition's topic is passed over."""
+    """Assign one by one, skipping members without the topic."""
     assignment: Assignment = {member: [] for member in group.members}
     circle = _in_order(group, list(group.members))
     at = 0
@@ -37,4 +37,4 @@ def assign_round_robin(group: Group) -> Assignment:
 
 def _in_order(group: Group, members: list[str]) -> list[str]:
     said = group.members
-    return sorted(members, key=lambda each: member_place(each, said[each].group_instance_id))
+    return sorted(members, key=lambda each: member_sort_key(each, said[each].group_instance_id))

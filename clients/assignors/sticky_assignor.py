@@ -1,37 +1,37 @@
-"""The assignors `sticky` and `cooperative-sticky`: balanced first, then as few moves as can be.
+"""The assignors `sticky` and `cooperative-sticky`.
 
 Source: `AbstractStickyAssignor`, `StickyAssignor`, `CooperativeStickyAssignor` in Kafka; KIP-54,
-KIP-429.
+KIP-429. Both balance first and then minimize moves.
 
-    all want the same topics    each member keeps up to its quota of what it owns; what is free goes
-                                round those below theirs (`_EqualTopics`)
-    else                        `general_sticky.py`
+    all subscriptions equal    each member keeps up to its quota; free partitions go to members
+                               below their quota in turn (`_EqualTopics`)
+    otherwise                  `general_sticky.py`
 
-cooperative-sticky then takes out what another member has to give back first: that is assigned in
-the rebalance that begins when it has been.
+cooperative-sticky leaves out partitions that another member has to revoke first. They are assigned
+in the following rebalance.
 
-Other than Kafka: partitions that do not exist are owned by nobody (there a topic that was made anew
-with fewer of them has others assigned twice), and the greatest generation is that of this group's
-members (there, the greatest that the assignor has ever seen).
+Unlike in Kafka, nonexistent partitions are unowned: Kafka assigns partitions twice after a topic is
+recreated with fewer. The greatest generation is that of this group's members, not the greatest that
+the assignor ever had.
 """
 
 from brokertwin.clients.assignors.general_sticky import assign_general
 from brokertwin.clients.assignors.group import Assignment, Group, Subscription
-from brokertwin.clients.assignors.owned import Claims, Owned, weigh
+from brokertwin.clients.assignors.owned import Claims, OwnedPartitions, weigh
 from brokertwin.clients.consumer_protocol import decode_generation, decode_previous_assignment
 from brokertwin.clients.partitions import TopicPartition
 
 Moving = dict[TopicPartition, str]
-"""Partitions that go from one member to another, and who gets them."""
+"""Partitions that change owner, with the new owner."""
 
 
 def assign_sticky(group: Group) -> Assignment:
-    """Members say in their user data what they had: they have given it back before they join."""
+    """Assign from user data; members revoked everything before joining."""
     return _assign(group, {name: _previous(said) for name, said in group.members.items()})[0]
 
 
 def assign_cooperative_sticky(group: Group) -> Assignment:
-    """Without the partitions that their owners have to give back first."""
+    """Assign, leaving out partitions that have to be revoked first."""
     owned = {name: _owned(said) for name, said in group.members.items()}
     assignment, moving = _assign(group, owned)
     for partition, member in moving.items():
@@ -39,17 +39,21 @@ def assign_cooperative_sticky(group: Group) -> Assignment:
     return assignment
 
 
-def _previous(said: Subscription) -> Owned:
-    return Owned(*decode_previous_assignment(said.user_data)) if said.user_data else Owned([], None)
+def _previous(said: Subscription) -> OwnedPartitions:
+    return (
+        OwnedPartitions(*decode_previous_assignment(said.user_data))
+        if said.user_data
+        else OwnedPartitions([], None)
+    )
 
 
-def _owned(said: Subscription) -> Owned:
+def _owned(said: Subscription) -> OwnedPartitions:
     if said.generation_id is not None or said.user_data is None:
-        return Owned(list(said.owned), said.generation_id)
-    return Owned(list(said.owned), decode_generation(said.user_data))
+        return OwnedPartitions(list(said.owned), said.generation_id)
+    return OwnedPartitions(list(said.owned), decode_generation(said.user_data))
 
 
-def _assign(group: Group, said: dict[str, Owned]) -> tuple[Assignment, Moving]:
+def _assign(group: Group, said: dict[str, OwnedPartitions]) -> tuple[Assignment, Moving]:
     claims = weigh(group, said)
     if claims.are_topics_equal:
         return _EqualTopics(group, claims).assign()
@@ -58,7 +62,7 @@ def _assign(group: Group, said: dict[str, Owned]) -> tuple[Assignment, Moving]:
 
 
 def _moving(group: Group, assignment: Assignment) -> Moving:
-    """What is new to a member and is taken from another."""
+    """Partitions that are new to one member and taken from another."""
     new: Moving = {}
     taken: set[TopicPartition] = set()
     for member, partitions in assignment.items():
@@ -69,10 +73,10 @@ def _moving(group: Group, assignment: Assignment) -> Moving:
 
 
 class _EqualTopics:
-    """One assignment where all members subscribe to the same topics.
+    """One assignment if all members subscribe to the same topics.
 
-    Each gets the lower quota, `_over_max` of them one more. `_below` have less than the lower
-    quota, `_even` have just that and may get one more.
+    Each member gets the lower quota, and `_over_max` of them get one more. `_below` has members
+    below the quota, and `_even` members at the quota that can get one more.
     """
 
     def __init__(self, group: Group, claims: Claims) -> None:
@@ -86,7 +90,7 @@ class _EqualTopics:
         self._assignment: Assignment = {member: [] for member in group.members}
 
     def assign(self) -> tuple[Assignment, Moving]:
-        """The assignment, and what has to move for it."""
+        """Return the assignment and the partitions that change owner."""
         for member, owned in self._claims.owned.items():
             in_order = sorted(owned, key=lambda each: (each.partition, each.topic))
             self._keep(member, [p for p in in_order if p not in self._claims.doubly_claimed])
@@ -94,7 +98,7 @@ class _EqualTopics:
         return self._assignment, self._give_out([p for p in self._partitions if p not in kept])
 
     def _keep(self, member: str, owned: list[TopicPartition]) -> None:
-        """Leaves a member what it owns, up to its quota."""
+        """Keep the partitions of a member, up to its quota."""
         quota = self._quota
         has_room = self._over < self._over_max
         if len(owned) < quota:
@@ -110,7 +114,7 @@ class _EqualTopics:
         self._given_back |= dict.fromkeys(owned[quota:], member)
 
     def _give_out(self, free: list[TopicPartition]) -> Moving:
-        """Round those below their quota, then one each to those that may have one more."""
+        """Fill members below quota in turn, then give one each to the rest."""
         moving: Moving = {}
         below, even, at = sorted(self._below), sorted(self._even), 0
         for partition in free:

@@ -1,8 +1,7 @@
-"""Connect's workers: who runs which connector and which task, and where they have got to.
+"""Kafka Connect workers: assignment of connectors and tasks, and offsets.
 
-work.py                    connectors and tasks
-connect_protocol.py        what workers say and get, as bytes
-eager_assignor.py          all is dealt out anew
-cooperative_assignor.py    what runs stays, what is lost waits (KIP-415)
-leader.py                  what the group's leader does with the others' words
+work.py                    connectors and tasks connect_protocol.py        the group protocol's
+bytes eager_assignor.py          reassigns everything in each rebalance cooperative_assignor.py
+keeps running work; delays lost work (KIP-415) leader.py                  assignment by the group's
+leader
 """

@@ -1,21 +1,20 @@
-"""The config topic: which connectors there are, and which tasks they are split into.
+"""The config topic: connectors and the configurations of their tasks.
 
-Source: `KafkaConfigBackingStore` in Kafka Connect. One partition, compacted; keys are text, values
-JSON without a schema, as Kafka's workers write them:
+Source: `KafkaConfigBackingStore` in Kafka Connect. The topic has one partition and is compacted.
+Keys are text, values JSON without a schema, as Kafka's workers write them:
 
     connector-NAME      {"properties": {…}}          null deletes the connector
-    task-NAME-0         {"properties": {…}}          counts for nothing until the commit
-    commit-NAME         {"tasks": 2}                 from now on the connector has these two
+    task-NAME-0         {"properties": {…}}          ignored until the commit
+    commit-NAME         {"tasks": 2}                 the connector has two tasks from now on
     target-state-NAME   {"state": "PAUSED"}          also STARTED, STOPPED
     tasks-fencing-NAME  {"task-count": 2}            tasks before the commit are fenced (KIP-618)
 
-A commit for which tasks are missing, as compaction may leave it, makes the connector inconsistent:
-it has no tasks until its owner has written all of them again. Other keys (session keys, restarts)
-are passed over.
+After compaction a commit can lack tasks. The connector is then inconsistent: it has no tasks until
+its owner has written all of them again. Other keys (session keys, restarts) are ignored.
 
-A generation of tasks goes by the offset of its commit. A record of fencing by us has it, too, as
-`generation`, and counts for that one alone: a leader may not have read a later commit when it
-writes. One of Kafka's leader, which alone writes commits there, counts for all commits before it.
+The offset of a commit identifies a generation of tasks. Our fencing records have it as `generation`
+and apply to that generation alone, because a leader may not have read a later commit. A fencing
+record of Kafka's leader, which alone writes commits there, applies to all earlier commits.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.clients.connect.leader import Known
+from brokertwin.clients.connect.leader import KnownConfigs
 from brokertwin.clients.connect.work import TaskId
 
 CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
@@ -36,17 +35,17 @@ Record = tuple[bytes, bytes | None]
 
 
 class ConfigLog:
-    """What has been read so far.
+    """The content read so far.
 
     Attributes:
-        offset: behind the last record that was read, as workers tell it; -1 before any.
-        connectors: their configurations, by name.
-        tasks: the configurations of committed tasks.
+        offset: after the last record, as workers report it; -1 at first.
+        connectors: configurations by name.
+        tasks: configurations of committed tasks.
         inconsistent: connectors whose tasks have to be written again.
-        generations: the newest generation of each connector's tasks.
-        pending_fencing: connectors whose tasks may not begin: others may run that are not fenced.
-        fenced_counts: how many tasks the last generation had that was let begin, by connector.
-        passed_over: records that could not be read.
+        generations: the newest generation of tasks of each connector.
+        pending_fencing: connectors whose tasks must wait for fencing.
+        fenced_counts: task count of the last fenced generation, by connector.
+        passed_over: number of unreadable records.
     """
 
     def __init__(self) -> None:
@@ -63,22 +62,22 @@ class ConfigLog:
         self._target_states: dict[str, str] = {}
 
     @property
-    def known(self) -> Known:
-        """How far it has been read, and how many tasks each connector has."""
+    def known(self) -> KnownConfigs:
+        """The offset and the number of tasks of each connector."""
         counts = {name: self._counts.get(name, 0) for name in self.connectors}
-        return Known(self.offset, counts)
+        return KnownConfigs(self.offset, counts)
 
     def tasks_of(self, connector: str) -> list[Config]:
-        """The configurations of its tasks, in order."""
+        """The task configurations of a connector, in order."""
         wanted = range(self._counts.get(connector, 0))
         return [self.tasks[TaskId(connector, at)] for at in wanted]
 
     def is_started(self, connector: str) -> bool:
-        """Whether it is to run, not paused and not stopped."""
+        """Whether the connector is neither paused nor stopped."""
         return self._target_states.get(connector, STARTED) == STARTED
 
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """The next record."""
+        """Apply the next record."""
         self.offset = offset + 1
         try:
             name = (key or b"").decode()
@@ -145,19 +144,19 @@ def _config(body: Mapping[str, Any]) -> Config:
 
 
 def connector_record(name: str, config: Config | None) -> Record:
-    """What makes, changes or deletes a connector."""
+    """Return the record that creates, changes or deletes a connector."""
     body = None if config is None else msgspec.json.encode({"properties": config})
     return f"{CONNECTOR}{name}".encode(), body
 
 
 def fencing_record(name: str, count: int, generation: int) -> Record:
-    """That a generation of so many tasks may begin: those before it are fenced."""
+    """Return the record that lets a generation of tasks start."""
     body = msgspec.json.encode({"task-count": count, "generation": generation})
     return f"{FENCING}{name}".encode(), body
 
 
 def task_records(name: str, configs: list[Config]) -> list[Record]:
-    """What gives a connector these tasks."""
+    """Return the records that set the tasks of a connector."""
     tasks = [
         (f"{TASK}{name}-{at}".encode(), msgspec.json.encode({"properties": config}))
         for at, config in enumerate(configs)

@@ -1,4 +1,4 @@
-"""Values of records as Connect's converters write them, and lines of a file.
+"""Record values as Connect's converters write them, and lines of a file.
 
 Source: `StringConverter`, `JsonConverter`, `FileStreamSourceTask.extractLine` in Kafka Connect.
 
@@ -17,22 +17,22 @@ STRING_SCHEMA = {"type": "string", "optional": False}
 
 
 class ConversionError(ValueError):
-    """A value that the converter can not read; the text says what it would take."""
+    """The converter cannot read a value; the text has the reason."""
 
 
-class Line(NamedTuple):
-    """A line without its end, and how many bytes it took with it."""
+class TextLine(NamedTuple):
+    """A line without its terminator, and its size in bytes with it."""
 
     text: bytes
     size: int
 
 
-def lines_of(data: bytes, limit: int) -> list[Line]:
-    r"""The whole lines at the beginning, at most so many; they end with \n, \r\n or \r.
+def lines_of(data: bytes, limit: int) -> list[TextLine]:
+    r"""Return complete lines, at most `limit`; they end with \n, \r\n or \r.
 
-    A \r at the very end waits: \n may follow.
+    A \r at the very end waits, because \n may follow.
     """
-    found: list[Line] = []
+    found: list[TextLine] = []
     at = 0
     while len(found) < limit:
         ends = [end for end in (data.find(b"\n", at), data.find(b"\r", at)) if end >= 0]
@@ -44,13 +44,13 @@ def lines_of(data: bytes, limit: int) -> list[Line]:
             if end + 1 == len(data):
                 break
             size += data[end + 1 : end + 2] == b"\n"
-        found.append(Line(data[at:end], end + size - at))
+        found.append(TextLine(data[at:end], end + size - at))
         at = end + size
     return found
 
 
 def encode_value(line: bytes, stream: FileStream) -> bytes:
-    """A line as a record's value; bytes that are no UTF-8 are replaced, as Java does it."""
+    """Encode a line; invalid UTF-8 is replaced, as in Java."""
     text = line.decode(errors="replace")
     if stream.converter == "string":
         return text.encode()
@@ -59,7 +59,10 @@ def encode_value(line: bytes, stream: FileStream) -> bytes:
 
 
 def decode_value(value: bytes | None, stream: FileStream) -> str:
-    """What a sink writes for a value: text as it is, all else as JSON. Raises ConversionError."""
+    """Decode a value for a sink: text as is, other values as JSON.
+
+    Raises ConversionError.
+    """
     if value is None:
         return "null"
     if stream.converter == "string":

@@ -1,18 +1,17 @@
-"""The leader's assignor that keeps what workers run, and waits for those that are gone.
+"""The leader's cooperative assignor: keeps running work and delays lost work.
 
-Source: KIP-415; `IncrementalCooperativeAssignor` in Kafka Connect 4.3. In each rebalance it looks
-at four sets of connectors and tasks:
+Source: KIP-415; `IncrementalCooperativeAssignor` in Kafka Connect 4.3. Each rebalance has four sets
+of connectors and tasks:
 
-    deleted      were assigned, are not configured any more: taken away
-    duplicated   run on two workers: taken away from both
-    lost         were assigned, and nobody says that it runs them: kept back for
-                 scheduled.rebalance.max.delay.ms, in which their worker may come back; then they go
-                 to workers that came meanwhile with nothing, or to the least loaded
-    created      configured, and never assigned: to the least loaded
+    deleted      assigned, no longer configured: revoked
+    duplicated   run by two workers: revoked from both
+    lost         assigned, but no worker reports them: unassigned for
+                 scheduled.rebalance.max.delay.ms, because their worker may return; then assigned
+                 to workers that joined empty meanwhile, or to the least loaded
+    created      configured, never assigned: assigned to the least loaded
 
-Who has more than its share of connectors or of tasks gives the rest back, and the rebalance after
-that deals it out as created. While a delay runs nothing is taken for balance; where balance takes
-something in rebalance after rebalance, the next one waits 40 ms, 1.6 s and so on.
+Workers above their share revoke the rest; the following rebalance assigns it as created. During a
+delay there is no balancing. Successive balancing rebalances are delayed by 40 ms, 1.6 s and so on.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,11 +28,11 @@ REVOKING_BASE = 40
 NO_GENERATION = -1
 
 Loads = dict[str, dict[TaskId, None]]
-"""What each worker runs, in the order in which it got it."""
+"""The work of each worker, in assignment order."""
 
 
 class ClusterAssignment(NamedTuple):
-    """By worker what is new and what is taken away, and in how many ms all join again."""
+    """Assigned and revoked work by worker, and the delay in ms before all rejoin."""
 
     assigned: dict[str, list[TaskId]]
     revoked: dict[str, list[TaskId]]
@@ -41,7 +40,7 @@ class ClusterAssignment(NamedTuple):
 
 
 class CooperativeAssignor:
-    """A leader's; it remembers what it has assigned, so a new leader begins with nothing known."""
+    """The assignor of a leader; a new leader starts without history."""
 
     def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
         self._max_delay_ms = max_delay_ms
@@ -66,9 +65,10 @@ class CooperativeAssignor:
         generation: int,
         last_completed: int,
     ) -> ClusterAssignment:
-        """What changes for each of the members, which say what they run.
+        """Return the changes for each member.
 
-        `last_completed` is the last generation whose assignment the leader got itself.
+        `members` has their work. `last_completed` is the last generation whose assignment this
+        leader received.
         """
         if self._previous_generation != last_completed:
             self._previous = set()
@@ -103,15 +103,15 @@ class CooperativeAssignor:
         self._previous_generation = generation
         self._previous_members = set(loads)
 
-    # What is lost
+    # Lost work
 
     def _look_after_lost(self, now: int, lost: list[TaskId], loads: Loads) -> list[TaskId]:
-        """What of it is dealt out now; candidates have got theirs then."""
+        """Return the lost work to assign now; candidates receive theirs here."""
         if not lost and not self._has_revoked:
             self._reset_delay()
             return []
-        is_nobody_gone = self._previous_members <= loads.keys()
-        if (self._scheduled <= 0 and is_nobody_gone) or not self._max_delay_ms:
+        is_none_lost = self._previous_members <= loads.keys()
+        if (self._scheduled <= 0 and is_none_lost) or not self._max_delay_ms:
             return lost
         if self._scheduled > 0 and now >= self._scheduled:
             ready = self._to_candidates(lost, loads)
@@ -128,7 +128,7 @@ class CooperativeAssignor:
         return []
 
     def _to_candidates(self, lost: list[TaskId], loads: Loads) -> list[TaskId]:
-        """Workers that came with nothing while the delay ran take it all; what is left over."""
+        """Assign to workers that joined empty; returns the rest."""
         here = [name for name in self._candidates if name in loads]
         if not here:
             return lost
@@ -146,7 +146,7 @@ class CooperativeAssignor:
     def _balance(
         self, now: int, known: set[TaskId], loads: Loads, revoked: dict[str, list[TaskId]]
     ) -> None:
-        """Takes from workers what is over their share, unless that has to wait."""
+        """Revoke work above the share of each worker, unless delayed."""
         if self._delay:
             self._has_revoked = False
             return
@@ -168,7 +168,7 @@ class CooperativeAssignor:
 
 
 def _kinds(items: Iterable[TaskId]) -> tuple[list[TaskId], list[TaskId]]:
-    """Connectors and tasks, which are balanced each for themselves."""
+    """Split into connectors and tasks, which are balanced separately."""
     known = list(items)
     connectors = [item for item in known if item.is_connector]
     return connectors, [item for item in known if not item.is_connector]
@@ -184,7 +184,7 @@ def _duplicated(loads: Loads) -> set[TaskId]:
 
 
 def _take(loads: Loads, is_taken: Callable[[TaskId], bool]) -> dict[str, list[TaskId]]:
-    """Takes items out of all loads; what was taken, by worker."""
+    """Remove items from all loads; returns them by worker."""
     taken = {name: [item for item in load if is_taken(item)] for name, load in loads.items()}
     for name, items in taken.items():
         for item in items:
@@ -193,7 +193,7 @@ def _take(loads: Loads, is_taken: Callable[[TaskId], bool]) -> dict[str, list[Ta
 
 
 def _over_share(known: set[TaskId], loads: Loads) -> set[TaskId]:
-    """What workers run beyond their share: the first that each of them got goes first."""
+    """The work above each worker's share; the earliest is revoked first."""
     if not known or not any(loads.values()):
         return set()
     over: set[TaskId] = set()
@@ -212,7 +212,7 @@ def _over_share(known: set[TaskId], loads: Loads) -> set[TaskId]:
 
 
 def _deal_out(loads: Loads, items: list[TaskId]) -> None:
-    """Gives each to one of the least loaded, connectors and tasks each for themselves."""
+    """Assign each item to a least loaded worker, by kind."""
     for at, kind in enumerate(_kinds(items)):
         by_name = {name: len(_kinds(loads[name])[at]) for name in sorted(loads)}
         sizes = {name: by_name[name] for name in sorted(by_name, key=by_name.__getitem__)}

@@ -1,6 +1,6 @@
-"""One circle over the workers: connectors in order, then, going on in it, their tasks.
+"""Eager assignment: connectors in order, then tasks, to workers in turn.
 
-Source: `EagerAssignor` in Kafka Connect. Everything is dealt out anew in each rebalance.
+Source: `EagerAssignor` in Kafka Connect. Each rebalance reassigns everything.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from brokertwin.clients.connect.work import TaskId, connectors_first
 
 
 def assign_eagerly(configured: Iterable[TaskId], members: Iterable[str]) -> dict[str, list[TaskId]]:
-    """What each of the members gets; there is at least one."""
+    """Return the assignment of each member; there is at least one."""
     given: dict[str, list[TaskId]] = {member: [] for member in sorted(members)}
     for item, member in zip(connectors_first(sorted(configured)), cycle(given), strict=False):
         given[member].append(item)

@@ -1,8 +1,8 @@
-"""The two connectors that there are: lines of a file to a topic, and of topics to a file.
+"""The supported connectors: file to topic, and topics to file.
 
 Source: `FileStreamSourceConnector`, `FileStreamSinkConnector`, `Worker.connectorTaskConfigs` in
-Kafka Connect. A source has one task whatever `tasks.max` says, since a file is read by one; a sink
-has `tasks.max` of them, which share the topics' partitions as one group and append to one file.
+Kafka Connect. A source has one task, whatever `tasks.max` is. A sink has `tasks.max` tasks that
+share the partitions as a consumer group and append to one file.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ CONVERTERS = {
 }
 
 
-class ConfigError(ValueError):
-    """A connector's configuration that can not be run; the text says what to change."""
+class ConnectorConfigError(ValueError):
+    """An invalid connector configuration; the text says what to change."""
 
 
-class Kind(StrEnum):
+class ConnectorKind(StrEnum):
     """By the names of Kafka's connectors."""
 
     SOURCE = "FileStreamSource"
@@ -34,16 +34,16 @@ class Kind(StrEnum):
 
 
 class FileStream(msgspec.Struct, frozen=True, kw_only=True):
-    """A connector, or a task of it.
+    """A connector or one of its tasks.
 
     Attributes:
-        topics: that a sink reads; a source writes the one.
+        topics: read by a sink; a source writes to the only one.
         session_timeout_ms: of a sink's consumers.
-        converter: how values are written: `string`, or `json` with a schema around them.
+        converter: `string`, or `json`.
     """
 
     name: str
-    kind: Kind
+    kind: ConnectorKind
     file: str
     topics: tuple[str, ...]
     tasks_max: int = 1
@@ -55,31 +55,34 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def task_count(self) -> int:
-        """How many tasks it has."""
-        return 1 if self.kind is Kind.SOURCE else self.tasks_max
+        """The number of tasks."""
+        return 1 if self.kind is ConnectorKind.SOURCE else self.tasks_max
 
     @property
     def group_id(self) -> str:
-        """The group of a sink's tasks."""
+        """The consumer group of a sink's tasks."""
         return GROUP_PREFIX + self.name
 
 
 def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> FileStream:
-    """A connector by its configuration; `defaults` are the worker's. Raises ConfigError."""
+    """Parse a configuration over the worker's `defaults`.
+
+    Raises ConnectorConfigError.
+    """
     known = {**(defaults or {}), **config}
     name = _wanted(known, "name")
     kind = _kind(_wanted(known, "connector.class"))
-    listed = _wanted(known, "topic") if kind is Kind.SOURCE else _wanted(known, "topics")
+    listed = _wanted(known, "topic") if kind is ConnectorKind.SOURCE else _wanted(known, "topics")
     topics = tuple(each.strip() for each in listed.split(",") if each.strip())
     converter = known.get("value.converter", "org.apache.kafka.connect.json.JsonConverter")
     if converter not in CONVERTERS:
         names = " or ".join(CONVERTERS)
-        raise ConfigError(f"{name}: value.converter is {converter}; {names} are known.")
+        raise ConnectorConfigError(f"{name}: value.converter is {converter}; {names} are known.")
     return FileStream(
         name=name,
         kind=kind,
         file=_wanted(known, "file"),
-        topics=topics[:1] if kind is Kind.SOURCE else topics,
+        topics=topics[:1] if kind is ConnectorKind.SOURCE else topics,
         tasks_max=_number(known, "tasks.max", 1),
         batch_size=_number(known, "batch.size", BATCH_SIZE),
         converter=CONVERTERS[converter],
@@ -90,29 +93,36 @@ def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = 
 
 
 def task_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
-    """The configurations of its tasks, as the config topic has them. Raises ConfigError."""
+    """Return the task configurations for the config topic.
+
+    Raises ConnectorConfigError.
+    """
     stream = file_stream(config)
     made = {**config, "task.class": f"{PACKAGE}{stream.kind}Task"}
     return [dict(made) for _ in range(stream.task_count)]
 
 
-def _kind(named: str) -> Kind:
-    """By a class's name, also in short."""
+def _kind(named: str) -> ConnectorKind:
+    """Parse a class name, full or short."""
     short = named.removeprefix(PACKAGE).removesuffix("Connector")
-    if short not in list(Kind):
-        raise ConfigError(f"connector.class is {named}; {' and '.join(Kind)} are known.")
-    return Kind(short)
+    if short not in list(ConnectorKind):
+        raise ConnectorConfigError(
+            f"connector.class is {named}; {' and '.join(ConnectorKind)} are known."
+        )
+    return ConnectorKind(short)
 
 
 def _wanted(config: Mapping[str, str], name: str) -> str:
     value = config.get(name, "").strip()
     if not value:
-        raise ConfigError(f"{config.get('name', 'The connector')} has no {name}.")
+        raise ConnectorConfigError(f"{config.get('name', 'The connector')} has no {name}.")
     return value
 
 
 def _number(config: Mapping[str, str], name: str, default: int) -> int:
     text = config.get(name, str(default))
     if not text.strip().isdigit() or int(text) < 1:
-        raise ConfigError(f"{config.get('name')}: {name} is {text}, not a number of at least 1.")
+        raise ConnectorConfigError(
+            f"{config.get('name')}: {name} is {text}, not a number of at least 1."
+        )
     return int(text)

@@ -1,17 +1,18 @@
-"""What a worker of a group does next: begin and end work, and write its connectors' tasks.
+"""The state machine of a distributed worker: starts and stops its work.
 
-Source: `DistributedHerder` in Kafka Connect. Between the membership (`worker_coordinator.py`) and
-the config topic (`config_log.py`); who runs it does what `tick` says, and tells `stopped`.
+Source: `DistributedHerder` in Kafka Connect. It connects the membership (`worker_coordinator.py`)
+and the config topic (`config_log.py`). The caller executes the commands of `tick` and reports with
+`stopped`.
 
-A task begins when the config topic has been read as far as the leader had read it that assigned
-the task; one whose configuration has changed is stopped and begun again. The worker that has a
-connector computes its tasks' configurations and writes them, where the topic has others: Kafka's
-sends them to the leader, which writes.
+A task starts once the config topic is read up to the offset of its assignment. A task with a
+changed configuration is restarted. The worker that runs a connector computes the task
+configurations and writes them if the topic has others. Kafka's worker sends them to the leader,
+which writes them.
 
-With exactly-once tasks of sources wait until the leader has fenced those of the generation before
-(KIP-618), and all begin anew then. The leader sees by the config topic that this is due, where
-Kafka's is asked by the workers. It needs not where both generations have one task, or none had run:
-a task fences its own predecessor.
+With exactly-once support, source tasks wait until the leader has fenced those of the generation
+before (KIP-618), and all are restarted. Our leader detects this in the config topic; in Kafka the
+workers request it. Fencing is skipped if no task ran before, or if both generations have one
+task, because a task fences its predecessor.
 """
 
 from collections.abc import Iterable
@@ -24,60 +25,65 @@ from brokertwin.clients.connect.config_log import (
     fencing_record,
     task_records,
 )
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 
 
-class Start(NamedTuple):
-    """Begin a connector or a task."""
+class StartWork(NamedTuple):
+    """Start a connector or a task."""
 
     item: TaskId
     config: Config
 
 
-class Stop(NamedTuple):
-    """End it; `stopped` has to follow."""
+class StopWork(NamedTuple):
+    """Stop a connector or a task; `stopped` has to follow."""
 
     item: TaskId
 
 
-class Write(NamedTuple):
-    """Write these to the config topic, in order."""
+class WriteConfigs(NamedTuple):
+    """Write records to the config topic, in order."""
 
     records: list[Record]
 
 
 class Fail(NamedTuple):
-    """A connector whose configuration can not be run."""
+    """Report a connector with an invalid configuration."""
 
     item: TaskId
     reason: str
 
 
 class Fence(NamedTuple):
-    """Fence the producers of these tasks; `fenced` or `not_fenced` has to follow."""
+    """Fence the producers of these tasks; call `fenced` or `not_fenced` after."""
 
     connector: str
     generation: int
     tasks: list[TaskId]
 
 
-Command = Start | Stop | Write | Fail | Fence
+Command = StartWork | StopWork | WriteConfigs | Fail | Fence
 
 
 class Herder:
-    """One worker's.
+    """The herder of one worker.
 
     Attributes:
-        running: what has been begun and is not ended, with its configuration.
+        running: started work with its configuration.
     """
 
     def __init__(
         self, coordinator: WorkerCoordinator, log: ConfigLog, *, is_exact: bool = False
     ) -> None:
-        """`is_exact`: whether sources write each record once."""
+        """`is_exact`: sources write each record once."""
         self.coordinator = coordinator
         self.log = log
         self.running: dict[TaskId, Config] = {}
@@ -89,7 +95,7 @@ class Herder:
         self._fencing: dict[str, int] = {}
 
     def tick(self) -> list[Command]:
-        """What is to be done now."""
+        """Return the commands to execute now."""
         commands: list[Command] = self._stop_taken()
         wanted = self._wanted()
         if wanted is not None:
@@ -99,7 +105,7 @@ class Herder:
         return commands
 
     def stopped(self, item: TaskId) -> None:
-        """Something has ended."""
+        """Record that work has ended."""
         self._stopping.discard(item)
         self.running.pop(item, None)
         if item.is_connector:
@@ -107,15 +113,15 @@ class Herder:
         self.coordinator.stopped([item])
 
     def fenced(self, connector: str, generation: int) -> list[Command]:
-        """The tasks of the generation before are fenced: those of this one may begin."""
+        """Let the tasks of a generation start."""
         if self.log.generations.get(connector) != generation or not self._leads:
             self.not_fenced(connector)
             return []
         count = self.log.known.task_counts[connector]
-        return [Write([fencing_record(connector, count, generation)])]
+        return [WriteConfigs([fencing_record(connector, count, generation)])]
 
     def not_fenced(self, connector: str) -> None:
-        """It is tried again."""
+        """Retry the fencing."""
         self._fencing.pop(connector, None)
 
     def _stop_taken(self) -> list[Command]:
@@ -127,10 +133,10 @@ class Herder:
     def _stop(self, items: Iterable[TaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]
         self._stopping.update(wanted)
-        return [Stop(item) for item in wanted]
+        return [StopWork(item) for item in wanted]
 
     def _wanted(self) -> dict[TaskId, Config] | None:
-        """What is to run now, with its configuration; None while that is not known."""
+        """The work to run with its configuration; None while unknown."""
         assignment = self.coordinator.assignment
         if assignment is None:
             return {}
@@ -154,8 +160,8 @@ class Herder:
         if not self._is_exact or config is None:
             return False
         try:
-            return file_stream(config).kind is Kind.SOURCE
-        except ConfigError:
+            return file_stream(config).kind is ConnectorKind.SOURCE
+        except ConnectorConfigError:
             return False
 
     def _change(self, wanted: dict[TaskId, Config]) -> list[Command]:
@@ -171,23 +177,23 @@ class Herder:
             if item not in self.running:
                 self.running[item] = config
                 self._begun[item] = self._generation(item)
-                commands.append(Start(item, config))
+                commands.append(StartWork(item, config))
         return commands
 
     def _generation(self, item: TaskId) -> int:
-        """Which one a task is of, where all of one begin anew; 0 where that does not count."""
+        """The generation of an exactly-once source task, else 0."""
         if item.is_connector or not self._is_exact_source(item.connector):
             return 0
         return self.log.generations.get(item.connector, 0)
 
     @property
     def _leads(self) -> bool:
-        return self.coordinator.is_leader and self.coordinator.state is MemberState.STABLE
+        return self.coordinator.is_leader and self.coordinator.state is ClientMemberState.STABLE
 
     def _look_at_generations(self) -> list[Command]:
-        """What the leader does before the tasks of a generation may begin."""
-        if self.coordinator.state is not MemberState.STABLE:
-            return []  # the leader of the next generation goes on with what it has begun
+        """Fence generations as the leader, before their tasks start."""
+        if self.coordinator.state is not ClientMemberState.STABLE:
+            return []  # the next leader continues
         if not self.coordinator.is_leader:
             self._fencing.clear()
             return []
@@ -206,7 +212,7 @@ class Herder:
         return commands
 
     def _look_at_connectors(self) -> list[Command]:
-        """The tasks of connectors that run here, where the topic has others or none."""
+        """Write the tasks of connectors on this worker if the topic differs."""
         commands: list[Command] = []
         for item, config in self.running.items():
             if not item.is_connector or self._failed.get(item) == config:
@@ -214,7 +220,7 @@ class Herder:
             name = item.connector
             try:
                 configs = task_configs(config)
-            except ConfigError as error:
+            except ConnectorConfigError as error:
                 self._failed[item] = config
                 commands.append(Fail(item, str(error)))
                 continue
@@ -222,5 +228,5 @@ class Herder:
                 self._written.pop(name, None)
             elif self._written.get(name) != configs:
                 self._written[name] = configs
-                commands.append(Write(task_records(name, configs)))
+                commands.append(WriteConfigs(task_records(name, configs)))
         return commands

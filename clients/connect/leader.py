@@ -1,8 +1,8 @@
-"""What the leader of a group of workers does with what the others say.
+"""Assignment by the leader of a group of workers.
 
 Source: `WorkerCoordinator.onLeaderElected`, `EagerAssignor`, `IncrementalCooperativeAssignor` in
-Kafka Connect. All is assigned by the newest configuration that any of the workers has read; a
-leader that has not read it itself tells everybody so (CONFIG_MISMATCH), and all join again.
+Kafka Connect. The leader assigns by the newest configuration that any worker has read. A leader
+that has not read it itself sends CONFIG_MISMATCH, and all workers rejoin.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ from brokertwin.clients.connect.eager_assignor import assign_eagerly
 from brokertwin.clients.connect.work import TaskId, work_of
 
 
-class Known(msgspec.Struct, frozen=True):
-    """What a worker has read of the config topic: how far, and the tasks of each connector."""
+class KnownConfigs(msgspec.Struct, frozen=True):
+    """How far a worker has read the config topic, and the tasks found."""
 
     offset: int = -1
     task_counts: dict[str, int] = {}
@@ -38,8 +38,8 @@ class Known(msgspec.Struct, frozen=True):
         return work_of(self.task_counts)
 
 
-class Leader:
-    """A worker as a leader; what it has assigned in earlier generations it remembers."""
+class ConnectLeader:
+    """The leader role of a worker; remembers earlier assignments."""
 
     def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
         self._cooperative = CooperativeAssignor(max_delay_ms)
@@ -50,18 +50,18 @@ class Leader:
         protocol: Protocol,
         leader: str,
         members: Mapping[str, bytes],
-        known: Known,
+        known: KnownConfigs,
         *,
         generation: int,
         last_completed: int = NO_GENERATION,
     ) -> dict[str, bytes]:
-        """The bytes for each of the members, by what each of them has said."""
-        said = {member: decode_state(data) for member, data in members.items()}
-        offset = max(state.config_offset for state in said.values())
+        """Return the encoded assignment of each member."""
+        states = {member: decode_state(data) for member, data in members.items()}
+        offset = max(state.config_offset for state in states.values())
         base = Assignment(
             version=protocol.version,
             leader=leader,
-            leader_url=said[leader].url,
+            leader_url=states[leader].url,
             config_offset=max(offset, known.offset),
         )
         if known.offset < offset:
@@ -71,19 +71,19 @@ class Leader:
             given = assign_eagerly(known.work, members)
             made = {m: _with(base, assigned=tuple(items)) for m, items in given.items()}
         else:
-            made = self._cooperatively(now, base, said, known, generation, last_completed)
+            made = self._cooperatively(now, base, states, known, generation, last_completed)
         return {member: encode_assignment(each, protocol) for member, each in made.items()}
 
     def _cooperatively(
         self,
         now: int,
         base: Assignment,
-        said: Mapping[str, WorkerState],
-        known: Known,
+        states: Mapping[str, WorkerState],
+        known: KnownConfigs,
         generation: int,
         last_completed: int,
     ) -> dict[str, Assignment]:
-        running = {m: s.assignment.assigned if s.assignment else () for m, s in said.items()}
+        running = {m: s.assignment.assigned if s.assignment else () for m, s in states.items()}
         found = self._cooperative.assign(
             now, known.work, running, generation=generation, last_completed=last_completed
         )
@@ -94,7 +94,7 @@ class Leader:
                 revoked=tuple(found.revoked[member]),
                 delay_ms=found.delay_ms,
             )
-            for member in said
+            for member in states
         }
 
 

@@ -1,4 +1,4 @@
-"""How far sources have been read, and what became of work: the offsets and the status topic.
+"""Records of the offsets topic and the status topic.
 
 Source: `OffsetStorageWriter`, `KafkaOffsetBackingStore`, `KafkaStatusBackingStore` in Kafka
 Connect. Keys and values are JSON without a schema:
@@ -16,8 +16,8 @@ from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.work import TaskId
 
 
-class State(StrEnum):
-    """By Kafka's names."""
+class WorkStatus(StrEnum):
+    """Status of work, by Kafka's names."""
 
     RUNNING = "RUNNING"
     UNASSIGNED = "UNASSIGNED"
@@ -32,24 +32,24 @@ _decoder = msgspec.json.Decoder(_Position)
 
 
 def offset_key(stream: FileStream) -> bytes:
-    """Under which a source's position is stored."""
+    """Return the key of a source's position."""
     return msgspec.json.encode([stream.name, {"filename": stream.file}])
 
 
 def offset_record(stream: FileStream, position: int) -> Record:
-    """That a source has been read so far, in bytes."""
+    """Return the record of a source's position in bytes."""
     return offset_key(stream), msgspec.json.encode(_Position(position))
 
 
 def position_of(value: bytes | None) -> int:
-    """The position that a value stores; 0 where none is stored. Raises ValueError for others."""
+    """Decode a position; None is 0. Raises ValueError."""
     return 0 if value is None else _decoder.decode(value).position
 
 
 def status_record(
-    item: TaskId, state: State, *, worker_id: str, generation: int, trace: str | None = None
+    item: TaskId, state: WorkStatus, *, worker_id: str, generation: int, trace: str | None = None
 ) -> Record:
-    """What became of a connector or a task."""
+    """Return the status record of a connector or task."""
     kind = "connector" if item.is_connector else "task"
     body = {
         "state": state,

@@ -1,7 +1,7 @@
-"""Which of a source's offsets may be stored: those before which everything is acknowledged.
+"""The committable offset of a source: all records before it are acked.
 
-Source: `SubmittedRecords` in Kafka Connect. Records are submitted in order, and acknowledged in
-any; the offset of one that is behind an unacknowledged one of the same source partition waits.
+Source: `SubmittedRecords` in Kafka Connect. Records are submitted in order and acknowledged in any
+order. An offset waits while an earlier record of its source partition is unacknowledged.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ Offset = TypeVar("Offset")
 
 
 class SubmittedRecords(Generic[Offset]):
-    """Those of one source partition."""
+    """Submitted records of one source partition."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Offset]] = deque()
@@ -19,22 +19,22 @@ class SubmittedRecords(Generic[Offset]):
         self._committable: Offset | None = None
 
     def submit(self, record_id: int, offset: Offset) -> None:
-        """A record was sent; `offset` is where the source goes on after it."""
+        """Add a record; the source continues at `offset` after it."""
         self._waiting.append((record_id, offset))
 
     def acked(self, record_id: int) -> None:
-        """It is in the log."""
+        """Acknowledge a record."""
         self._acked.add(record_id)
         while self._waiting and self._waiting[0][0] in self._acked:
             first, self._committable = self._waiting.popleft()
             self._acked.discard(first)
 
     def committable(self) -> Offset | None:
-        """The offset to store, once; None where there is no new one."""
+        """Return the new committable offset once, or None."""
         offset, self._committable = self._committable, None
         return offset
 
     @property
     def count(self) -> int:
-        """Records whose offsets wait."""
+        """Number of records whose offsets wait."""
         return len(self._waiting)

@@ -1,18 +1,18 @@
-"""What workers run: connectors, and the tasks that these are split into.
+"""Units of work of a worker: connectors and tasks.
 
-Source: `ConnectorTaskId`, `ConnectorsAndTasks` in Kafka Connect. A connector itself has task number
--1, as in the protocol's bytes.
+Source: `ConnectorTaskId`, `ConnectorsAndTasks` in Kafka Connect. A connector has task number -1, as
+in the protocol.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 CONNECTOR = -1
-"""The number that stands for the connector itself (`CONNECTOR_TASK`)."""
+"""Task number of the connector itself (`CONNECTOR_TASK`)."""
 
 
 class TaskId(NamedTuple):
-    """A task of a connector, or the connector; in order by name, then by number."""
+    """A task of a connector, or the connector; sorts by name, then number."""
 
     connector: str
     task: int = CONNECTOR
@@ -33,5 +33,5 @@ def work_of(task_counts: dict[str, int]) -> list[TaskId]:
 
 
 def connectors_first(items: Iterable[TaskId]) -> list[TaskId]:
-    """The connectors, then the tasks; each kind stays in its order."""
+    """Sort connectors before tasks, keeping the order of each."""
     return sorted(items, key=lambda item: not item.is_connector)

@@ -1,7 +1,7 @@
-"""A worker's settings, by Kafka's names, with its defaults.
+"""The settings of a worker, by Kafka's names and with its defaults.
 
-Source: `WorkerConfig`, `StandaloneConfig`, `DistributedConfig` in Kafka Connect, and the example
-files that Kafka brings (group and topics). Times in ms.
+Source: `WorkerConfig`, `StandaloneConfig`, `DistributedConfig` in Kafka Connect, and Kafka's
+example files (group and topics). Times in ms.
 """
 
 import re
@@ -12,18 +12,18 @@ import msgspec
 
 from brokertwin.clients.connect.connect_protocol import Protocol
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS
-from brokertwin.clients.connect.file_stream import ConfigError
+from brokertwin.clients.connect.file_stream import ConnectorConfigError
 from brokertwin.clients.connect.work import TaskId
 
 DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
-"""What connectors have of the worker's where they say nothing themselves."""
+"""Worker settings that connectors inherit."""
 
 NOT_ACTED_ON = (
     *("plugin.", "listeners", "rest.", "admin.", "metric", "key.converter", "header.", "internal."),
     *("config.storage.replication.factor", "offset.storage.replication.factor"),
     *("status.storage.replication.factor", "topic.creation", "config.providers"),
 )
-"""Beginnings of names of which nothing is said."""
+"""Prefixes of settings that are ignored without a warning."""
 
 
 class Support(StrEnum):
@@ -35,7 +35,7 @@ class Support(StrEnum):
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields have Kafka's names with `_` for `.`."""
+    """Field names are Kafka's with `_` for `.`."""
 
     bootstrap_servers: str = ""
     group_id: str = "connect-cluster"
@@ -56,12 +56,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     of_connectors: dict[str, str] = {}
 
     def transactional_id(self, item: TaskId) -> str:
-        """Of a source task whose records are each there once (KIP-618)."""
+        """The transactional id of an exactly-once source task (KIP-618)."""
         return f"{self.group_id}-{item}"
 
 
 def connection_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What concerns TLS and SASL; with `producer.` or `consumer.` before it that of tasks."""
+    """Return the TLS and SASL settings, also those with a client prefix."""
     return {name: text for name, text in properties.items() if _CONNECTION.match(name)}
 
 
@@ -70,7 +70,10 @@ _PROTOCOLS = {"eager": Protocol.EAGER, **{str(each): each for each in list(Proto
 
 
 def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str]]:
-    """The settings, and the names that were not known. Raises ConfigError."""
+    """Parse settings; returns them and the unknown names.
+
+    Raises ConnectorConfigError.
+    """
     given: dict[str, object] = {}
     unknown: list[str] = []
     for name, text in properties.items():
@@ -87,7 +90,7 @@ def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str
     try:
         made = msgspec.convert({**given, "of_connectors": known}, WorkerConfig, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"The worker's settings: {error}") from None
+        raise ConnectorConfigError(f"The worker's settings: {error}") from None
     if made.heartbeat_interval_ms >= made.session_timeout_ms:
-        raise ConfigError("heartbeat.interval.ms must be below session.timeout.ms.")
+        raise ConnectorConfigError("heartbeat.interval.ms must be below session.timeout.ms.")
     return made, unknown

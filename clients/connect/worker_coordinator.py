@@ -1,19 +1,19 @@
-"""A worker's membership in its group: what it is given to run, and what it has to give back.
+"""Group membership of a worker.
 
-Source: KIP-415; `WorkerCoordinator`, `DistributedHerder.RebalanceListener` in Kafka Connect. It is
-driven like `clients/consumer_coordinator.py`, whose lookup, join, heartbeats and leaving it has.
+Source: KIP-415; `WorkerCoordinator`, `DistributedHerder.RebalanceListener` in Kafka Connect. It
+shares lookup, join, heartbeats and leave with `clients/consumer_coordinator.py`.
 
-    a rebalance begins     eager: everything is stopped first; else what runs goes on
-    a rebalance is over    what was taken is stopped, and the worker joins again without it; what is
-                           new begins once the config topic is read as far as the leader had read it
-    delay                  when it is over, the worker joins again
-    CONFIG_MISMATCH        the worker reads on and joins again
-    the configuration has  the worker joins again
-    other connectors or tasks
-    the session is over    everything is stopped, before the worker joins anew
+    rebalance begins          eager: all work is stopped first; otherwise it continues
+    rebalance is over         revoked work is stopped and the worker rejoins; new work starts once
+                              the config topic is read up to the leader's offset
+    delay                     the worker rejoins when it is over
+    CONFIG_MISMATCH           the worker reads on and rejoins
+    other connectors or       the worker rejoins
+    tasks are configured
+    session expires           all work is stopped before the worker rejoins
 
-Nobody joins while something is still being stopped: what a member says that it does not run it does
-not run. The last line is stricter than Kafka, whose worker goes on with what others may have got.
+A worker joins only after its work has stopped, so it never runs work that it does not report.
+Kafka's worker keeps running after its session expires, although others may run the same work.
 """
 
 import base64
@@ -31,10 +31,10 @@ from brokertwin.clients.connect.connect_protocol import (
     encode_state,
 )
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
-from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import JOINED, ConsumerCoordinator, MemberState
+from brokertwin.clients.consumer_coordinator import JOINED, ClassicMembership, ClientMemberState
 from brokertwin.clients.log_client import assign_all
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.join_group import JoinGroupRequest
@@ -57,7 +57,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def membership(self) -> ConsumerConfig:
-        """What a member of any group has."""
+        """The settings of any group member."""
         return ConsumerConfig(
             group_id=self.group_id,
             session_timeout_ms=self.session_timeout_ms,
@@ -67,41 +67,41 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Taken(NamedTuple):
-    """Work to be stopped; the worker waits with joining until `stopped` says so."""
+class RevokedWork(NamedTuple):
+    """Work to stop; the worker does not join until `stopped` is called."""
 
     items: list[TaskId]
 
 
-class WorkerCoordinator(ConsumerCoordinator):
-    """One worker.
+class WorkerCoordinator(ClassicMembership):
+    """The membership of one worker.
 
     Attributes:
-        known: what it has read of the config topic; its owner sets it.
-        assignment: what it runs, and by which offset of the config topic; None: nothing.
-        stopping: what it has to stop before it may join.
-        is_ready: whether it has read the config topic once to its end; before that nobody joins.
-        taken: what is to be stopped, for the owner to take.
+        known: read from the config topic; set by the owner.
+        assignment: its work and config offset; None before the first.
+        stopping: work that has to stop before the worker may join.
+        is_ready: whether the config topic was read to its end once.
+        taken: work to stop, for the owner to take.
     """
 
     def __init__(self, settings: WorkerSettings, subscription: SubscriptionState) -> None:
         super().__init__(settings.membership, subscription)
         self.settings = settings
-        self.known = Known()
+        self.known = KnownConfigs()
         self.assignment: Assignment | None = None
         self.stopping: set[TaskId] = set()
         self.is_ready = False
-        self.taken: list[Taken] = []
-        self._leader = Leader(settings.scheduled_rebalance_max_delay_ms)
-        self._joined_with = Known()
+        self.taken: list[RevokedWork] = []
+        self._leader = ConnectLeader(settings.scheduled_rebalance_max_delay_ms)
+        self._joined_with = KnownConfigs()
         self._completed = NO_GENERATION
         self._rejoin_at: int | None = None
         self._now = 0
 
-    # The owner's side
+    # API
 
     def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
-        """The worker's herder is alive; what has been assigned is taken over."""
+        """Take over the assignment; called while the herder is alive."""
         self._now = now
         self._poll_until = now + self.config.max_poll_interval_ms
         assign_all(self.subscription, partition_counts)
@@ -116,27 +116,27 @@ class WorkerCoordinator(ConsumerCoordinator):
         self.tick(now)
 
     def stopped(self, items: Iterable[TaskId]) -> None:
-        """The owner has stopped work."""
+        """Record that the owner has stopped work."""
         self.stopping.difference_update(items)
 
     def deadlines(self) -> list[int]:
-        """When `tick`, or `poll`, may have something to do."""
+        """Return when `tick` or `poll` may have something to do."""
         return [*super().deadlines(), *([self._rejoin_at] if self._rejoin_at else [])]
 
     def close(self, now: int) -> None:
-        """Gives everything back and leaves; the owner has stopped it before."""
+        """Give up all work and leave; the owner has stopped it."""
         self._stop_all()
         self.leave(now, "the worker is being closed")
 
-    def answered(self, now: int, request_id: int, response: Body) -> None:
-        """The answer to a request."""
+    def on_response(self, now: int, request_id: int, response: Body) -> None:
+        """Handle a response."""
         self._now = now
-        super().answered(now, request_id, response)
+        super().on_response(now, request_id, response)
 
-    # Reasons to join
+    # Reasons to rejoin
 
     def _look_for_reasons(self, now: int) -> None:
-        if self.state is not MemberState.STABLE:
+        if self.state is not ClientMemberState.STABLE:
             return
         is_time = self._rejoin_at is not None and now >= self._rejoin_at
         has_changed = self.known.task_counts != self._joined_with.task_counts
@@ -163,15 +163,15 @@ class WorkerCoordinator(ConsumerCoordinator):
         if wanted:
             self.stopping.update(wanted)
             self._must_prepare = True
-            self.taken.append(Taken(wanted))
+            self.taken.append(RevokedWork(wanted))
 
-    # Joining
+    # Join
 
     def _join_request(self) -> JoinGroupRequest:
         self._joined_with = self.known
-        said = WorkerState(self.settings.url, self.known.offset, self.assignment)
+        state = WorkerState(self.settings.url, self.known.offset, self.assignment)
         protocols = {
-            str(protocol): encode_state(said, protocol)
+            str(protocol): encode_state(state, protocol)
             for protocol in self.settings.connect_protocol.spoken
         }
         reason = self._rejoin_reason
@@ -180,7 +180,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         )
 
     def _assign(self) -> None:
-        """The leader assigns as soon as the answer to JoinGroup has come."""
+        """Assign as the leader, once the JoinGroup response has arrived."""
         joined, self._to_assign = self._to_assign, None
         if joined is None:
             return
@@ -200,26 +200,26 @@ class WorkerCoordinator(ConsumerCoordinator):
         self._send("SYNC_GROUP", body)
 
     def _take_given(self, now: int) -> None:
-        told, self._assignment = self._assignment, None
-        if told is None or self.state is not MemberState.STABLE:
+        encoded, self._assignment = self._assignment, None
+        if encoded is None or self.state is not ClientMemberState.STABLE:
             return
-        given = decode_assignment(told)
+        given = decode_assignment(encoded)
         self._must_prepare = True
         self._completed = self.generation.id
         had = self.assignment.assigned if self.assignment else ()
-        gone = set(given.revoked)
-        if gone:
+        revoked = set(given.revoked)
+        if revoked:
             self._stop(given.revoked)
             self._request_rejoin(REJOINS)
         if given.has_failed:
             self._request_rejoin(REJOINS)
             self._back_off(now)
-        kept = [item for item in had if item not in gone]
+        kept = [item for item in had if item not in revoked]
         items = tuple(dict.fromkeys([*given.assigned, *kept]))
         self.assignment = msgspec.structs.replace(given, assigned=items, revoked=())
         self._rejoin_at = now + given.delay_ms if given.delay_ms else None
 
     @property
     def is_member(self) -> bool:
-        """Whether it is in a generation, as far as it knows."""
+        """Whether the worker is in a generation."""
         return self.state in JOINED

@@ -1,8 +1,8 @@
-"""Whether a Kafka lets our clients in, before anything is begun."""
+"""Checks that a broker accepts the clients, before a command starts."""
 
 from contextlib import closing
 
-from brokertwin.clients.client_loop import SOFTWARE, Answered, Connected, Disconnected, Send
+from brokertwin.clients.client_loop import SOFTWARE, Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.io.security import addresses_to, properties_of, protocol_of
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.network import Connect
@@ -14,12 +14,12 @@ WAIT_MS = 15_000
 
 
 def check_access(kafka: ClientProperties, timeout_ms: int = WAIT_MS) -> None:
-    """Connects to one address, logs in there, and asks for something.
+    """Connect to a broker, log in and send a request.
 
-    Whether a broker with TLS 1.3 takes a client's certificate its first answer tells.
+    With TLS 1.3, only the first response shows whether the broker accepts the client's certificate.
 
     Raises:
-        UserError: nobody answers, properties are missing, or the broker does not let us in.
+        UserError: no broker responds, properties are missing, or the login fails.
     """
     protocol = protocol_of(kafka.values)
     check_reachable(kafka.bootstrap)
@@ -35,10 +35,10 @@ def check_access(kafka: ClientProperties, timeout_ms: int = WAIT_MS) -> None:
             for event in network.wait(until - monotonic_ms()):
                 if isinstance(event, Connected):
                     network.do(Send(event.node, 1, "API_VERSIONS", 0, SOFTWARE))
-                elif isinstance(event, Answered):
+                elif isinstance(event, ResponseReceived):
                     return
                 lost += isinstance(event, Disconnected)
-        network.wait(0)  # says why, where a broker has said it
+        network.wait(0)  # raises the broker's reason, if there is one
     raise UserError(
         f"Kafka at {kafka.bootstrap} does not respond to {protocol}: it closed the connection or"
         " sent nothing.",

@@ -1,9 +1,9 @@
-"""One connection of a client: a socket that does not block, TLS over it, a login, then frames.
+"""A client's connection: a non-blocking socket, TLS, a login, then frames.
 
     CONNECTING -> SHAKING (TLS) -> LOGGING_IN (SASL) -> OPEN
 
-A broker that ends sessions says how long one lasts; before it is over the client logs in again on
-the same connection, with its next request, which waits for that (KIP-368).
+A broker can limit the session time. The client then logs in again on the same connection, before a
+request near the end of that time (KIP-368).
 
 Source: `KafkaChannel`, `SslTransportLayer`, `SaslClientAuthenticator` in Kafka.
 """
@@ -13,35 +13,77 @@ import selectors
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import Enum, auto
+from typing import Any
 
-from brokertwin.clients.client_loop import Connected, NetworkEvent
-from brokertwin.clients.io.answers import CORRELATION_ID, answer
-from brokertwin.clients.io.sasl import Ask, AuthenticationError, Exchange, exchange
-from brokertwin.clients.io.security import Security
+from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived
+from brokertwin.clients.fetcher import Records
+from brokertwin.clients.io.records import decode_records
+from brokertwin.clients.io.sasl import Exchange, SaslAuthenticationError, SaslRequest, exchange
+from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.clients.partitions import Node
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.protocol.primitives import MalformedError
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.wording import counted
+
+WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
+CORRELATION_ID = struct.Struct(">i")
+
+
+def decode_frame(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> ResponseReceived:
+    """Decode a response frame and remove its request from `in_flight`.
+
+    `in_flight` has API and version by correlation id. Raises MalformedError for an unknown request.
+    """
+    (request_id,) = CORRELATION_ID.unpack_from(frame)
+    if request_id not in asked:
+        raise MalformedError(f"a response to request {request_id}, which is not in flight")
+    key, version = asked.pop(request_id)
+    if key == API_VERSIONS.key and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+        version = 0  # sent by a broker that does not support the version (KIP-511)
+    _, body = decode_response(key, version, frame)
+    records = _take_records(body) if KAFKA_APIS[key].name in WITH_RECORDS else {}
+    return ResponseReceived(node, request_id, body, records)
+
+
+def _take_records(body: dict[str, Any]) -> Mapping[tuple[str, int], Records]:
+    """Remove and decode the record bytes of a Fetch or ShareFetch response.
+
+    A ShareFetch response can have more records than are acquired, because batches are whole.
+    """
+    found = {}
+    for topic in body["responses"]:
+        name = topic.get("topic") or topic.get("topicId")
+        for partition in topic["partitions"]:
+            data = partition.pop("records", None)
+            records = decode_records(data, partition.get("abortedTransactions")) if data else None
+            if records is not None:
+                found[name, partition["partitionIndex"]] = records
+    return found
+
 
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 1 << 30
 SIZE = struct.Struct(">i")
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 LOGIN_ID = -2
-"""The correlation id of a login's requests: the client's own are not negative."""
+"""Correlation id of login requests; those of requests are not negative."""
 
 RENEWAL = (0.85, 0.95)
-"""In which part of a session's time the client logs in again (`SaslClientAuthenticator`)."""
+"""When the client logs in again, as fractions of the session time.
+
+Source: `SaslClientAuthenticator` in Kafka.
+"""
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Phase(Enum):
-    """How far a connection is."""
+class ConnectionPhase(Enum):
+    """Progress of a connection."""
 
     CONNECTING = auto()
     SHAKING = auto()
@@ -49,24 +91,26 @@ class Phase(Enum):
     OPEN = auto()
 
 
-class Connection:
+class ClientConnection:
     """One socket.
 
     Attributes:
-        asked: requests that wait for an answer, by correlation id: API and version.
+        asked: in-flight requests by correlation id: API and version.
     """
 
-    def __init__(self, node: Node, made: socket.socket, client_id: str, security: Security) -> None:
+    def __init__(
+        self, node: Node, made: socket.socket, client_id: str, security: ClientSecurity
+    ) -> None:
         self.node = node.id
         self.socket = made
-        self.asked: dict[int, tuple[int, int]] = {}
-        self.phase = Phase.CONNECTING
+        self.in_flight: dict[int, tuple[int, int]] = {}
+        self.phase = ConnectionPhase.CONNECTING
         self._at = f"{node.host}:{node.port}"
         self._host = node.host
         self._client_id = client_id
         self._security = security
         self._exchange: Exchange | None = None
-        self._wants_to_shake = False
+        self._handshake_wants_write = False
         self._renew_at_ms: float | None = None
         self._out = bytearray()
         self._held = bytearray()
@@ -74,57 +118,57 @@ class Connection:
 
     @property
     def interest(self) -> int:
-        """What a selector has to look for."""
-        if self.phase is Phase.CONNECTING:
+        """The selector events to wait for."""
+        if self.phase is ConnectionPhase.CONNECTING:
             return selectors.EVENT_WRITE
-        wants_to_write = bool(self._out) or self._wants_to_shake
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_to_write else 0)
+        wants_write = bool(self._out) or self._handshake_wants_write
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_write else 0)
 
-    # The way to an open connection
+    # Connection setup
 
     @property
     def is_open(self) -> bool:
         """Whether requests may be sent."""
-        return self.phase is Phase.OPEN
+        return self.phase is ConnectionPhase.OPEN
 
     def happened(self, now_ms: int) -> Iterator[NetworkEvent]:
-        """Goes on with it: that it is open, and answers.
+        """Process a ready socket; yields events.
 
         Raises:
             OSError: the connection is lost.
-            MalformedError: what came is no answer.
-            AuthenticationError: the broker does not let the client in.
+            MalformedError: the bytes are no response.
+            SaslAuthenticationError: the broker rejects the client.
         """
-        if self.phase is Phase.CONNECTING:
+        if self.phase is ConnectionPhase.CONNECTING:
             self._connected()
-        if self.phase is Phase.SHAKING and self._shaken():
-            self._begin_login(Phase.LOGGING_IN)
+        if self.phase is ConnectionPhase.SHAKING and self._shaken():
+            self._begin_login(ConnectionPhase.LOGGING_IN)
             if self.is_open:
                 yield Connected(self.node)
-        if self.phase in (Phase.LOGGING_IN, Phase.OPEN):
+        if self.phase in (ConnectionPhase.LOGGING_IN, ConnectionPhase.OPEN):
             self._flush()
             yield from self._frames(now_ms)
 
     def _connected(self) -> None:
         if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise ConnectionError
-        self.phase = Phase.SHAKING
+        self.phase = ConnectionPhase.SHAKING
         if self._security.context is not None:
             self.socket = self._security.context.wrap_socket(
                 self.socket, server_hostname=self._host, do_handshake_on_connect=False
             )
 
     def _shaken(self) -> bool:
-        """Whether TLS stands. Raises OSError, AuthenticationError."""
+        """Whether TLS is established. Raises OSError, SaslAuthenticationError."""
         if not isinstance(self.socket, ssl.SSLSocket):
             return True
-        self._wants_to_shake = False
+        self._handshake_wants_write = False
         try:
             self.socket.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLWantWriteError:
-            self._wants_to_shake = True
+            self._handshake_wants_write = True
             return False
         except ssl.SSLEOFError as error:
             raise ConnectionError from error
@@ -132,56 +176,59 @@ class Connection:
             raise self._not_trusted(error) from None
         return True
 
-    def _not_trusted(self, error: ssl.SSLError) -> AuthenticationError:
+    def _not_trusted(self, error: ssl.SSLError) -> SaslAuthenticationError:
         reason = getattr(error, "verify_message", None) or (error.reason or str(error)).lower()
-        return AuthenticationError(
+        return SaslAuthenticationError(
             f"TLS with {self._at} failed: {reason.replace('_', ' ').rstrip('.')}.",
             "Check that its listener uses TLS and that ssl.truststore.location has its authority.",
         )
 
-    def _begin_login(self, phase: Phase) -> None:
-        """Where there is a login; else the connection is open."""
+    def _begin_login(self, phase: ConnectionPhase) -> None:
+        """Start a login if configured; otherwise the connection is open."""
         if self._security.login is None:
-            self.phase = Phase.OPEN
+            self.phase = ConnectionPhase.OPEN
             return
         self.phase = phase
         self._exchange = exchange(self._security.login)
-        self._ask(next(self._exchange))
+        self._send_login_request(next(self._exchange))
 
-    def _ask(self, ask: Ask) -> None:
-        key = KEYS[ask.api]
+    def _send_login_request(self, login_request: SaslRequest) -> None:
+        key = KEYS[login_request.api]
         header = {
             "requestApiKey": key,
-            "requestApiVersion": ask.version,
+            "requestApiVersion": login_request.version,
             "correlationId": LOGIN_ID,
             "clientId": self._client_id,
         }
-        frame = encode_request(Request(header, ask.body))
-        self.asked[LOGIN_ID] = key, ask.version
+        frame = encode_request(Request(header, login_request.body))
+        self.in_flight[LOGIN_ID] = key, login_request.version
         self._out += SIZE.pack(len(frame)) + frame
 
     def _take_login(self, now_ms: int, frame: bytes) -> None:
-        """Raises AuthenticationError, MalformedError."""
-        assert self._exchange is not None, "an answer is of an exchange"
-        _, body = decode_response(*self.asked.pop(LOGIN_ID), frame)
+        """Continue the login. Raises SaslAuthenticationError, MalformedError."""
+        assert self._exchange is not None, "a login is in progress"
+        _, body = decode_response(*self.in_flight.pop(LOGIN_ID), frame)
         try:
-            self._ask(self._exchange.send(body))
+            self._send_login_request(self._exchange.send(body))
         except StopIteration as done:
             lifetime_ms: int = done.value
             if lifetime_ms:
                 self._renew_at_ms = now_ms + lifetime_ms * random.uniform(*RENEWAL)
             self._exchange = None
-            self.phase = Phase.OPEN
+            self.phase = ConnectionPhase.OPEN
             self._out += self._held
             self._held.clear()
 
     # Frames
 
     def send(self, now_ms: int, frame: bytes) -> None:
-        """Sends what goes out now, where the session ends soon behind a login. Raises OSError."""
+        """Send a frame, after a new login if the session ends soon.
+
+        Raises OSError.
+        """
         if self._renew_at_ms is not None and now_ms >= self._renew_at_ms:
             self._renew_at_ms = None
-            self._begin_login(Phase.OPEN)
+            self._begin_login(ConnectionPhase.OPEN)
         (self._held if self._exchange else self._out).extend(SIZE.pack(len(frame)) + frame)
         self._flush()
 
@@ -202,7 +249,7 @@ class Connection:
             frame = bytes(self._read[SIZE.size : end])
             del self._read[:end]
             if self._exchange is None or CORRELATION_ID.unpack_from(frame)[0] != LOGIN_ID:
-                yield answer(self.node, self.asked, frame)
+                yield decode_frame(self.node, self.in_flight, frame)
                 continue
             was_open = self.is_open
             self._take_login(now_ms, frame)
@@ -213,9 +260,9 @@ class Connection:
             raise ConnectionError
 
     def _receive(self) -> bool:
-        """Takes what has come, of TLS all that is decrypted: no selector tells of it.
+        """Read all available bytes; returns whether the connection ended.
 
-        Whether it was the last.
+        Reads TLS until nothing is pending, because a selector does not see decrypted bytes.
         """
         while True:
             try:
@@ -224,7 +271,7 @@ class Connection:
                 return False
             except ssl.SSLEOFError as error:
                 raise ConnectionError from error
-            except ssl.SSLError as error:  # TLS 1.3 tells only now that it wants a certificate
+            except ssl.SSLError as error:  # with TLS 1.3 a missing certificate is reported here
                 raise self._not_trusted(error) from None
             if not data:
                 return True

@@ -12,19 +12,19 @@ from collections.abc import Iterable
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.driver import Clock, Network
+from brokertwin.clients.driver import ClientNetwork, Clock
 from brokertwin.clients.fetcher import FetchSettings
-from brokertwin.clients.io.group_member import GroupMember
+from brokertwin.clients.io.group_member import ClientGroupMember
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.io.sockets import monotonic_ms
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 
 
-class Consumer(GroupMember[ConsumerClient]):
-    """One member of a group. `network` and `clock` may be given; times in ms.
+class Consumer(ClientGroupMember[ConsumerClient]):
+    """One group member; times in ms. `network` and `clock` are for tests.
 
-    `pattern`: a regular expression in the place of topics (`clients/consumer_client.py`).
+    `pattern`: a regular expression instead of topics (`clients/consumer_client.py`).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Consumer(GroupMember[ConsumerClient]):
         client_id: str = "brokertwin-consumer",
         may_create_topics: bool = True,
         pattern: str | None = None,
-        network: Network | None = None,
+        network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         client = ConsumerClient(
@@ -50,9 +50,9 @@ class Consumer(GroupMember[ConsumerClient]):
         )
         super().__init__(client, kafka, client_id, network, clock)
 
-    def poll(self, timeout_ms: int) -> list[tuple[TopicPartition, int, Message]]:
-        """Records to work on: partition, offset and message; nothing after `timeout_ms`.
+    def poll(self, timeout_ms: int) -> list[tuple[TopicPartition, int, ProducerRecord]]:
+        """Return (partition, offset, record) tuples, waiting at most `timeout_ms`.
 
-        Raises AuthenticationError where a broker has not let the consumer in.
+        Raises SaslAuthenticationError if a broker rejected the consumer.
         """
         return self._poll(self.client.poll, timeout_ms)

@@ -1,8 +1,8 @@
-"""A member of a group on sockets, whatever its group's kind: it polls, and a thread beats for it.
+"""A group member on sockets, with a heartbeat thread.
 
-For one thread of the application. While that works on records a thread of the member's own sends
-its heartbeats, so that it stays in the group for `max.poll.interval.ms` (5 min) between two polls;
-after that it leaves, and joins again with the next poll (KIP-62).
+For one application thread. While it processes records, a second thread sends heartbeats. The member
+stays in the group for `max.poll.interval.ms` (5 min) between two polls. After that it leaves, and
+rejoins at the next poll (KIP-62).
 
 Source: `KafkaConsumer`, `AbstractCoordinator.HeartbeatThread` in Kafka.
 """
@@ -14,43 +14,46 @@ from typing import Generic, Self, TypeVar
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_events import Event
-from brokertwin.clients.driver import Clock, Driver, Network
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork
 from brokertwin.clients.partitions import TopicPartition
 
 BEAT_S = 0.1
-"""How often the thread of heartbeats looks, and how long nobody has to poll for it to do so."""
+"""Interval of the heartbeat thread; it acts only without polls in between."""
 
 CLOSE_MS = 30_000
-"""How long a consumer that leaves waits for what it says last (`DEFAULT_CLOSE_TIMEOUT_MS`)."""
+"""How long a closing member waits for its last responses.
+
+Source: `DEFAULT_CLOSE_TIMEOUT_MS` in Kafka.
+"""
 
 AnyClient = TypeVar("AnyClient", bound=ConsumerClient)
 Taken = TypeVar("Taken")
 
 
-class GroupMember(Generic[AnyClient]):
-    """One member, driven by one thread and by its own; a `network` may be given. Times in ms."""
+class ClientGroupMember(Generic[AnyClient]):
+    """One member; times in ms. `network` is for tests."""
 
     def __init__(
         self,
         client: AnyClient,
         kafka: Kafka,
         client_id: str,
-        network: Network | None,
+        network: ClientNetwork | None,
         clock: Clock,
     ) -> None:
         self._sockets = None if network else SocketNetwork(kafka, client_id)
         self.client = client
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
         given = network or self._sockets
-        assert given is not None, "there is a network"
-        self._driver = Driver(self.client, given, clock)
+        assert given is not None, "network or sockets"
+        self._driver = ClientDriver(self.client, given, clock)
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._has_polled = False
-        self._refused: AuthenticationError | None = None
+        self._refused: SaslAuthenticationError | None = None
         self._beats: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -66,17 +69,17 @@ class GroupMember(Generic[AnyClient]):
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """The partitions that it has, in order."""
+        """The assigned partitions in order."""
         with self._lock:
             return self.client.subscription.assigned
 
     def partition_counts(self) -> dict[str, int]:
-        """Of each topic that it reads; 0 where there is none."""
+        """Partition counts of the subscribed topics; 0 if nonexistent."""
         with self._lock:
             return self.client.metadata.counts()
 
     def _poll(self, take: Callable[[int], Sequence[Taken]], timeout_ms: int) -> list[Taken]:
-        """What `take` gives at a time, as soon as that is anything. Raises AuthenticationError."""
+        """Turn until `take` returns something. Raises SaslAuthenticationError."""
         self._begin_beats()
         until = self._driver.now + timeout_ms
         with self._lock:
@@ -92,7 +95,7 @@ class GroupMember(Generic[AnyClient]):
                     return taken
 
     def _begin_beats(self) -> None:
-        """On sockets of its own; who gives a network drives it, too."""
+        """Start the heartbeat thread, unless the caller drives the network."""
         if self._beats is None and self._sockets is not None:
             self._beats = threading.Thread(target=self._beat, name="heartbeats", daemon=True)
             self._beats.start()
@@ -104,18 +107,18 @@ class GroupMember(Generic[AnyClient]):
             elif self._lock.acquire(blocking=False):
                 try:
                     self._driver.turn(0)
-                except AuthenticationError as refused:
+                except SaslAuthenticationError as refused:
                     self._refused = refused
                 finally:
                     self._lock.release()
 
     def events(self) -> list[Event]:
-        """What has happened since the last call, in order."""
+        """Return the events since the last call, in order."""
         with self._lock:
             return self.client.events()
 
     def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Says what is to be said last, leaves the group, and closes the connections."""
+        """Leave the group and close the connections."""
         self._is_closed.set()
         if self._beats is not None:
             self._beats.join()
@@ -123,8 +126,8 @@ class GroupMember(Generic[AnyClient]):
         try:
             self._driver.turn(0)
             self._driver.turn_until(lambda: self.client.is_quiet, timeout_ms)
-        except AuthenticationError:
-            """Nobody lets it in any more: its session ends by itself."""
+        except SaslAuthenticationError:
+            """The broker rejects the client; its session will expire."""
         finally:
             if self._sockets is not None:
                 self._sockets.close()

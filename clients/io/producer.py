@@ -1,10 +1,10 @@
-"""A producer on sockets: send, poll for what has become of records, flush, close.
+"""A producer on sockets: send, poll for results, flush, close.
 
     with Producer("localhost:9092", ProducerConfig()) as producer:
-        producer.send("orders", Message(b"key", b"value"))
+        producer.send("orders", ProducerRecord(b"key", b"value"))
         producer.flush(30_000)
 
-Source: `KafkaProducer` in Kafka. For one thread; batches leave in its `turn`s.
+Source: `KafkaProducer` in Kafka. For one thread; batches are sent in `turn`.
 """
 
 import random
@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.driver import Clock, Driver, Network
+from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms, wall_ms
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
-from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
 from brokertwin.state.core.errors import Error, error_name
 
 INIT_MS = 60_000
-"""How long the begin or the end of a transaction may take (`max.block.ms`)."""
+"""Timeout for starting or ending a transaction (`max.block.ms`)."""
 
 
 class BlockedError(Exception):
@@ -34,12 +34,12 @@ class BlockedError(Exception):
 
 
 class TransactionError(Exception):
-    """A transaction did not end as it should.
+    """A transaction that failed or timed out.
 
     Attributes:
-        state: ABORTABLE_ERROR: it can be aborted. FATAL_ERROR: the producer can do nothing more.
-            Any other: the time is over.
-        error: Kafka's.
+        state: ABORTABLE_ERROR if it can be aborted, FATAL_ERROR if the producer has failed; any
+            other state means a timeout.
+        error: Kafka's error.
     """
 
     def __init__(self, state: TransactionState, error: Error) -> None:
@@ -49,7 +49,7 @@ class TransactionError(Exception):
 
 
 class Producer:
-    """One producer. `network` and `clock` may be given; times in ms."""
+    """One producer; times in ms. `network` and `clock` are for tests."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class Producer:
         client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
-        network: Network | None = None,
+        network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
-        """Raises ConfigError where settings conflict."""
+        """Raises ProducerConfigError."""
         self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
         self._compression = compression
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, ProducerRecord] = {}
         self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)
         given = network or self._sockets
-        assert given is not None, "there is a network"
-        self._driver = Driver(self.client, given, clock)
+        assert given is not None, "network or sockets"
+        self._driver = ClientDriver(self.client, given, clock)
 
     def __enter__(self) -> "Producer":
         return self
@@ -84,7 +84,7 @@ class Producer:
         self.close()
 
     def partitions_of(self, topic: str, timeout_ms: int) -> int | None:
-        """How many partitions a topic has; None where nobody has said so in time."""
+        """Return the number of partitions of a topic; None after the timeout."""
         metadata = self.client.metadata
         metadata.add(topic, self._driver.now)
         known = self._driver.turn_until(
@@ -92,11 +92,10 @@ class Producer:
         )
         return metadata.snapshot.partition_count(topic) if known else None
 
-    def send(self, topic: str, message: Message, partition: int | None = None) -> int:
-        """Adds a record; gives back its id, by which the events name it.
+    def send(self, topic: str, message: ProducerRecord, partition: int | None = None) -> int:
+        """Add a record; returns the id that events refer to.
 
-        Waits for the topic's partitions and for room, at most `max.block.ms`; then it raises
-        BlockedError.
+        Waits for the topic's metadata and for room. Raises BlockedError after `max.block.ms`.
         """
         timestamp = message.timestamp if message.timestamp >= 0 else wall_ms()
         size = size_of(message)
@@ -117,42 +116,42 @@ class Producer:
         count = self.client.metadata.snapshot.partition_count(topic)
         waited = f"after {self.client.producer.config.max_block_ms} ms (max.block.ms)"
         if not count:
-            return f"There is no topic {topic} {waited}."
+            return f"Topic {topic} does not exist {waited}."
         if partition is not None and partition >= count:
             return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
-        return f"There is no room in buffer.memory {waited}."
+        return f"No room in buffer.memory {waited}."
 
     # Transactions
 
     def init_transactions(self, timeout_ms: int = INIT_MS) -> None:
-        """Gets the id; whoever had it before is fenced. Raises TransactionError."""
+        """Request the id, fencing earlier producers. Raises TransactionError."""
         self._transactions.init()
         self._wait_ready(timeout_ms)
 
     def begin_transaction(self) -> None:
-        """Begins one. Raises WrongStateError."""
+        """Begin a transaction. Raises WrongStateError."""
         self._transactions.begin()
 
     def send_offsets_to_transaction(
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Generation
     ) -> None:
-        """Has the transaction commit offsets that a member of the group has read up to."""
+        """Add offsets that a group member has consumed to the transaction."""
         self._transactions.send_offsets(group_id, offsets, member)
 
-    def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
-        """Commits; what became of its records. Raises TransactionError where it can not."""
+    def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[RecordAcked | RecordFailed]:
+        """Commit and return the results of records. Raises TransactionError."""
         self._transactions.commit()
         self._wait_ready(timeout_ms)
         return self._events()
 
-    def abort_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
-        """Aborts; what became of its records. Raises TransactionError where it can not."""
+    def abort_transaction(self, timeout_ms: int = INIT_MS) -> list[RecordAcked | RecordFailed]:
+        """Abort and return the results of records. Raises TransactionError."""
         self._transactions.abort()
         self._wait_ready(timeout_ms)
         return self._events()
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> ProducerTransactions:
         if self.client.transactions is None:
             raise WrongStateError("the producer has no transactional id")
         return self.client.transactions
@@ -168,13 +167,13 @@ class Producer:
         if known.state is not TransactionState.READY:
             raise TransactionError(known.state, known.error)
 
-    def turn(self, timeout_ms: int) -> list[Acked | Failed]:
-        """Sends what is due, waits at most so long; what has become of records."""
+    def turn(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
+        """Send and wait for at most `timeout_ms`; returns results of records."""
         self._driver.turn(timeout_ms)
         return self._events()
 
-    def flush(self, timeout_ms: int) -> list[Acked | Failed]:
-        """Waits until each record is acknowledged or failed, at most so long."""
+    def flush(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
+        """Wait until all records are finished, for at most `timeout_ms`."""
         self.client.producer.flush()
         self._driver.turn_until(lambda: self.client.producer.is_idle, timeout_ms)
         self.client.producer.linger()
@@ -186,16 +185,16 @@ class Producer:
         return self.client.producer.is_idle
 
     def wake(self) -> None:
-        """Ends a wait of `turn`; from any thread."""
+        """End a wait of `turn`; from any thread."""
         if self._sockets is not None:
             self._sockets.wake()
 
     def close(self) -> None:
-        """Closes the connections; what was not flushed is gone."""
+        """Close the connections; unflushed records are lost."""
         if self._sockets is not None:
             self._sockets.close()
 
-    def _events(self) -> list[Acked | Failed]:
+    def _events(self) -> list[RecordAcked | RecordFailed]:
         events = self.client.events()
         for event in events:
             self._messages.pop(event.record_id, None)

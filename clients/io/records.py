@@ -1,7 +1,7 @@
-"""Record batches of our own clients: written for Produce, read out of Fetch answers.
+"""Encodes record batches for Produce and decodes those of Fetch responses.
 
-kafka-python reads and writes the bytes (magic 2; older ones are read). Source: KIP-98;
-`DefaultRecordBatch`, `CompletedFetch` in Kafka.
+kafka-python handles the bytes (magic 2; older ones are read). Source: KIP-98; `DefaultRecordBatch`,
+`CompletedFetch` in Kafka.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import Any
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from brokertwin.clients.fetcher import Records
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.gateway.records.records import LEADER_EPOCH_POSITION
 
@@ -19,18 +19,18 @@ MAGIC = 2
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 LEADER_EPOCH = struct.Struct(">i")
 NO_EPOCH = -1
-"""A leader puts its own in, which the CRC does not cover; kafka-python leaves 0."""
+"""The leader sets its epoch, which the CRC does not cover; kafka-python leaves 0."""
 
 ABORT = 0
-"""The type of a marker that ends an aborted transaction."""
+"""Control record type of an aborted transaction."""
 
 
 def encode_batch(
     batch: ProducerBatch,
-    messages: Mapping[int, Message],
+    messages: Mapping[int, ProducerRecord],
     compression: str = "none",
 ) -> bytes:
-    """The bytes of a batch; `messages` by the ids of its records."""
+    """Encode a batch; `messages` by record id."""
     producer_id, epoch = batch.id_and_epoch
     builder = MemoryRecordsBuilder(
         MAGIC,
@@ -52,14 +52,15 @@ def encode_batch(
 
 
 def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Records | None:
-    """Offsets, messages and leader epochs of whole batches; None where there is not one.
+    """Decode whole batches into records with offsets and leader epochs.
 
-    Markers are left out, and where `aborted` transactions are told (read_committed), their records.
+    Returns None without a whole batch. Leaves out control records and, with read_committed, records
+    of `aborted` transactions.
     """
     batches = MemoryRecords(data)
     begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted or ())
     open_ones: set[int] = set()
-    items: list[tuple[int, Message]] = []
+    items: list[tuple[int, ProducerRecord]] = []
     epochs: list[tuple[int, int]] = []
     for batch in batches:
         epochs.append((batch.next_offset, batch.leader_epoch if batch.magic >= MAGIC else NO_EPOCH))
@@ -76,9 +77,9 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
     return Records(items, epochs[-1][0], epochs) if epochs else None
 
 
-def _message(record: Any) -> Message:
+def _message(record: Any) -> ProducerRecord:
     key, value = record.key, record.value
-    return Message(
+    return ProducerRecord(
         None if key is None else bytes(key),
         None if value is None else bytes(value),
         record.timestamp,

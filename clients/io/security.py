@@ -1,10 +1,10 @@
-"""How our own clients reach a Kafka: by its address alone, or by the properties of Java's clients.
+"""Connection settings of the clients: an address, or Java client properties.
 
     Consumer("localhost:9092", …)
     Consumer(ClientProperties({"bootstrap.servers": …, "security.protocol": "SASL_SSL", …}), …)
 
-Heeded are security.protocol, sasl.mechanism, sasl.jaas.config, and of ssl.* key and trust stores
-(PEM, PKCS12, JKS), passwords, enabled.protocols and endpoint.identification.algorithm.
+Supported are security.protocol, sasl.mechanism, sasl.jaas.config, and of ssl.* the key and trust
+stores (PEM, PKCS12, JKS), passwords, enabled.protocols and endpoint.identification.algorithm.
 
 Source: `ChannelBuilders`, `DefaultSslEngineFactory` in Kafka; KIP-651.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from brokertwin.clients.io.sasl import Login, login_of
+from brokertwin.clients.io.sasl import SaslLogin, login_of
 from brokertwin.errors import UserError
 from brokertwin.gateway.security import key_stores
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
@@ -27,15 +27,15 @@ _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-class Security(NamedTuple):
-    """What goes before a connection's first request; None where nothing does."""
+class ClientSecurity(NamedTuple):
+    """TLS and SASL settings of a connection; None if not used."""
 
     context: ssl.SSLContext | None = None
-    login: Login | None = None
+    login: SaslLogin | None = None
 
 
 def properties_of(kafka: Kafka) -> ClientProperties:
-    """The properties; key and trust stores of Java's types are PEM in them. Raises UserError."""
+    """Return properties with key and trust stores as PEM. Raises UserError."""
     if isinstance(kafka, str):
         return ClientProperties({"bootstrap.servers": kafka})
     values = dict(kafka.values)
@@ -44,18 +44,18 @@ def properties_of(kafka: Kafka) -> ClientProperties:
     return ClientProperties(values)
 
 
-def security_of(kafka: Kafka) -> Security:
-    """TLS and login. Raises UserError where properties are missing, or not of what is spoken."""
+def security_of(kafka: Kafka) -> ClientSecurity:
+    """Return TLS and SASL settings. Raises UserError for invalid properties."""
     known = properties_of(kafka)
     protocol = protocol_of(known.values)
     context = known.ssl_context() if protocol.has_tls else None
     if context is not None:
         _set_versions(context, known.values.get("ssl.enabled.protocols", ""))
-    return Security(context, login_of(known.values) if protocol.has_sasl else None)
+    return ClientSecurity(context, login_of(known.values) if protocol.has_sasl else None)
 
 
 def overridden(kafka: Kafka, prefix: str) -> Kafka:
-    """With the properties that have a prefix in the place of those that have none."""
+    """Return properties in which those with a prefix override the others."""
     if isinstance(kafka, str):
         return kafka
     special = {n.removeprefix(prefix): v for n, v in kafka.values.items() if n.startswith(prefix)}
@@ -63,12 +63,12 @@ def overridden(kafka: Kafka, prefix: str) -> Kafka:
 
 
 def addresses_to(kafka: Kafka) -> Iterator[tuple[str, int]]:
-    """Hosts and ports to begin with. Raises UserError."""
+    """Bootstrap hosts and ports. Raises UserError."""
     return addresses_of(kafka if isinstance(kafka, str) else kafka.bootstrap)
 
 
 def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
-    """`security.protocol`. Raises UserError."""
+    """Return `security.protocol`. Raises UserError."""
     name = properties.get("security.protocol", SecurityProtocol.PLAINTEXT).upper()
     try:
         return SecurityProtocol(name)
@@ -78,7 +78,7 @@ def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
 
 
 def _make_pem(values: dict[str, str], store: str) -> None:
-    """Puts what is in a store of another type into the properties."""
+    """Replace a store of another type by PEM properties."""
     location = values.get(f"{store}.location")
     if location is None:
         return

@@ -1,14 +1,14 @@
-"""A consumer of a share group on sockets (KIP-932): poll, acknowledge, commit, close.
+"""A consumer of a share group on sockets (KIP-932).
 
     with ShareConsumer("localhost:9092", "billing", ["orders"]) as consumer:
-        for record in consumer.poll(1_000):             # these are accepted with the next poll
+        for record in consumer.poll(1_000):             # accepted by the next poll
             ...
 
 With `ShareSettings(is_explicit=True)` each record is acknowledged before the next poll:
 
-    consumer.acknowledge(record, AcknowledgeType.RELEASE)       # it comes again, to whomever
-    consumer.acknowledge(record, AcknowledgeType.RENEW)         # not done: it is polled again
-    consumer.commit(1_000)                                      # leaders have heard of it
+    consumer.acknowledge(record, AcknowledgeType.RELEASE)       # delivered again, to any member
+    consumer.acknowledge(record, AcknowledgeType.RENEW)         # returned again by a poll
+    consumer.commit(1_000)                                      # leaders have responded
 
 Source: `KafkaShareConsumer` in Kafka.
 """
@@ -17,8 +17,8 @@ import random
 from collections.abc import Iterable
 
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.driver import Clock, Network
-from brokertwin.clients.io.group_member import GroupMember
+from brokertwin.clients.driver import ClientNetwork, Clock
+from brokertwin.clients.io.group_member import ClientGroupMember
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.io.sockets import monotonic_ms
 from brokertwin.clients.share_client import ShareClient
@@ -26,8 +26,8 @@ from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
 
 
-class ShareConsumer(GroupMember[ShareClient]):
-    """One member of a share group. `network` and `clock` may be given; times in ms."""
+class ShareConsumer(ClientGroupMember[ShareClient]):
+    """One share group member; times in ms. `network` and `clock` are for tests."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ShareConsumer(GroupMember[ShareClient]):
         *,
         client_rack: str = "",
         client_id: str = "brokertwin-share-consumer",
-        network: Network | None = None,
+        network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         config = ConsumerConfig(
@@ -49,32 +49,32 @@ class ShareConsumer(GroupMember[ShareClient]):
         super().__init__(client, kafka, client_id, network, clock)
 
     def poll(self, timeout_ms: int) -> list[ShareRecord]:
-        """Records to work on; nothing after `timeout_ms`. What was given before is accepted.
+        """Return records, waiting at most `timeout_ms`; accepts earlier ones.
 
         Raises:
-            AuthenticationError: a broker has not let the consumer in.
-            ValueError: it acknowledges explicitly, and has not acknowledged all it has got.
+            SaslAuthenticationError: a broker rejected the consumer.
+            ValueError: explicit mode, and records are unacknowledged.
         """
         return self._poll(self.client.poll_records, timeout_ms)
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        """Says what became of a record, or that its lock is to be renewed.
+        """Acknowledge a record, or renew its lock.
 
-        Raises ValueError where it does not have it, or renews and does not acknowledge explicitly.
+        Raises ValueError if the record is not held, or for RENEW in implicit mode.
         """
         with self._lock:
             self.client.acknowledge(record.partition, record.offset, kind)
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is its member's; None before a leader has said it."""
+        """Acquisition lock timeout; None before the first response."""
         return self.client.sharing.lock_ms
 
     def commit(self, timeout_ms: int) -> bool:
-        """Tells leaders now what is acknowledged; whether they have all answered in time.
+        """Send acknowledgements; returns whether all leaders responded in time.
 
-        What they answered `events` tells. Raises AuthenticationError.
+        `events` has the results. Raises SaslAuthenticationError.
         """
         with self._lock:
             self.client.commit()
-            return self._driver.turn_until(lambda: self.client.is_told, timeout_ms)
+            return self._driver.turn_until(lambda: self.client.is_acknowledged, timeout_ms)

@@ -1,10 +1,9 @@
-"""A network of sockets for our own clients: connections by node, frames out, answers in.
+"""A network of sockets for the clients: connections by node.
 
-    driver = Driver(client, SocketNetwork("localhost:9092", "my-client"), monotonic_ms)
+    driver = ClientDriver(client, SocketNetwork("localhost:9092", "my-client"), monotonic_ms)
 
-It decides nothing: `clients/client_loop.py` says what to open, send and close. A name that has
-several addresses is tried at one after the other, one for each attempt, as KIP-302 has it.
-Source: `Selector`, `ClusterConnectionStates` in Kafka.
+`clients/client_loop.py` decides what to open, send and close. The addresses of a host name are
+tried one per attempt (KIP-302). Source: `Selector`, `ClusterConnectionStates` in Kafka.
 """
 
 import selectors
@@ -16,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from brokertwin.clients.client_loop import Action, Disconnected, NetworkEvent, Send
-from brokertwin.clients.io.connection import KEYS, Connection
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.io.connection import KEYS, ClientConnection
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka, security_of
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import Node
@@ -29,7 +28,7 @@ from brokertwin.state.core.schema import render
 WAIT_MS_MAX = 3_600_000
 
 Encode = Callable[[ProducerBatch], bytes]
-"""The bytes of a producer's batch."""
+"""Encodes a producer batch."""
 
 
 def monotonic_ms() -> int:
@@ -38,39 +37,39 @@ def monotonic_ms() -> int:
 
 
 def wall_ms() -> int:
-    """The time in ms since 1970, as records have it."""
+    """The time in ms since 1970, for record timestamps."""
     return time.time_ns() // 1_000_000
 
 
 def wait_for_any(networks: "Iterable[SocketNetwork]", timeout_ms: int) -> None:
-    """Waits until something has happened on one of them, at most so long; their `wait` tells it."""
+    """Wait until one of the networks has an event, at most `timeout_ms`."""
     with selectors.DefaultSelector() as every:
         for network in networks:
             for key in network.selector.get_map().values():
-                every.register(key.fd, key.events)  # TLS has another object
+                every.register(key.fd, key.events)  # TLS wraps the socket in another object
         every.select(timeout_ms / 1000)
 
 
 class SocketNetwork:
-    """Sockets that do not block. For one client, in one thread; `wake` may come from others."""
+    """Non-blocking sockets of one client and thread; `wake` is thread-safe."""
 
     def __init__(self, kafka: Kafka, client_id: str, encode: Encode | None = None) -> None:
-        """Raises UserError where the properties of a secured Kafka do not do."""
+        """Raises UserError for invalid security properties."""
         self._security = security_of(kafka)
         self._client_id = client_id
         self._encode = encode
         self.selector = selectors.DefaultSelector()
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ClientConnection] = {}
         self._attempts: Counter[int] = Counter()
         self._failed: list[int] = []
-        self._refused: AuthenticationError | None = None
+        self._refused: SaslAuthenticationError | None = None
         self._ear, self._bell = socket.socketpair()
         for end in (self._ear, self._bell):
             end.setblocking(False)
         self.selector.register(self._ear, selectors.EVENT_READ, None)
 
     def do(self, action: Action) -> None:
-        """Opens, sends or closes."""
+        """Execute an action."""
         if isinstance(action, Connect):
             self._connect(action.node)
         elif isinstance(action, Send):
@@ -79,9 +78,9 @@ class SocketNetwork:
             self._close(action.node)
 
     def wait(self, timeout_ms: int) -> list[NetworkEvent]:
-        """What has happened; waits for something, at most so long.
+        """Return events, waiting at most `timeout_ms`.
 
-        Raises AuthenticationError once where a broker has not let the client in.
+        Raises SaslAuthenticationError once if a broker rejected the client.
         """
         if self._refused is not None:
             refused, self._refused = self._refused, None
@@ -97,12 +96,12 @@ class SocketNetwork:
         return events
 
     def wake(self) -> None:
-        """Ends a wait, or the next one, at once."""
+        """End the current or next wait at once."""
         with suppress(BlockingIOError):
             self._bell.send(b"!")
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         for node in list(self._connections):
             self._close(node)
         self.selector.close()
@@ -123,7 +122,7 @@ class SocketNetwork:
         except OSError:
             self._failed.append(node.id)
             return
-        connection = Connection(node, made, self._client_id, self._security)
+        connection = ClientConnection(node, made, self._client_id, self._security)
         self._connections[node.id] = connection
         self.selector.register(made, connection.interest, connection)
 
@@ -133,19 +132,19 @@ class SocketNetwork:
             self.selector.unregister(connection.socket)
             connection.socket.close()
 
-    def _happened(self, connection: Connection) -> Iterator[NetworkEvent]:
+    def _happened(self, connection: ClientConnection) -> Iterator[NetworkEvent]:
         if self._connections.get(connection.node) is not connection:
             return
         was_open = connection.is_open
         try:
             yield from connection.happened(monotonic_ms())
-        except AuthenticationError as refused:
+        except SaslAuthenticationError as refused:
             self._refused = refused
         except (OSError, MalformedError):
-            """It is lost."""
+            """The connection is lost."""
         else:
             if connection.is_open and not was_open:
-                self._attempts[connection.node] -= 1  # the address works: it is the next one, too
+                self._attempts[connection.node] -= 1  # the address works, so it stays the next one
             self.selector.modify(connection.socket, connection.interest, connection)
             return
         self._close(connection.node)
@@ -154,9 +153,9 @@ class SocketNetwork:
     def _drain_bell(self) -> None:
         with suppress(BlockingIOError):
             while self._ear.recv(64):
-                """One ring or many: it is awake."""
+                """Discard all wake-ups."""
 
-    # Requests and answers
+    # Requests
 
     def _send(self, send: Send) -> None:
         connection = self._connections.get(send.node)
@@ -173,8 +172,8 @@ class SocketNetwork:
             "clientId": self._client_id,
         }
         frame = encode_request(Request(header, body))
-        if send.wants_answer:
-            connection.asked[send.request_id] = (key, send.version)
+        if send.expects_response:
+            connection.in_flight[send.request_id] = (key, send.version)
         try:
             connection.send(monotonic_ms(), frame)
         except OSError:

@@ -1,13 +1,13 @@
-"""An instance of a Streams application on sockets: threads that are started, ended and killed.
+"""An instance of a Streams application on sockets, with its threads.
 
-    with Instance("localhost:9092", config, topology) as instance:
+    with StreamsInstance("localhost:9092", config, topology) as instance:
         instance.start_thread()
         ...
         instance.tasks()             # {"thread 1": ["0_0", "0_2"], …}
 
-Source: `KafkaStreams` in Kafka (`addStreamThread`, `removeStreamThread`). A thread of ours is a
-thread of Python, with three clients of its own. While it works on a record a second one sends the
-heartbeats of its member, as `clients/io/consumer.py` does.
+Source: `KafkaStreams` in Kafka (`addStreamThread`, `removeStreamThread`). Each stream thread is a
+Python thread with three clients. While it processes a record, a second thread sends the heartbeats,
+as in `clients/io/consumer.py`.
 """
 
 import base64
@@ -20,7 +20,7 @@ from functools import partial
 from types import TracebackType
 
 from brokertwin.clients.client_loop import ClientLoop
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms, wait_for_any
@@ -33,15 +33,15 @@ from brokertwin.clients.streams.topology import Topology
 from brokertwin.errors import UserError
 
 BEAT_S = 0.1
-"""How often the thread of heartbeats looks whether a record is worked on."""
+"""Interval of the heartbeat thread."""
 
 WAIT_MS = 20
-"""How long a thread that has nothing to do sleeps at most: its deadlines are late by that."""
+"""Maximum sleep of an idle thread, and so the delay of its deadlines."""
 
 CLOSE_S = 40.0
 
 Look = Callable[[str, StreamThread], None]
-"""Is called after each round of a thread, in that thread."""
+"""Called in a thread after each of its rounds."""
 
 
 class RunningThread:
@@ -50,14 +50,14 @@ class RunningThread:
     def __init__(
         self, kafka: Kafka, name: str, make: Callable[[Apart], StreamThread], look: Look
     ) -> None:
-        """`make`: a thread that has the records worked on as it is told."""
+        """`make` creates the thread with a context manager around processing."""
         self.name = name
         self.stream = make(self._apart)
         self._kafka = kafka
         self._look = look
         self._is_killed = False
         self._refused: str | None = None
-        self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
+        self._driven: dict[ClientLoop, tuple[SocketNetwork, ClientDriver]] = {}
         self._lock = threading.Lock()
         self._has_ended = threading.Event()
         self._beats = threading.Thread(target=self._beat, name=f"{name} heartbeats", daemon=True)
@@ -67,22 +67,22 @@ class RunningThread:
 
     @property
     def error(self) -> str | None:
-        """Why it could not go on."""
+        """Why the thread failed, or None."""
         return self._refused or self.stream.error
 
     def kill(self) -> None:
-        """It ends where it is: nothing is committed, nobody hears of it."""
+        """Stop at once: nothing is committed, and the group is not left."""
         self._is_killed = True
         self._thread.join(CLOSE_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Whether it has ended in time."""
+        """Whether the thread ended in time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """Work on a record: for so long the heartbeats have the consumer."""
+        """Let the heartbeat thread drive the consumer while a record is processed."""
         self._lock.release()
         try:
             yield
@@ -131,7 +131,7 @@ class RunningThread:
         return encode_batch(batch, self.stream.messages)
 
     def _adopt(self) -> None:
-        """Connections for new clients; those of a fenced producer are closed."""
+        """Open connections for new clients; close those of a fenced producer."""
         wanted = self.stream.clients
         for client in [each for each in self._driven if each not in wanted]:
             self._driven.pop(client)[0].close()
@@ -141,15 +141,15 @@ class RunningThread:
                 client_id = f"{self.stream.name}-{type(client).__name__}"
                 network = SocketNetwork(self._kafka, client_id, encode)
                 client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
-                self._driven[client] = network, Driver(client, network, monotonic_ms)
+                self._driven[client] = network, ClientDriver(client, network, monotonic_ms)
 
 
-class Instance:
+class StreamsInstance:
     """A process of the application.
 
     Attributes:
-        process_id: by which its threads are known to be of one process.
-        threads: all that were started, by name.
+        process_id: identifies the process of its threads.
+        threads: all started threads by name.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Instance:
         self._kafka = kafka
         self._look = look
 
-    def __enter__(self) -> "Instance":
+    def __enter__(self) -> "StreamsInstance":
         return self
 
     def __exit__(
@@ -181,7 +181,7 @@ class Instance:
         self.close()
 
     def start_thread(self) -> str:
-        """One thread more; its name."""
+        """Start a thread and return its name."""
         number = len(self.threads) + 1
         name = f"thread {number}"
         make = partial(
@@ -199,12 +199,8 @@ class Instance:
         return name
 
     def end_thread(self, name: str) -> None:
-        """A thread commits and leaves the group."""
+        """Let a thread commit and leave the group."""
         self.threads[name].stream.close()
-
-    def kill_thread(self, name: str) -> None:
-        """A thread dies as a process does."""
-        self.threads[name].kill()
 
     def tasks(self) -> dict[str, list[str]]:
         """The tasks that each thread runs."""
@@ -214,7 +210,7 @@ class Instance:
         }
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """All threads commit and leave; one that can not in time is killed."""
+        """Commit and leave with all threads; kills them after the timeout."""
         for running in self.threads.values():
             running.stream.close()
         for running in self.threads.values():
@@ -222,6 +218,6 @@ class Instance:
                 running.kill()
 
     def kill(self) -> None:
-        """All threads die as the process does."""
+        """Kill all threads, as if the process died."""
         for running in self.threads.values():
             running.kill()

@@ -1,10 +1,10 @@
-"""Two applications as topologies: words are counted, two tables are joined.
+"""Two example applications: word count and a table join.
 
 Source: seed 001; `WordCountDemo`, `KTableKTableInnerJoin` in Kafka.
 
     word_count    text -> split -> (repartition by word) -> count, store `counts` -> word-counts
     table_join    left  -> store `left`  -+
-                                          +-> "left,right" where both sides have the key -> joined
+                                          +-> "left,right" if both sides have the key -> joined
                   right -> store `right` -+
 """
 
@@ -12,20 +12,20 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.topology import Topology
 
 COUNTS = "counts"
 LEFT, RIGHT = "left", "right"
 WORD = re.compile(rb"\W+")
-"""What stands between words (`\\W+` of bytes: ASCII letters, digits, underscores make words)."""
+r"""Word separators (`\\W+` of bytes: ASCII letters, digits, underscores make words)."""
 
 Stores = Mapping[str, KeyValueStore]
 
 
 def word_count(source: str, sink: str) -> Topology:
-    """How often each word has come; the newest count of a word is its newest record."""
+    """Count words; the newest record of a word has its count."""
     topology = Topology()
     topology.add_source("lines", [source])
     topology.add_processor("split", split, ["lines"])
@@ -36,22 +36,22 @@ def word_count(source: str, sink: str) -> Topology:
     return topology
 
 
-def split(message: Message, stores: Stores) -> Iterable[Message]:
-    """A record for each word of a line, with the word in small letters as its key."""
+def split(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
+    """Split a line into records with the lower-case word as key."""
     words = (word for word in WORD.split((message.value or b"").lower()) if word)
-    return [Message(word, word, message.timestamp) for word in words]
+    return [ProducerRecord(word, word, message.timestamp) for word in words]
 
 
-def count(message: Message, stores: Stores) -> Iterable[Message]:
-    """One more of a word, and how many that are, as text."""
+def count(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
+    """Increment the count of a word; the value is text."""
     word = message.key or b""
     counted = b"%d" % (int(stores[COUNTS].get(word) or 0) + 1)
     stores[COUNTS].put(word, counted)
-    return [Message(word, counted, message.timestamp)]
+    return [ProducerRecord(word, counted, message.timestamp)]
 
 
 def table_join(left: str, right: str, sink: str) -> Topology:
-    """The newest value of each key on both sides, as `left,right`; a tombstone where one goes."""
+    """Join the newest values of each key; a tombstone if one is deleted."""
     topology = Topology()
     for side, topic in ((LEFT, left), (RIGHT, right)):
         topology.add_source(f"{side}-records", [topic])
@@ -62,8 +62,8 @@ def table_join(left: str, right: str, sink: str) -> Topology:
     return topology
 
 
-def join(side: str, message: Message, stores: Stores) -> Iterable[Message]:
-    """A side's newest value is kept; a record without a key counts for nothing, as in Kafka."""
+def join(side: str, message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
+    """Store the newest value; records without a key are dropped, as in Kafka."""
     if message.key is None:
         return []
     had = [stores[each].get(message.key) for each in (LEFT, RIGHT)]
@@ -71,5 +71,5 @@ def join(side: str, message: Message, stores: Stores) -> Iterable[Message]:
     has = [stores[each].get(message.key) for each in (LEFT, RIGHT)]
     if None not in has:
         both = b",".join(each for each in has if each is not None)
-        return [Message(message.key, both, message.timestamp)]
-    return [Message(message.key, None, message.timestamp)] if None not in had else []
+        return [ProducerRecord(message.key, both, message.timestamp)]
+    return [ProducerRecord(message.key, None, message.timestamp)] if None not in had else []

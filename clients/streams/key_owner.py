@@ -1,8 +1,8 @@
-"""Which instance has a key of a store: asked by any instance, of what the leader told all.
+"""The instance that has a key, from the leader's last assignment.
 
 Source: `StreamsMetadataState.keyQueryMetadataForKey` in Kafka; KIP-67, KIP-535. A key's partition
-is murmur2 over the tasks of the store's sub-topology, as that of the records which its processors
-get; the instance that runs the task is asked, and while it restores those that have copies may be.
+is murmur2 over the tasks of the store's sub-topology, like that of its records. The instance that
+runs the task has the key. While it restores, standby instances may be queried.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from brokertwin.state.core.murmur2 import partition_of
 
 
 class KeyOwner(NamedTuple):
-    """Where a key's value is; `active` is None where the task runs in nobody who can be asked."""
+    """The instances of a key; `active` is None without an endpoint."""
 
     task: TaskId
     active: HostInfo | None
@@ -21,7 +21,7 @@ class KeyOwner(NamedTuple):
 
 
 def store_owners(layout: Layout, info: AssignmentInfo, store: str) -> list[KeyOwner]:
-    """Where a store is, task by task; nowhere where there is no such store."""
+    """The owners of a store, by task; empty if the store does not exist."""
     if store not in layout.changelogs:
         return []
     number, _ = layout.changelogs[store]
@@ -30,7 +30,7 @@ def store_owners(layout: Layout, info: AssignmentInfo, store: str) -> list[KeyOw
 
 
 def key_owner(layout: Layout, info: AssignmentInfo, store: str, key: bytes) -> KeyOwner | None:
-    """None where there is no such store."""
+    """The owner of a key; None if the store does not exist."""
     owners = store_owners(layout, info, store)
     return owners[partition_of(key, len(owners))] if owners else None
 

@@ -1,14 +1,14 @@
-"""What becomes of a topology with the partitions of its topics: tasks and internal topics.
+"""Tasks and internal topics of a topology, given its topics' partitions.
 
 Source: seed 001; `PartitionGrouper`, `CopartitionedTopicsEnforcer`, `RepartitionTopics`,
 `InternalTopicConfig`, `ChangelogTopics` in Kafka.
 
-    a sub-topology has as many tasks as the most partitioned of its source topics has partitions;
-    task g_p has partition p of each of its source topics that has one
+A sub-topology has as many tasks as its source topic with the most partitions. Task g_p has
+partition p of each source topic.
 
-Sources that bring records to one store are co-partitioned: their topics have one number of
-partitions, or two records of one key would meet in no task. A repartition topic takes its number
-from those, or has as many partitions as what writes to it has tasks.
+The source topics of one store are co-partitioned: they need the same number of partitions, or
+records with one key would be in different tasks. A repartition topic has the number of its
+co-partitioned topics, otherwise that of the tasks that write to it.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,17 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.streams.topology import Sink, Source, SubTopology, Topology, TopologyError
+from brokertwin.clients.streams.topology import (
+    SinkNode,
+    SourceNode,
+    SubTopology,
+    Topology,
+    TopologyError,
+)
 
 
 class TaskId(NamedTuple):
-    """A task by its sub-topology and partition; as text 0_3."""
+    """Sub-topology and partition; as text 0_3."""
 
     sub_topology: int
     partition: int
@@ -30,8 +36,8 @@ class TaskId(NamedTuple):
         return f"{self.sub_topology}_{self.partition}"
 
 
-class InternalTopic(msgspec.Struct, frozen=True):
-    """A topic that belongs to the application; settings by Kafka's names."""
+class AppTopic(msgspec.Struct, frozen=True):
+    """An internal topic of the application; settings by Kafka's names."""
 
     name: str
     partitions: int
@@ -39,63 +45,51 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Of one application.
+    """The layout of one application.
 
     Attributes:
         tasks: the partitions of each task, in order.
         internal_topics: by name.
-        changelogs: the changelog topic of each store, with the sub-topology that it belongs to.
+        changelogs: sub-topology and changelog topic of each store.
     """
 
     tasks: dict[TaskId, list[TopicPartition]]
-    internal_topics: dict[str, InternalTopic]
+    internal_topics: dict[str, AppTopic]
     changelogs: dict[str, tuple[int, str]]
-
-    def task_of(self, partition: TopicPartition) -> TaskId | None:
-        """The task that reads a partition."""
-        return next((task for task, at in self.tasks.items() if partition in at), None)
 
     def stateful(self) -> set[TaskId]:
         """The tasks that have stores."""
         with_stores = {number for number, _ in self.changelogs.values()}
         return {task for task in self.tasks if task.sub_topology in with_stores}
 
-    def changelog_partitions(self, task: TaskId) -> dict[str, TopicPartition]:
-        """The changelog's partition of each store of a task."""
-        return {
-            store: TopicPartition(topic, task.partition)
-            for store, (number, topic) in self.changelogs.items()
-            if number == task.sub_topology
-        }
-
 
 class Names:
-    """The names of an application's topics, as Kafka makes them."""
+    """Topic names of an application, as in Kafka."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
 
     def repartition(self, name: str) -> str:
-        """The topic between two sub-topologies."""
+        """The repartition topic between two sub-topologies."""
         return f"{self._application_id}-{name}-repartition"
 
     def changelog(self, store: str) -> str:
-        """The topic of a store's changes."""
+        """The changelog topic of a store."""
         return f"{self._application_id}-{store}-changelog"
 
-    def topics_of(self, source: Source) -> list[str]:
-        """What a source reads."""
+    def topics_of(self, source: SourceNode) -> list[str]:
+        """The topics that a source reads."""
         if source.is_repartition:
             return [self.repartition(each) for each in source.topics]
         return list(source.topics)
 
-    def topic_of(self, sink: Sink) -> str:
-        """Where a sink writes."""
+    def topic_of(self, sink: SinkNode) -> str:
+        """The topic that a sink writes to."""
         return self.repartition(sink.topic) if sink.is_repartition else sink.topic
 
 
 def source_topics(application_id: str, topology: Topology) -> tuple[set[str], set[str]]:
-    """What the application reads: topics that have to be there, and its own repartition topics."""
+    """Source topics: those that must exist, and own repartition topics."""
     names = Names(application_id)
     sources = [s for sub in topology.sub_topologies() for s in sub.sources().values()]
     theirs = {t for s in sources if not s.is_repartition for t in s.topics}
@@ -104,10 +98,9 @@ def source_topics(application_id: str, topology: Topology) -> tuple[set[str], se
 
 
 def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -> Layout:
-    """`counts`: partitions by topic, 0 or none where there is no such topic.
+    """Compute the layout; `counts` are partitions by topic, 0 if nonexistent.
 
-    The counts of repartition topics are computed, and held against those that there are. Raises
-    TopologyError.
+    Repartition topics that exist must have the computed number of partitions. Raises TopologyError.
     """
     subs = topology.sub_topologies()
     names = Names(application_id)
@@ -120,19 +113,19 @@ def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -
                 TopicPartition(topic, partition) for topic in topics if partition < known[topic]
             ]
     internal = {
-        name: InternalTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
+        name: AppTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
         for name in sorted(source_topics(application_id, topology)[1])
     }
     changelogs = {s: (sub.number, names.changelog(s)) for sub in subs for s in sub.stores}
     for number, name in changelogs.values():
         count = sum(task.sub_topology == number for task in tasks)
-        _check_there(name, counts.get(name) or count, count)
-        internal[name] = InternalTopic(name, count, {"cleanup.policy": "compact"})
+        _check_count(name, counts.get(name) or count, count)
+        internal[name] = AppTopic(name, count, {"cleanup.policy": "compact"})
     return Layout(tasks, internal, changelogs)
 
 
-def _check_there(topic: str, count: int, wanted: int) -> None:
-    """Raises TopologyError."""
+def _check_count(topic: str, count: int, wanted: int) -> None:
+    """Raises TopologyError for a wrong number of partitions."""
     if count != wanted:
         raise TopologyError(
             f"topic {topic} has {count} partitions and must have {wanted}: it belongs to this"
@@ -141,7 +134,7 @@ def _check_there(topic: str, count: int, wanted: int) -> None:
 
 
 class _Counting:
-    """Finds the partitions of all source topics, the application's own included."""
+    """Determines the partitions of all source topics."""
 
     def __init__(self, names: Names, subs: list[SubTopology]) -> None:
         self._names = names
@@ -149,27 +142,27 @@ class _Counting:
         self.known: dict[str, int] = {}
 
     def count(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Raises TopologyError where topics are missing or do not go together."""
+        """Raises TopologyError for missing or mismatched topics."""
         sources = [source for sub in self._subs for source in sub.sources().values()]
         for topic in (t for s in sources if not s.is_repartition for t in s.topics):
             if not counts.get(topic):
-                raise TopologyError(f"there is no topic {topic}: create it first")
+                raise TopologyError(f"topic {topic} does not exist: create it first")
             self.known[topic] = counts[topic]
         self._agree()
         own = {t for s in sources if s.is_repartition for t in self._names.topics_of(s)}
         while missing := own - self.known.keys():
             found = {topic: self._written_by(topic) for topic in missing}
             if not any(found.values()):
-                told = ", ".join(sorted(missing))
-                raise TopologyError(f"{told}: nothing but themselves feeds them")
+                names = ", ".join(sorted(missing))
+                raise TopologyError(f"{names}: repartition topics that feed only each other")
             self.known |= {topic: count for topic, count in found.items() if count}
             self._agree()
         for topic in own:
-            _check_there(topic, counts.get(topic) or self.known[topic], self.known[topic])
+            _check_count(topic, counts.get(topic) or self.known[topic], self.known[topic])
         return self.known
 
     def _agree(self) -> None:
-        """One number for all topics whose records meet in a store."""
+        """Give all source topics of a store one number of partitions."""
         for sub in self._subs:
             for used_by in sub.stores.values():
                 above = sorted(sub.sources_above(used_by))
@@ -180,16 +173,16 @@ class _Counting:
     def _agree_on(self, topics: list[str]) -> None:
         found = {topic: self.known[topic] for topic in topics if topic in self.known}
         if len(set(found.values())) > 1:
-            told = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
+            counts = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
             raise TopologyError(
-                f"topics that are joined must have the same number of partitions: {told}. Create"
-                " one of them anew, or send it through a repartition topic"
+                f"topics that are joined must have the same number of partitions: {counts}. Create"
+                " one of them again, or use a repartition topic"
             )
         for count in set(found.values()):
             self.known |= dict.fromkeys(topics, count)
 
     def _written_by(self, topic: str) -> int | None:
-        """The most tasks of those that write to a repartition topic; None while not known."""
+        """The most tasks that write to a repartition topic; None while unknown."""
         read = {
             each
             for sub in self._subs

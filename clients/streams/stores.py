@@ -1,28 +1,28 @@
-"""What a task's processors keep by key, and what has changed of it.
+"""A task's key-value store and its changes.
 
 Source: `InMemoryKeyValueStore`, `ChangeLoggingKeyValueBytesStore` in Kafka. Each change is a record
-of the store's changelog topic; who reads that from the beginning has the store.
+of the changelog topic, so reading that from the beginning restores the store.
 """
 
 
 class KeyValueStore:
-    """Keys and values in memory; `changes` are those that are not written to the changelog yet."""
+    """An in-memory store; `changes` are not yet in the changelog."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
         self.changes: list[tuple[bytes, bytes | None]] = []
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
+        """Return the value of a key."""
         return self._values.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Sets a key's value; None takes the key out."""
+        """Set the value of a key; None deletes it."""
         self.restore(key, value)
         self.changes.append((key, value))
 
     def restore(self, key: bytes, value: bytes | None) -> None:
-        """The same, as the changelog tells it."""
+        """Apply a changelog record."""
         if value is None:
             self._values.pop(key, None)
         else:
@@ -31,9 +31,9 @@ class KeyValueStore:
     def range(
         self, first: bytes | None = None, last: bytes | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """The keys from `first` to `last`, both of them too, in order, with their values.
+        """Return the items from `first` to `last`, inclusive, in key order.
 
-        None: from the least, to the greatest. Another thread may ask while the store changes.
+        None means no bound. May be called from another thread during changes.
         """
         values = self._values.copy()
         keys = sorted(key for key in values if first is None or key >= first)

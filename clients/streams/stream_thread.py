@@ -1,23 +1,23 @@
-"""One thread of Streams: a member of the group, a producer, a reader of changelogs, and tasks.
+"""A stream thread: group member, producer, changelog reader, and tasks.
 
 Source: seed 001; `StreamThread`, `TaskManager`, `TaskExecutor`, `StoreChangelogReader` in Kafka;
-KIP-129, KIP-447. Pure: whoever drives it gives `work` the time, and its `clients` their turns.
+KIP-129, KIP-447. It does no I/O: the driver calls `work` and drives its `clients`.
 
-    work(now)   polls; takes tasks over and gives them back; restores; works; commits when it is due
+    work(now)   polls, creates and closes tasks, restores, processes, and commits when due
 
-    STARTING             is in no group yet
-    PARTITIONS_ASSIGNED  a task's committed offsets are not known, or its stores are not whole
+    STARTING             not in a group yet
+    PARTITIONS_ASSIGNED  committed offsets are unknown or stores are being restored
     RUNNING              all tasks run
-    PARTITIONS_REVOKED   what is given back is committed; until then it joins no rebalance
+    PARTITIONS_REVOKED   commits revoked tasks; joins no rebalance meanwhile
     PENDING_SHUTDOWN     commits, leaves the group, then DEAD
 
-A commit at least once is: all records acknowledged, then the offsets. Exactly once it is the end of
-a transaction that has the records, the changes of stores and the offsets with the member's
-generation, so that one that was put out of the group can end none. Its tasks then are given up, as
-they are when a transaction fails: offsets are asked for again, stores are restored anew (their
-changes are not those of the log). A store is restored up to the changelog's end as of a moment when
-the committed offsets were known and no transaction was open over them, past all that is open then.
-What was committed of a repartition topic is deleted (`purger.py`).
+An at-least-once commit waits for all records to be acknowledged and then commits offsets. An
+exactly-once commit ends a transaction with the records, the store changes, and the offsets with the
+member's generation, so an evicted member cannot commit. The tasks are then closed, as after a
+failed transaction: offsets are fetched and stores restored again, because their changes are not in
+the log. A store is restored up to the changelog's end, taken when the committed offsets were known
+and no transaction was open on them. Committed records of repartition topics are deleted
+(`purger.py`).
 """
 
 from collections import deque
@@ -28,40 +28,46 @@ from enum import StrEnum
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_coordinator import (
-    MemberState,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Committed,
-    Failed,
-    Lost,
-    Revoked,
+    ConsumerFailed,
+    OffsetsCommitted,
+    PartitionsLost,
+    PartitionsRevoked,
 )
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_events import Failed as RecordFailed
+from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.clients.streams.layout import Names, TaskId, source_topics
 from brokertwin.clients.streams.purger import Purger
 from brokertwin.clients.streams.restorer import Restorer
 from brokertwin.clients.streams.streams_assignor import AssignorError, StreamsAssignor
 from brokertwin.clients.streams.streams_config import StreamsConfig
 from brokertwin.clients.streams.streams_protocol import ACTIVE, HostInfo
-from brokertwin.clients.streams.task import Output, Stores, StreamTask, TaskState
+from brokertwin.clients.streams.task import StreamTask, TaskOutput, TaskState, TaskStores
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionState
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 
 Apart = Callable[[], AbstractContextManager[None]]
-"""What surrounds work on a record: meanwhile the consumer may be driven from elsewhere."""
+"""Context around processing a record.
+
+Inside it, another thread may drive the consumer.
+"""
 
 MIGRATED = frozenset({Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING})
-"""After these the thread goes on with a new producer (`StreamsProducer`, TaskMigratedException)."""
+"""Errors after which the thread continues with a new producer.
+
+Source: `StreamsProducer`, TaskMigratedException in Kafka.
+"""
 
 RECORDS_OF_A_TURN = 200
-"""So many are worked on at most before the clients have their turn."""
+"""Maximum number of records to process before the clients are driven."""
 
 
 class ThreadState(StrEnum):
@@ -76,17 +82,17 @@ class ThreadState(StrEnum):
 
 
 class StreamThread:
-    """One thread.
+    """One stream thread.
 
     Attributes:
-        name: of its producer's transactions; one for each thread of each process.
-        consumer, producer: its clients; it has another producer after one that was fenced.
-        messages: the contents of records under way, by the ids that the producer gave them.
+        name: also its transactional id; unique in the application.
+        consumer, producer: its clients; a fenced producer is replaced.
+        messages: unacknowledged records by id.
         tasks: its active tasks.
-        error: why it is dead, if it did not end as it was asked to.
-        is_closing: whether it was asked to end.
-        worked: how many records it has worked on.
-        restarts: how often its tasks were given up and begun again.
+        error: why it died, or None.
+        is_closing: `close` was called.
+        worked: number of processed records.
+        restarts: how often its tasks were closed and created again.
     """
 
     def __init__(
@@ -126,11 +132,11 @@ class StreamThread:
         self.consumer.coordinator.holds_revoked = True
         self.restorer = Restorer(config.fetches(), draw, self._subs, self._names)
         self._purger = Purger(own, config.repartition_purge_interval_ms, draw)
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, ProducerRecord] = {}
         self.tasks: dict[TaskId, StreamTask] = {}
         self.error: str | None = None
         self.restarts = self.worked = 0
-        self._backlog: deque[Output] = deque()
+        self._backlog: deque[TaskOutput] = deque()
         self._revoked: set[TopicPartition] = set()
         self._commit_id: int | None = None
         self._offsets: dict[TopicPartition, int] = {}
@@ -149,21 +155,21 @@ class StreamThread:
             producer.transactions.init()
         return producer
 
-    # Who drives it
+    # Driver
 
     @property
     def clients(self) -> list[ClientLoop]:
-        """Those that want their turns now."""
+        """The clients to drive now."""
         return [*self._needed, self._purger.client]
 
     @property
     def _needed(self) -> list[ClientLoop]:
-        """Those that it can not do without."""
+        """The clients that it cannot work without."""
         return [self.consumer, self.producer, self.restorer.client]
 
     @property
     def state(self) -> ThreadState:
-        """Where it stands."""
+        """The state of the thread."""
         if self._is_dead:
             return ThreadState.DEAD
         if self.is_closing:
@@ -175,8 +181,8 @@ class StreamThread:
         is_running = all(task.state is TaskState.RUNNING for task in self.tasks.values())
         return ThreadState.RUNNING if is_running else ThreadState.PARTITIONS_ASSIGNED
 
-    def stores_of(self, task_id: TaskId, *, may_be_stale: bool) -> Stores | None:
-        """The stores of a task that runs here; also one that restores, or a copy (KIP-535)."""
+    def stores_of(self, task_id: TaskId, *, may_be_stale: bool) -> TaskStores | None:
+        """The stores of a task; also restoring ones and copies (KIP-535)."""
         task = self.tasks.get(task_id)
         if task is not None and (may_be_stale or task.state is TaskState.RUNNING):
             return task.stores
@@ -184,19 +190,19 @@ class StreamThread:
 
     @property
     def running(self) -> list[TaskId]:
-        """The tasks that run, in order."""
+        """The running tasks, in order."""
         return sorted(t for t, task in self.tasks.items() if task.state is TaskState.RUNNING)
 
     def close(self) -> None:
-        """Commits and leaves the group; `state` says when that is done."""
+        """Commit and leave the group; `state` becomes DEAD."""
         self.is_closing = True
 
     def work(self, now: int) -> bool:
-        """Does what there is to do; whether there is more right away."""
+        """Do one round of work; returns whether there is more."""
         if self._is_dead:
             return False
         self._poll(now)
-        self._hear_of_records()
+        self._drain_producer()
         if self._is_starting_over:
             self._start_over()
         else:
@@ -224,25 +230,25 @@ class StreamThread:
         self._queue(self.consumer.poll(now))
         for event in self.consumer.events():
             match event:
-                case Revoked(partitions):
+                case PartitionsRevoked(partitions):
                     self._revoked.update(partitions)
-                case Lost():
+                case PartitionsLost():
                     self._revoked.clear()
                     self._give_up()
-                case Committed(commit_id) | CommitFailed(commit_id):
+                case OffsetsCommitted(commit_id) | CommitFailed(commit_id):
                     if commit_id == self._commit_id:
-                        self._committed(is_stored=isinstance(event, Committed))
-                case Failed(error):
+                        self._committed(is_stored=isinstance(event, OffsetsCommitted))
+                case ConsumerFailed(error):
                     self._die(error.name)
         unsupported = [each.unsupported for each in self._needed if each.unsupported is not None]
         if unsupported:
-            self._die(f"the broker speaks no version of {unsupported[0]} that is known")
+            self._die(f"the broker supports no known version of {unsupported[0]}")
         info = self.assignor.info
         if info is not None and info.error_code != AssignorError.NONE:
             self._die(self.assignor.error or AssignorError(info.error_code).name)
 
-    def _queue(self, read: list[tuple[TopicPartition, int, Message]]) -> None:
-        """To the tasks; what is of none yet is read again when there is one."""
+    def _queue(self, read: list[tuple[TopicPartition, int, ProducerRecord]]) -> None:
+        """Queue records at tasks; seeks back for records without a task."""
         back: dict[TopicPartition, int] = {}
         for at, offset, message in read:
             task = next((t for t in self.tasks.values() if at in t.partitions), None)
@@ -258,7 +264,7 @@ class StreamThread:
         self._is_dead = True
 
     def _take_over(self) -> None:
-        """Tasks that are new, and those that are gone once they are committed."""
+        """Create new tasks, and close removed ones after their commit."""
         self._let_go()
         positions = self.consumer.subscription.positions
         for task_id, at in self.assignor.tasks.items():
@@ -271,11 +277,11 @@ class StreamThread:
         self.restorer.copy(standby)
 
     def _let_go(self) -> None:
-        """Tasks whose partitions were given back, unless they have to be committed still."""
+        """Close tasks whose partitions are revoked and committed."""
         positions = self.consumer.subscription.positions
         for task in list(self.tasks.values()):
-            is_gone = not any(at in positions for at in task.partitions)
-            if is_gone and not self._revoked.intersection(task.partitions):
+            is_revoked = not any(at in positions for at in task.partitions)
+            if is_revoked and not self._revoked.intersection(task.partitions):
                 self.restorer.forget(task.id)
                 del self.tasks[task.id]
 
@@ -300,7 +306,7 @@ class StreamThread:
         self.restorer.work()
 
     def _hold_back(self) -> None:
-        """Nothing more is fetched of tasks that do not run, or have enough that waits."""
+        """Pause partitions of tasks that do not run or have long queues."""
         most = self.config.buffered_records_per_partition
         read = {
             at
@@ -310,7 +316,7 @@ class StreamThread:
         }
         self.consumer.subscription.paused = self.consumer.subscription.positions.keys() - read
 
-    # Working
+    # Processing
 
     def _process(self, now: int) -> None:
         left = 0 if self.is_closing else RECORDS_OF_A_TURN
@@ -342,7 +348,7 @@ class StreamThread:
             transactions.begin()
 
     def _write(self, now: int) -> None:
-        """Hands what is to be written to the producer, as far as it has room."""
+        """Pass records to the producer as far as it has room."""
         while self._backlog:
             topic, partition, message = self._backlog[0]
             record_id = self.producer.offer(
@@ -358,7 +364,7 @@ class StreamThread:
             self.messages[record_id] = message
             self._backlog.popleft()
 
-    def _hear_of_records(self) -> None:
+    def _drain_producer(self) -> None:
         failed = None
         for event in self.producer.events():
             self.messages.pop(event.record_id, None)
@@ -373,7 +379,7 @@ class StreamThread:
 
     def _begin_to_commit(self, now: int) -> None:
         is_due = now >= self._commit_at or self._revoked or self.is_closing
-        is_member = self.consumer.coordinator.state is MemberState.STABLE
+        is_member = self.consumer.coordinator.state is ClientMemberState.STABLE
         if not is_member and self._revoked:
             self._committed(is_stored=False)
         if not is_due or self._backlog or not (is_member and self._may_work):
@@ -411,9 +417,9 @@ class StreamThread:
             self._commit_id = self.consumer.coordinator.commit(now, self._offsets, waits=True)
 
     def _committed(self, *, is_stored: bool) -> None:
-        """What was given back is let go, also where its offsets could not be stored.
+        """Finish a commit, even if it failed.
 
-        At once: records of it that wait are another's to work on.
+        Revoked tasks are closed at once: their queued records belong to the new owner.
         """
         self._is_committing = False
         self._commit_id = None
@@ -429,7 +435,7 @@ class StreamThread:
     # Starting over
 
     def _give_up(self) -> None:
-        """What was done since the last commit does not count; tasks begin from there."""
+        """Close tasks and restart from the last commit."""
         self.restarts += 1
         self._is_starting_over = True
         self._is_committing = False
@@ -447,7 +453,7 @@ class StreamThread:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Ends what the producer has open; done when it can begin something new."""
+        """Abort the open transaction; done when the producer can start again."""
         transactions = self.producer.transactions
         if transactions is None:
             if self.producer.producer.is_idle:
@@ -463,7 +469,7 @@ class StreamThread:
             case TransactionState.READY:
                 self._is_starting_over = False
 
-    # Ending
+    # Closing
 
     def _leave(self, now: int) -> None:
         if not self.is_closing or self._is_committing:

@@ -1,8 +1,7 @@
-"""One thread's part in assigning: what it says, what a leader gives out, what it got.
+"""A thread's part in assignment: user data, leader's assignment, result.
 
-Source: `StreamsPartitionAssignor` in Kafka; KIP-429. The group is cooperative: a task that moves is
-given to its new thread only when the old one has given its partitions back, in the rebalance that
-begins then.
+Source: `StreamsPartitionAssignor` in Kafka; KIP-429. The group is cooperative: a task moves to its
+new thread only after the old one has revoked its partitions, in the following rebalance.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from enum import IntEnum
 
 from brokertwin.clients.assignors.group import Subscription, group_of
 from brokertwin.clients.assignors.member import MembersAssignor
-from brokertwin.clients.assignors.owned import Owned, weigh
+from brokertwin.clients.assignors.owned import OwnedPartitions, weigh
 from brokertwin.clients.consumer_protocol import (
     assignment_user_data,
     decode_assignment,
@@ -28,7 +27,7 @@ from brokertwin.clients.streams.streams_protocol import (
     encode_assignment_info,
     encode_subscription_info,
 )
-from brokertwin.clients.streams.task_assignor import Thread, assign_tasks
+from brokertwin.clients.streams.task_assignor import AssignableThread, assign_tasks
 from brokertwin.clients.streams.topology import Topology, TopologyError
 from brokertwin.state.core.schema import Uuid
 
@@ -37,19 +36,19 @@ UNIQUE_MAX = 127
 
 
 class AssignorError(IntEnum):
-    """Why a leader gives out nothing, by Kafka's numbers."""
+    """Why a leader assigns nothing, by Kafka's numbers."""
 
     NONE = 0
     INCOMPLETE_SOURCE_TOPIC_METADATA = 1
 
 
 class StreamsAssignor(MembersAssignor):
-    """One thread's.
+    """The assignor of one thread.
 
     Attributes:
-        info: what it got last; None before that.
-        tasks: the partitions of each task that it got.
-        error: what is wrong with the topics, where this thread leads and has found it.
+        info: its last assignment; None before the first.
+        tasks: the partitions of each assigned task.
+        error: the problem with the topics, if this thread leads and found one.
     """
 
     names = (PROTOCOL,)
@@ -65,7 +64,7 @@ class StreamsAssignor(MembersAssignor):
         num_standby_replicas: int = 0,
         offset_sums: Callable[[], dict[TaskId, int]] = dict,
     ) -> None:
-        """`offset_sums`: the thread's tasks as it says them (`SubscriptionInfo`)."""
+        """`offset_sums` returns the tasks for `SubscriptionInfo`."""
         self._application_id = application_id
         self._topology = topology
         self._process_id = process_id
@@ -78,7 +77,7 @@ class StreamsAssignor(MembersAssignor):
         self.error: str | None = None
 
     def user_data(self, name: str) -> bytes:
-        """Its process, its tasks and how far its copies are."""
+        """Return the encoded process, tasks and progress of copies."""
         self._unique = (self._unique + 1) % UNIQUE_MAX
         return encode_subscription_info(
             SubscriptionInfo(
@@ -90,9 +89,9 @@ class StreamsAssignor(MembersAssignor):
         )
 
     def assigned(self, name: str, generation: int, data: bytes) -> None:
-        """Its tasks; nothing where the leader left it out."""
-        told = assignment_user_data(data)
-        self.info = decode_assignment_info(told) if told else AssignmentInfo()
+        """Take over the assignment; without data there are no tasks."""
+        data_of = assignment_user_data(data)
+        self.info = decode_assignment_info(data_of) if data_of else AssignmentInfo()
         self.tasks = {}
         for task, at in zip(self.info.active, sorted(decode_assignment(data)), strict=True):
             self.tasks.setdefault(task, []).append(at)
@@ -103,7 +102,7 @@ class StreamsAssignor(MembersAssignor):
         partition_counts: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
     ) -> dict[str, bytes]:
-        """Each task to a thread, copies to other instances; an error to all if topics are wrong."""
+        """Assign tasks and standby copies; sends an error if topics are wrong."""
         try:
             made = layout(self._application_id, self._topology, partition_counts)
         except TopologyError as error:
@@ -112,12 +111,12 @@ class StreamsAssignor(MembersAssignor):
             nothing = encode_assignment([], encode_assignment_info(AssignmentInfo(error_code=code)))
             return dict.fromkeys(subscriptions, nothing)
         self.error = None
-        there = {
+        ready = {
             task: at
             for task, at in made.tasks.items()
             if all(each.partition < partition_counts.get(each.topic, 0) for each in at)
         }
-        return _Leader(made, there, partition_counts, subscriptions).assign(
+        return _Leader(made, ready, partition_counts, subscriptions).assign(
             self._num_standby_replicas
         )
 
@@ -134,13 +133,15 @@ class _Leader:
     ) -> None:
         self._made = made
         self._tasks = tasks
-        self._said = subscriptions
+        self._subscriptions = subscriptions
         self._infos = {
             member: decode_subscription_info(said.user_data or b"")
             for member, said in subscriptions.items()
         }
         group = group_of(counts, subscriptions)
-        owned = {m: Owned(list(s.owned), s.generation_id) for m, s in group.members.items()}
+        owned = {
+            m: OwnedPartitions(list(s.owned), s.generation_id) for m, s in group.members.items()
+        }
         claims = weigh(group, owned)
         self._owned = {
             member: set(partitions) - claims.doubly_claimed
@@ -148,13 +149,13 @@ class _Leader:
         }
 
     def assign(self, replicas: int) -> dict[str, bytes]:
-        """What each member gets, as bytes."""
-        threads = {member: self._thread(member) for member in self._said}
+        """Return the encoded assignment of each member."""
+        threads = {member: self._thread(member) for member in self._subscriptions}
         stateful = self._made.stateful() & self._tasks.keys()
         given = assign_tasks(self._tasks, stateful, threads, replicas)
         hosts, standby_hosts = self._by_host(given.active), self._by_host(given.standby)
         found = {}
-        for member in self._said:
+        for member in self._subscriptions:
             active = [task for task in given.active[member] if self._is_free(task, member)]
             pairs = sorted((at, task) for task in active for at in self._tasks[task])
             info = AssignmentInfo(
@@ -167,17 +168,17 @@ class _Leader:
             found[member] = encode_assignment(partitions, encode_assignment_info(info))
         return found
 
-    def _thread(self, member: str) -> Thread:
+    def _thread(self, member: str) -> AssignableThread:
         info = self._infos[member]
         owned = self._owned[member]
         active = {task for task, at in self._tasks.items() if owned.intersection(at)}
         standby = {task: sum_ for task, sum_ in info.offset_sums.items() if sum_ != ACTIVE}
-        return Thread(process=info.process_id, active=frozenset(active), standby=standby)
+        return AssignableThread(process=info.process_id, active=frozenset(active), standby=standby)
 
     def _is_free(self, task: TaskId, member: str) -> bool:
-        """Whether nobody else has any of a task's partitions still."""
+        """Whether no other member owns partitions of the task."""
         wanted = set(self._tasks[task])
-        others = (said.owned for other, said in self._said.items() if other != member)
+        others = (said.owned for other, said in self._subscriptions.items() if other != member)
         return not any(wanted.intersection(owned) for owned in others)
 
     def _by_host(self, given: Mapping[str, list[TaskId]]) -> dict[HostInfo, list[TopicPartition]]:

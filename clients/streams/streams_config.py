@@ -1,4 +1,4 @@
-"""The settings of a Streams application, by Kafka's names, with today's defaults.
+"""Streams settings by Kafka's names, with current defaults.
 
 Source: `StreamsConfig` in Kafka; KIP-447 (exactly_once_v2). Times in ms.
 """
@@ -24,7 +24,7 @@ class Guarantee(StrEnum):
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread acts on; `commit_interval_ms` is None where it was not given."""
+    """Settings of a thread; `commit_interval_ms` is None if not given."""
 
     application_id: str
     processing_guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
@@ -43,18 +43,18 @@ class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether threads write in transactions, and read what is committed."""
+        """Whether threads use transactions and read committed records."""
         return self.processing_guarantee is Guarantee.EXACTLY_ONCE_V2
 
     @property
     def commit_ms(self) -> int:
-        """How often a thread commits."""
+        """The commit interval of a thread."""
         if self.commit_interval_ms is not None:
             return self.commit_interval_ms
         return EOS_COMMIT_INTERVAL_MS if self.is_exactly_once else COMMIT_INTERVAL_MS
 
     def consumer(self) -> ConsumerConfig:
-        """A thread's member of the group; its thread commits, not it."""
+        """The consumer settings of a thread, which commits itself."""
         return ConsumerConfig(
             group_id=self.application_id,
             enable_auto_commit=False,
@@ -65,7 +65,7 @@ class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fetches(self) -> FetchSettings:
-        """What is read, from the first record where nothing is committed."""
+        """The fetch settings; starts at the beginning without a commit."""
         return FetchSettings(
             auto_offset_reset=OffsetReset.EARLIEST,
             isolation_level=int(self.is_exactly_once),
@@ -74,7 +74,7 @@ class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def producer(self, name: str) -> ProducerConfig:
-        """A thread's producer; by its name other incarnations of the thread are fenced."""
+        """The producer settings; `name` fences earlier incarnations."""
         return ProducerConfig(
             linger_ms=LINGER_MS,
             retry_backoff_ms=self.retry_backoff_ms,

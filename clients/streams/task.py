@@ -1,8 +1,8 @@
-"""One task: the records of its partitions, its stores, and how far it is.
+"""A task: its records, its stores and its positions.
 
-Source: seed 001; `StreamTask`, `PartitionGroup`, `RecordQueue`, `StandbyTask` in Kafka. Of the
-partitions with records that one is next whose first record is the oldest, by its timestamp. What a
-record makes of a store goes to the changelog's partition of the task's number.
+Source: seed 001; `StreamTask`, `PartitionGroup`, `RecordQueue`, `StandbyTask` in Kafka. The next
+record is the queue head with the lowest timestamp. Store changes go to the changelog partition with
+the task's number.
 """
 
 from collections import deque
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import Names, TaskId
 from brokertwin.clients.streams.stores import KeyValueStore
-from brokertwin.clients.streams.topology import Processor, Sink, SubTopology
+from brokertwin.clients.streams.topology import Processor, SinkNode, SubTopology
 
 
 class TaskState(StrEnum):
@@ -25,16 +25,16 @@ class TaskState(StrEnum):
     RUNNING = "RUNNING"
 
 
-class Output(NamedTuple):
-    """A record to be written; to the partition of its key where `partition` is None."""
+class TaskOutput(NamedTuple):
+    """A record to produce, by its key if `partition` is None."""
 
     topic: str
     partition: int | None
-    message: Message
+    message: ProducerRecord
 
 
-class Stores:
-    """The stores of a task, active or a copy, with the changelog's partition of each."""
+class TaskStores:
+    """The stores of an active or standby task, and their changelogs."""
 
     def __init__(self, sub: SubTopology, names: Names, partition: int) -> None:
         self.by_name = {name: KeyValueStore() for name in sub.stores}
@@ -43,8 +43,8 @@ class Stores:
             for name, store in self.by_name.items()
         }
 
-    def restore(self, at: TopicPartition, message: Message) -> None:
-        """A record of a changelog."""
+    def restore(self, at: TopicPartition, message: ProducerRecord) -> None:
+        """Apply a changelog record."""
         assert message.key is not None, "a changelog's record has a key"
         self.changelogs[at].restore(message.key, message.value)
 
@@ -53,8 +53,8 @@ class StreamTask:
     """An active task.
 
     Attributes:
-        state: CREATED until its committed offsets are known, RESTORING until its stores are whole.
-        processed: records since the last commit.
+        state: CREATED until committed offsets are known, RESTORING until stores are restored.
+        processed: number of records since the last commit.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class StreamTask:
         partitions: Iterable[TopicPartition],
         sub: SubTopology,
         names: Names,
-        stores: Stores | None = None,
+        stores: TaskStores | None = None,
     ) -> None:
         self.id = id
         self.partitions = list(partitions)
         self.state = TaskState.CREATED
-        self.stores = stores or Stores(sub, names, id.partition)
+        self.stores = stores or TaskStores(sub, names, id.partition)
         self.processed = 0
         self._sub = sub
         self._names = names
@@ -84,26 +84,26 @@ class StreamTask:
             for name, source in sub.sources().items()
             for topic in names.topics_of(source)
         }
-        self._queues: dict[TopicPartition, deque[tuple[int, Message]]] = {
+        self._queues: dict[TopicPartition, deque[tuple[int, ProducerRecord]]] = {
             at: deque() for at in self.partitions
         }
         self._next: dict[TopicPartition, int] = {}
 
     @property
     def queued(self) -> int:
-        """Records that wait."""
+        """Number of queued records."""
         return sum(map(len, self._queues.values()))
 
     def queued_of(self, at: TopicPartition) -> int:
-        """Records of a partition that wait."""
+        """Number of queued records of a partition."""
         return len(self._queues[at])
 
-    def add(self, at: TopicPartition, offset: int, message: Message) -> None:
-        """A record has been read."""
+    def add(self, at: TopicPartition, offset: int, message: ProducerRecord) -> None:
+        """Queue a fetched record."""
         self._queues[at].append((offset, message))
 
-    def process(self) -> list[Output]:
-        """Works on one record; what is to be written, changes of stores first."""
+    def process(self) -> list[TaskOutput]:
+        """Process a record; returns records to produce, store changes first."""
         waiting = [at for at, queue in self._queues.items() if queue]
         at = min(waiting, key=lambda each: (self._queues[each][0][1].timestamp, each))
         offset, message = self._queues[at].popleft()
@@ -111,7 +111,7 @@ class StreamTask:
         self.processed += 1
         outputs = self._flow(self._sources[at.topic], message)
         changes = [
-            Output(log.topic, log.partition, Message(key, value, message.timestamp))
+            TaskOutput(log.topic, log.partition, ProducerRecord(key, value, message.timestamp))
             for log, store in self.stores.changelogs.items()
             for key, value in store.changes
         ]
@@ -119,24 +119,24 @@ class StreamTask:
             store.changes.clear()
         return changes + outputs
 
-    def _flow(self, source: str, message: Message) -> list[Output]:
-        outputs: list[Output] = []
+    def _flow(self, source: str, message: ProducerRecord) -> list[TaskOutput]:
+        outputs: list[TaskOutput] = []
         flowing = deque((child, message) for child in self._children[source])
         while flowing:
             name, given = flowing.popleft()
             node = self._sub.nodes[name]
-            if isinstance(node, Sink):
-                outputs.append(Output(self._names.topic_of(node), None, given))
+            if isinstance(node, SinkNode):
+                outputs.append(TaskOutput(self._names.topic_of(node), None, given))
             elif isinstance(node, Processor):
                 for made in node.process(given, self._used[name]):
                     flowing.extend((child, made) for child in self._children[name])
         return outputs
 
     def committable(self, positions: dict[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """How far each partition is worked off.
+        """The offsets to commit.
 
-        That is the first record that waits; without one the consumer's position, where it has one
-        still, which is beyond markers of transactions, too. It does not go back.
+        That is the first queued record, or the consumer's position, which is beyond transaction
+        markers. Offsets never decrease.
         """
         found: dict[TopicPartition, int] = {}
         for at, queue in self._queues.items():

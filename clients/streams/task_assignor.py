@@ -1,16 +1,16 @@
-"""Who runs which task, and who keeps a copy of its stores.
+"""Assigns active tasks and standby copies.
 
 Source: seed 001; `StickyTaskAssignor`, `StreamsPartitionAssignor.assignTasksToThreads`,
 `HighAvailabilityTaskAssignor` in Kafka. Processes (instances) have tasks in proportion to their
-threads, the threads of one floor(tasks / threads) or one more. Within that
+threads, and threads of a process floor(tasks / threads) or one more.
 
-    a task stays where it runs; else it goes where a copy of its stores is, the fullest one first;
-    else to the process with the fewest tasks for each of its threads
-    within a process it stays in its thread; else the thread with the fewest tasks has it
-    a copy (standby) lies in another process than its task, where it lay or the task ran before
+    a task stays in its process, or goes to the process with the most complete copy of its stores,
+        or to the process with the fewest tasks for each thread
+    within the process it stays in its thread, or goes to the thread with the fewest tasks
+    a standby copy is in another process than its task, if possible where one is or the task ran
 
-Other than Kafka's default assignor a task moves at once, also to where its stores have to be
-restored first: there are no warm-up copies.
+Unlike in Kafka's default assignor, a task moves at once, even if its stores have to be restored.
+There are no warm-up replicas.
 """
 
 import math
@@ -24,23 +24,23 @@ Tasks = dict[str, list[TaskId]]
 """Tasks by member id."""
 
 
-class Thread(msgspec.Struct, frozen=True):
-    """A member of the group: what it ran, and the copies that it had with how full they are."""
+class AssignableThread(msgspec.Struct, frozen=True):
+    """A member: its former tasks, and its copies with their progress."""
 
     process: str
     active: frozenset[TaskId] = frozenset()
     standby: dict[TaskId, int] = {}
 
 
-Processes = dict[str, dict[str, Thread]]
-"""The threads of each process, by their member ids."""
+Processes = dict[str, dict[str, AssignableThread]]
+"""The threads of each process, by member id."""
 
-Had = Callable[[Thread], Container[TaskId]]
-"""What a thread had: as active or as standby tasks."""
+Had = Callable[[AssignableThread], Container[TaskId]]
+"""Former tasks of a thread, active or standby."""
 
 
 class TaskAssignment(msgspec.Struct, frozen=True):
-    """What each member runs and copies, in order."""
+    """Active and standby tasks of each member, in order."""
 
     active: Tasks
     standby: Tasks
@@ -49,10 +49,10 @@ class TaskAssignment(msgspec.Struct, frozen=True):
 def assign_tasks(
     tasks: Iterable[TaskId],
     stateful: Iterable[TaskId],
-    threads: Mapping[str, Thread],
+    threads: Mapping[str, AssignableThread],
     num_standby_replicas: int,
 ) -> TaskAssignment:
-    """Each task is run by one member; copies are as many as there are other processes for them."""
+    """Assign each task to a member, with copies in other processes."""
     processes = _by_process(threads)
     active = _active(sorted(tasks), processes)
     standby = _standby(sorted(stateful), processes, active, num_standby_replicas)
@@ -62,7 +62,7 @@ def assign_tasks(
     )
 
 
-def _by_process(threads: Mapping[str, Thread]) -> Processes:
+def _by_process(threads: Mapping[str, AssignableThread]) -> Processes:
     found: Processes = {}
     for member, thread in sorted(threads.items()):
         found.setdefault(thread.process, {})[member] = thread
@@ -70,7 +70,7 @@ def _by_process(threads: Mapping[str, Thread]) -> Processes:
 
 
 class _Quotas:
-    """How many tasks each process may have: its threads' floors, and one more while there are."""
+    """Task quotas of processes: a floor for each thread, and extras."""
 
     def __init__(self, tasks: int, processes: Processes) -> None:
         count = sum(map(len, processes.values()))
@@ -79,7 +79,7 @@ class _Quotas:
         self._used = dict.fromkeys(processes, 0)
 
     def take(self, process: str) -> bool:
-        """Takes one place of a process; whether there was one."""
+        """Take a place of a process; returns whether there was one."""
         least = self._threads[process] * self._floor
         used = self._used[process]
         if used >= least:
@@ -90,7 +90,7 @@ class _Quotas:
         return True
 
     def in_order(self) -> list[str]:
-        """Processes, the emptiest first."""
+        """Processes by load, lowest first."""
         return sorted(self._used, key=lambda name: (self._used[name] / self._threads[name], name))
 
 
@@ -114,12 +114,12 @@ def _active(tasks: list[TaskId], processes: Processes) -> dict[str, list[TaskId]
     return {name: sorted(got) for name, got in given.items()}
 
 
-def _ran(threads: Mapping[str, Thread], task: TaskId) -> bool:
+def _ran(threads: Mapping[str, AssignableThread], task: TaskId) -> bool:
     return any(task in thread.active for thread in threads.values())
 
 
-def _copied(threads: Mapping[str, Thread], task: TaskId) -> int | None:
-    """How full the fullest copy of a process is; None without one."""
+def _copied(threads: Mapping[str, AssignableThread], task: TaskId) -> int | None:
+    """Progress of the best copy in a process; None without one."""
     return max((t.standby[task] for t in threads.values() if task in t.standby), default=None)
 
 
@@ -142,16 +142,20 @@ def _standby(
 
 
 def _preference(
-    threads: Mapping[str, Thread], task: TaskId, given: list[TaskId], name: str, share: int
+    threads: Mapping[str, AssignableThread],
+    task: TaskId,
+    given: list[TaskId],
+    name: str,
+    share: int,
 ) -> tuple[bool, float, str]:
-    """Who has it first, up to its threads' share; then who has the fewest."""
+    """Sort key: processes with state below their share, then by load."""
     has_it = _copied(threads, task) is not None or _ran(threads, task)
     load = len(given) / len(threads)
     return not (has_it and load < share), load, name
 
 
 def _to_threads(given: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
-    """Spreads what each process has over its threads."""
+    """Distribute the tasks of each process over its threads."""
     found: Tasks = {}
     for name, threads in processes.items():
         floor, extra = divmod(len(given[name]), len(threads))

@@ -1,15 +1,14 @@
-"""AlterConfigs and IncrementalAlterConfigs (keys 33, 44) on their way to the engine.
+"""AlterConfigs and IncrementalAlterConfigs (keys 33, 44) before they reach the engine.
 
-What only the edge can know of a broker's settings goes with the request: what is wrong with the key
-and trust stores that it would have then (`edge.storeFault`). What is secret stays here: the engine
-gets the names, not the texts, and the passwords of stores are kept (`store_passwords.py`) when it
-has said that they hold.
+The gateway validates the key and trust stores that a broker would have, and adds the result to the
+request (`edge.storeFault`). Secret values never reach the engine: it gets only their names.
+Passwords of stores are kept in `store_passwords.py` after the engine accepts the change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 from brokertwin.gateway.admin import broker_loggers
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
 from brokertwin.gateway.security.altered_stores import AlteredStores
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.state.access.redaction import HIDDEN
@@ -22,25 +21,25 @@ APIS = frozenset({REPLACE, ALTER})
 _BROKER = 4
 
 Secrets = dict[str, str | None]
-"""Texts by the names of settings; None where there is to be none."""
+"""Secret values by name of setting; None removes one."""
 
 StoresOf = Callable[[int], Iterable[AlteredStores]]
-"""The stores of a broker's listeners."""
+"""Return the stores of a broker's listeners."""
 
 
 class AlteredSettings:
-    """What becomes of settings that clients alter.
+    """Forwards changes of broker settings.
 
     Args:
-        engine: decides.
-        stores_of: what is looked into.
-        passwords: where secrets of stores go.
-        heed: is told when they have changed.
+        engine: processes the requests.
+        stores_of: returns the stores to validate.
+        passwords: keeps passwords of stores.
+        heed: called after passwords have changed.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: BrokerEngine,
         stores_of: StoresOf,
         passwords: StorePasswords,
         heed: Callable[[], None],
@@ -50,28 +49,33 @@ class AlteredSettings:
         self._stores_of = stores_of
         self._passwords = passwords
 
-    async def answer(self, asked: EdgeRequest) -> Answer:
-        """What becomes of a request. Raises UnansweredError."""
-        api_key = asked.header["requestApiKey"]
-        resources = asked.body["resources"]
-        own = next((each for each in resources if _is_of(asked.broker, each)), None)
-        then, secrets = self._then(asked.broker, own, api_key) if own is not None else ({}, {})
-        fault = self._fault(asked.broker, then, secrets) if own is not None else None
-        body = asked.body | {"resources": [_without_secrets(each) for each in resources]}
+    async def respond(self, request: EdgeRequest) -> EngineResponse:
+        """Process a request. Raises NoResponseError."""
+        api_key = request.header["requestApiKey"]
+        resources = request.body["resources"]
+        own = next((each for each in resources if _is_of(request.broker, each)), None)
+        then, secrets = self._then(request.broker, own, api_key) if own is not None else ({}, {})
+        fault = self._fault(request.broker, then, secrets) if own is not None else None
+        body = request.body | {"resources": [_without_secrets(each) for each in resources]}
         if fault is not None:
             body["edge"] = {"storeFault": fault}
-        hidden = asked._replace(body=body)
-        if broker_loggers.are_asked(api_key, body):
-            answered = await broker_loggers.answer(self._engine, hidden)
+        hidden = request._replace(body=body)
+        if broker_loggers.names_loggers(api_key, body):
+            submitted = await broker_loggers.respond(self._engine, hidden)
         else:
-            answered = await self._engine.submit(hidden)
-        if secrets and own is not None and not body.get("validateOnly") and _is_done(answered, own):
-            self._passwords.put(asked.broker, secrets)
+            submitted = await self._engine.submit(hidden)
+        if (
+            secrets
+            and own is not None
+            and not body.get("validateOnly")
+            and _is_done(submitted, own)
+        ):
+            self._passwords.put(request.broker, secrets)
             self._heed()
-        return answered
+        return submitted
 
     def _then(self, broker: int, resource: Body, api_key: int) -> tuple[dict[str, str], Secrets]:
-        """The broker's settings as they would be, and what becomes of secrets of its stores."""
+        """Return the broker's settings after the change, and changed secrets."""
         then: dict[str, str] = {}
         secrets: Secrets = dict.fromkeys(self._passwords.of(broker))
         if api_key == ALTER:
@@ -96,18 +100,18 @@ class AlteredSettings:
 
 
 def _is_of(broker: int, resource: Body) -> bool:
-    """Whether a resource is the broker itself."""
+    """True if a resource is the broker itself."""
     name = resource["resourceName"]
     is_named = resource["resourceType"] == _BROKER and is_broker_id(name)
     return is_named and int(name) == broker
 
 
-def _is_done(answered: Answer, resource: Body) -> bool:
-    """Whether a resource has been altered."""
+def _is_done(submitted: EngineResponse, resource: Body) -> bool:
+    """True if a resource was altered."""
     key = resource["resourceType"], resource["resourceName"]
     return any(
         (each["resourceType"], each["resourceName"]) == key and not each["errorCode"]
-        for each in (answered.response or {}).get("responses", ())
+        for each in (submitted.response or {}).get("responses", ())
     )
 
 

@@ -1,9 +1,8 @@
-"""ApiVersions as the gateway answers it: what is built, and nothing else.
+"""ApiVersions response of the gateway: only what is implemented.
 
-The state machine's own answer (`state/apis/api_versions.py`) names every API of Kafka 4.3.1, as a
-broker does. A client believes it and would use what is missing here. Features whose APIs are not
-built are left out, as by a broker of a release that does not have them: a consumer with
-`group.protocol=consumer` then says that the cluster does not support it.
+The state machine's response (`state/apis/api_versions.py`) lists every API of Kafka 4.3.1, and a
+client would use APIs that are missing here. Features without their API are omitted, as by an older
+broker; a consumer with `group.protocol=consumer` then reports that the cluster does not support it.
 """
 
 from brokertwin.gateway.admin.features import Features
@@ -30,23 +29,23 @@ from brokertwin.state.core.kafka_apis import (
 from brokertwin.state.core.schema import render
 
 UNNAMED = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
-"""What a broker answers and does not name where no plugin takes metrics of clients."""
+"""APIs that a broker serves but does not list without a client metrics plugin."""
 
 SERVED: dict[int, Api] = {
     key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed or key in UNNAMED
 }
-"""The APIs that clients may use; those between brokers are not for them."""
+"""APIs for clients, without those between brokers."""
 
 FEATURES = {
     "group.version": CONSUMER_GROUP_HEARTBEAT.key,
     "share.version": SHARE_FETCH.key,
     "streams.version": STREAMS_GROUP_HEARTBEAT.key,
 }
-"""A feature and the API without which it is none: heartbeats of groups, fetches of share groups."""
+"""Feature to the API it requires: group heartbeats, or share fetches."""
 
 SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Decider.EDGE)
-"""What the gateway answers itself, in all of Kafka's versions."""
+"""APIs that the gateway answers itself, in all versions of Kafka."""
 
 PROBE_HEADER: Body = {
     "requestApiKey": API_VERSIONS.key,
@@ -56,23 +55,23 @@ PROBE_HEADER: Body = {
 """The header of a request that every broker answers at once."""
 
 
-def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
-    """The frame of an answer to the frame of an ApiVersions request, and the error in it.
+def response_frame(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
+    """Return the response frame to an ApiVersions frame, and its error code.
 
-    `features` says what is known of their levels.
+    `features` provides the finalized levels.
 
     Raises:
-        MalformedError: the frame is no such request.
+        MalformedError: the frame is no ApiVersions request.
     """
     try:
         request = decode_request(frame)
     except UnsupportedError as unsupported:
-        body = answer(-1, "", "")
+        body = response_body(-1, "", "")
         return encode_response(API_VERSIONS.key, 0, unsupported.correlation_id, body), body[
             "errorCode"
         ]
     names = ("clientSoftwareName", "clientSoftwareVersion")
-    body = answer(request.version, *(request.body.get(name, "") for name in names))
+    body = response_body(request.version, *(request.body.get(name, "") for name in names))
     if features is not None and body["errorCode"] == Error.NONE:
         if "finalizedFeaturesEpoch" in body:
             body["finalizedFeaturesEpoch"] = features.epoch()
@@ -88,8 +87,11 @@ def _put_features(body: Body, features: Features) -> None:
         body["finalizedFeatures"] = [e for e in features.finalized if _is_built(e["name"])]
 
 
-def answer(version: int, software_name: str, software_version: str) -> Body:
-    """The body of an ApiVersions answer; with error 35 for a version that Kafka has not."""
+def response_body(version: int, software_name: str, software_version: str) -> Body:
+    """Return the body of an ApiVersions response.
+
+    An unknown version gets `35 UNSUPPORTED_VERSION`.
+    """
     request = Request(
         header=RequestHeader(API.key, version),
         body=ApiVersionsRequest(
@@ -117,7 +119,10 @@ def _is_built(feature: str) -> bool:
 
 
 def _truthful(listed: Body) -> Body | None:
-    """An entry with the versions that are built; Produce keeps the 0 that old librdkafka needs."""
+    """Restrict an entry to the implemented versions.
+
+    Produce keeps version 0, which old librdkafka requires.
+    """
     if listed["apiKey"] in ITS_OWN:
         return listed
     api = SERVED.get(listed["apiKey"])

@@ -1,26 +1,26 @@
-"""The levels of the gateway's loggers: what is asked and altered of resources BROKER_LOGGER.
+"""Levels of the gateway's loggers: resources of type BROKER_LOGGER (KIP-412).
 
-KIP-412. The loggers are those of this process, so the brokers of a gateway have them together: what
-is set at one of them shows at all. Nobody keeps the levels: a start has those of `log_level` again.
-They are Python's levels of the loggers `brokertwin` (told as `root`) and those below it, by
-which `cli/logs.py` writes; TRACE is below DEBUG, FATAL is CRITICAL.
+The loggers belong to this process, so all brokers of a gateway share them. Levels are not
+persisted: a restart sets `log_level` again. They are Python's levels of the logger `brokertwin`
+(named `root` for clients) and of those below it, used by `cli/logs.py`. TRACE is below DEBUG, FATAL
+is CRITICAL.
 
-A request may name other resources, too: the engine decides those. It also says whether who asks may
-DESCRIBE_CONFIGS, or ALTER_CONFIGS, on the cluster. Of a logger that is to change, in this order:
+The engine processes other resources of the request, and checks DESCRIBE_CONFIGS or ALTER_CONFIGS on
+the cluster. Errors of a change, in this order:
 
-    the resource is there twice, a logger twice, a level null       42 INVALID_REQUEST
-    who asks may not                                                31 CLUSTER_AUTHORIZATION_FAILED
-    the name is no id of a broker, or another broker's              42 INVALID_REQUEST
-    no such logger, no such level                                   40 INVALID_CONFIG
-    the level of `root` is taken away; an operation on lists        42 INVALID_REQUEST
-    an operation that Kafka does not have                           -1 UNKNOWN_SERVER_ERROR
+    duplicate resource or logger, or a level null                   42 INVALID_REQUEST
+    no permission                                                   31 CLUSTER_AUTHORIZATION_FAILED
+    the name is no broker id, or another broker's                   42 INVALID_REQUEST
+    unknown logger or level                                         40 INVALID_CONFIG
+    deletion of the level of `root`, or an operation on lists       42 INVALID_REQUEST
+    unknown operation                                               -1 UNKNOWN_SERVER_ERROR
 
-Source: `ConfigAdminManager`, `RuntimeLoggerManager`, `ConfigHelper` in Kafka; answers of 4.3.1.
+Source: `ConfigAdminManager`, `RuntimeLoggerManager`, `ConfigHelper` in Kafka; responses of 4.3.1.
 """
 
 import logging
 
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
 from brokertwin.state.cluster.config_changes import ConfigOperation, is_broker_id
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -30,12 +30,12 @@ BROKER, BROKER_LOGGER = 4, 8
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 DESCRIBED = {2, BROKER, BROKER_LOGGER, 16, 32}
-"""The types of resources that are described: topics, client metrics and groups beside those."""
+"""Resource types that can be described; the others are topics, client metrics and groups."""
 
 ROOT = "root"
 OURS = "brokertwin"
 LOGGERS = {ROOT: OURS, "brokertwin.gateway": "brokertwin.gateway"}
-"""The loggers by the names that clients are told."""
+"""Names for clients to names of Python loggers."""
 
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
 _DENIALS = {
@@ -47,48 +47,48 @@ _DENIALS = {
 Why = tuple[Error, str | None]
 
 
-def are_asked(api_key: int, body: Body) -> bool:
-    """Whether a request is about loggers, maybe among others."""
+def names_loggers(api_key: int, body: Body) -> bool:
+    """True if a request names a logger."""
     if api_key not in (DESCRIBE, ALTER):
         return False
     return any(each["resourceType"] == BROKER_LOGGER for each in body["resources"])
 
 
-async def answer(engine: Engine, asked: EdgeRequest) -> Answer:
-    """What becomes of such a request. Raises UnansweredError."""
-    resources = asked.body["resources"]
+async def respond(engine: BrokerEngine, request: EdgeRequest) -> EngineResponse:
+    """Process a request with loggers. Raises NoResponseError."""
+    resources = request.body["resources"]
     others = [each for each in resources if not _is_logger(each)]
-    is_description = asked.header["requestApiKey"] == DESCRIBE
+    is_description = request.header["requestApiKey"] == DESCRIBE
     field = "results" if is_description else "responses"
     decided: dict[tuple[int, str], Body] = {}
     if others:
-        answered = await engine.submit(asked._replace(body=asked.body | {"resources": others}))
-        if answered.response is None:
-            return answered
-        for each in answered.response[field]:
+        submitted = await engine.submit(request._replace(body=request.body | {"resources": others}))
+        if submitted.response is None:
+            return submitted
+        for each in submitted.response[field]:
             decided[each["resourceType"], each["resourceName"]] = each
-    may = await _may(engine, asked)
+    may = await _may(engine, request)
     own = _described if is_description else _altered
-    told = [
-        own(asked, each, may)
+    described = [
+        own(request, each, may)
         if _is_logger(each)
         else decided[each["resourceType"], each["resourceName"]]
         for each in resources
     ]
     if is_description:
-        _refuse_unknown(resources, told)
-        told.sort(key=lambda each: each["errorCode"] in _DENIALS)  # what is hidden comes last
-    return Answer({"throttleTimeMs": 0, field: told})
+        _refuse_unknown(resources, described)
+        described.sort(key=lambda each: each["errorCode"] in _DENIALS)  # denied resources come last
+    return EngineResponse({"throttleTimeMs": 0, field: described})
 
 
-async def _may(engine: Engine, asked: EdgeRequest) -> bool:
-    """Whether who asks may: the engine is asked for what needs no more than that."""
-    name = str(asked.broker) if asked.header["requestApiKey"] == DESCRIBE else ""
+async def _may(engine: BrokerEngine, request: EdgeRequest) -> bool:
+    """Check the permission with a harmless request to the engine."""
+    name = str(request.broker) if request.header["requestApiKey"] == DESCRIBE else ""
     harmless = {"resourceType": BROKER, "resourceName": name, "configs": []}
     harmless["configurationKeys"] = ["broker.id"]
-    body = asked.body | {"resources": [harmless], "validateOnly": True}
-    answered = await engine.submit(asked._replace(body=body))
-    response = answered.response or {}
+    body = request.body | {"resources": [harmless], "validateOnly": True}
+    submitted = await engine.submit(request._replace(body=body))
+    response = submitted.response or {}
     found = [*response.get("results", ()), *response.get("responses", ())]
     return any(each["errorCode"] not in _DENIALS for each in found)
 
@@ -97,23 +97,23 @@ def _is_logger(resource: Body) -> bool:
     return bool(resource["resourceType"] == BROKER_LOGGER)
 
 
-def _told(resource: Body, why: Why) -> Body:
+def _entry(resource: Body, why: Why) -> Body:
     error, text = why
-    told = {"errorCode": int(error), "errorMessage": text}
-    return told | {key: resource[key] for key in ("resourceType", "resourceName")}
+    described = {"errorCode": int(error), "errorMessage": text}
+    return described | {key: resource[key] for key in ("resourceType", "resourceName")}
 
 
-def _refuse_unknown(resources: list[Body], told: list[Body]) -> None:
-    """A type of resources that Kafka does not have refuses a description as a whole."""
-    for each, found in zip(resources, list(told), strict=True):
+def _refuse_unknown(resources: list[Body], described: list[Body]) -> None:
+    """Fail a whole description if one resource type is unknown, like Kafka."""
+    for each, found in zip(resources, list(described), strict=True):
         if each["resourceType"] not in DESCRIBED:
             why = Error(found["errorCode"]), found["errorMessage"]
-            told[:] = [_told(other, why) | {"configs": []} for other in resources]
+            described[:] = [_entry(other, why) | {"configs": []} for other in resources]
             return
 
 
-def _described(asked: EdgeRequest, resource: Body, may: bool) -> Body:
-    """The levels of the loggers, as far as they are asked for."""
+def _described(request: EdgeRequest, resource: Body, may: bool) -> Body:
+    """Describe the requested loggers."""
     name = resource["resourceName"]
     why: Why = Error.NONE, ""
     if not may:
@@ -122,12 +122,12 @@ def _described(asked: EdgeRequest, resource: Body, may: bool) -> Body:
         why = Error.INVALID_REQUEST, "Broker id must not be empty"
     elif not is_broker_id(name):
         why = Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
-    elif int(name) != asked.broker:
-        text = f"Unexpected broker id, expected {asked.broker} but received {name}"
+    elif int(name) != request.broker:
+        text = f"Unexpected broker id, expected {request.broker} but received {name}"
         why = Error.INVALID_REQUEST, text
     wanted = resource["configurationKeys"] or LOGGERS
     shown = [] if why[0] else [_config(each) for each in LOGGERS if each in wanted]
-    return _told(resource, why) | {"configs": shown}
+    return _entry(resource, why) | {"configs": shown}
 
 
 def _config(name: str) -> Body:
@@ -144,27 +144,27 @@ def _config(name: str) -> Body:
 
 
 def level_of(name: str) -> str:
-    """The level by which a logger writes, its own or that of the loggers above it."""
+    """Effective level of a logger."""
     number = logging.getLogger(LOGGERS[name]).getEffectiveLevel()
     return next(level for level, least in reversed(LEVELS.items()) if least <= max(number, 5))
 
 
-def _altered(asked: EdgeRequest, resource: Body, may: bool) -> Body:
-    """Sets levels, if all of them can be set."""
-    twins = [each for each in asked.body["resources"] if _is_logger(each)]
+def _altered(request: EdgeRequest, resource: Body, may: bool) -> Body:
+    """Set all levels of a resource, or none if one is invalid."""
+    twins = [each for each in request.body["resources"] if _is_logger(each)]
     count = sum(each["resourceName"] == resource["resourceName"] for each in twins)
     configs = resource["configs"]
     why = _fault_of_form(configs, count)
     if why is None and not may:
         why = Error.CLUSTER_AUTHORIZATION_FAILED, None
-    why = why or _fault_of_name(asked.broker, resource["resourceName"])
+    why = why or _fault_of_name(request.broker, resource["resourceName"])
     why = why or next(filter(None, map(_fault_of_level, configs)), None)
-    if why is None and not asked.body["validateOnly"]:
+    if why is None and not request.body["validateOnly"]:
         for config in configs:
             is_set = config["configOperation"] == ConfigOperation.SET
             level = LEVELS[config["value"]] if is_set else logging.NOTSET
             logging.getLogger(LOGGERS[config["name"]]).setLevel(level)
-    return _told(resource, why or (Error.NONE, None))
+    return _entry(resource, why or (Error.NONE, None))
 
 
 def _fault_of_form(configs: list[Body], count: int) -> Why | None:

@@ -1,8 +1,8 @@
 """A broker's settings as texts, under Kafka's names, for one listener.
 
-A name may have `listener.name.<listener>.` before it, and before a mechanism's setting also
-`<mechanism>.`, both in lower case: it then goes before the plain one, as in Kafka. The listener has
-the name of its security protocol. Unlike `BrokerSettings` this has the secrets, too.
+As in Kafka, a name with the prefix `listener.name.<listener>.` takes precedence over the plain
+name. A mechanism's setting can also have the prefix `<mechanism>.`; both are in lower case. A
+listener is named after its security protocol. Unlike `BrokerSettings`, this includes secrets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,16 +14,16 @@ from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 
 
 def prefix_of(listener: str) -> str:
-    """What the names of a listener's own settings begin with."""
+    """Prefix of a listener's own settings."""
     return f"listener.name.{listener.lower()}."
 
 
 class BrokerProperties:
-    """The settings that were given for a listener.
+    """Settings given for a listener.
 
     Args:
         values: texts by name.
-        listener: the listener's name.
+        listener: listener name.
     """
 
     def __init__(self, values: Mapping[str, str], listener: str) -> None:
@@ -32,21 +32,21 @@ class BrokerProperties:
         self._prefix = prefix_of(listener)
 
     def named(self, names: Iterable[str], others: Mapping[str, str]) -> dict[str, str]:
-        """Those of other settings that are this listener's own, and have one of the names."""
+        """Return those of `others` that are this listener's own and have one of the names."""
         own = {f"{self._prefix}{name}" for name in names}
         return {name: text for name, text in others.items() if name in own}
 
     def altered(self, others: Mapping[str, str]) -> "BrokerProperties":
-        """The settings where others have taken their place."""
+        """Return a copy with other values."""
         return BrokerProperties({**self._values, **others}, self._listener)
 
     def of_listener(self, name: str, mechanism: str = "") -> str | None:
-        """The text that was given for this listener alone, and the mechanism if one is named."""
+        """Return the text under the listener's prefix, and the mechanism's if named."""
         middle = f"{mechanism.lower()}." if mechanism else ""
         return self._values.get(f"{self._prefix}{middle}{name}")
 
     def given(self, name: str, mechanism: str = "") -> str | None:
-        """The text that was given, None where there is none."""
+        """Return the text that takes precedence, or None."""
         found = self.of_listener(name, mechanism) if mechanism else None
         if found is None:
             found = self.of_listener(name)
@@ -55,7 +55,7 @@ class BrokerProperties:
         return found.strip() if found is not None else None
 
     def value(self, name: str, mechanism: str = "") -> Any:
-        """The value that was given, or Kafka's default. Raises UserError where Kafka would not."""
+        """Return the parsed value or Kafka's default. Raises UserError if it is invalid."""
         key = KAFKA_SETTINGS[name]
         text = self.given(name, mechanism)
         if text is None:
@@ -68,10 +68,10 @@ class BrokerProperties:
             raise UserError(f"{error}.") from None
 
     def text(self, name: str, mechanism: str = "") -> str | None:
-        """As `value`, of a text."""
+        """Return `value` as text."""
         found = self.value(name, mechanism)
         return str(found) if found is not None else None
 
     def names(self, name: str, mechanism: str = "") -> list[str]:
-        """As `value`, of a list."""
+        """Return `value` as a list."""
         return list(self.value(name, mechanism) or [])

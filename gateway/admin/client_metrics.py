@@ -1,8 +1,8 @@
-"""What the edge adds to GetTelemetrySubscriptions and PushTelemetry, and keeps to itself.
+"""Fields that the gateway adds to GetTelemetrySubscriptions and PushTelemetry.
 
-Subscriptions match clients by the software that they name in ApiVersions and by their port, which
-only the edge knows. Metrics never enter the machine: how large they are, as they came and
-decompressed, is all that decides whether they are taken. KIP-714.
+Subscriptions match clients by the software names in ApiVersions and by source port, which only the
+gateway knows. The metrics themselves never reach the state machine, which decides by their size,
+compressed and decompressed (KIP-714).
 """
 
 from base64 import b64decode
@@ -20,38 +20,39 @@ APIS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 
 
 class Software(NamedTuple):
-    """What a client says that it is."""
+    """Software name and version of a client."""
 
     name: str = UNKNOWN
     version: str = UNKNOWN
 
 
 def software_of(frame: bytes) -> Software | None:
-    """What a client says in the frame of an ApiVersions request; None where it is refused.
+    """Read the client software from the frame of an ApiVersions request.
 
-    Before version 3 it says nothing, and is unknown from then on. Raises MalformedError.
+    Returns None if the request is refused. Versions below 3 have no such fields, so the client is
+    unknown. Raises MalformedError.
     """
     try:
         request = decode_request(frame)
     except UnsupportedError:
         return None
-    said = [request.body.get(f"clientSoftware{part}", "") for part in ("Name", "Version")]
-    if api_versions.answer(request.version, *said)["errorCode"]:
+    names = [request.body.get(f"clientSoftware{part}", "") for part in ("Name", "Version")]
+    if api_versions.response_body(request.version, *names)["errorCode"]:
         return None
-    return Software(*(part or UNKNOWN for part in said))
+    return Software(*(part or UNKNOWN for part in names))
 
 
 def complete(body: Body, software: Software, port: int, most: int) -> None:
-    """Make an event's body of a request of `APIS`; metrics may be `most` bytes."""
+    """Complete the event body of a request of `APIS`; `most` is the maximum size of metrics."""
     body["clientSoftwareName"], body["clientSoftwareVersion"] = software
     body["clientSourcePort"] = port
     summarize(body, most)
 
 
 def summarize(body: Body, most: int = compression.DECOMPRESSED_BYTES_MAX) -> None:
-    """Put two sizes in the place of metrics, if there are any.
+    """Replace metrics by two sizes.
 
-    What comes as more than `most` bytes is refused as it is, and is not decompressed.
+    Metrics above `most` bytes are refused without decompression.
     """
     if "metrics" in body:
         metrics = b64decode(body.pop("metrics"))
@@ -61,7 +62,7 @@ def summarize(body: Body, most: int = compression.DECOMPRESSED_BYTES_MAX) -> Non
 
 
 def _decompressed_size(compression_type: int, metrics: bytes, most: int) -> int:
-    """How many bytes metrics are; of a compression that there is not, as many as came."""
+    """Return the decompressed size; with an unknown compression type, the size received."""
     if len(metrics) > most:
         return NOT_READABLE
     known = 0 <= compression_type < len(compression.NAMES)

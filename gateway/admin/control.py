@@ -1,7 +1,7 @@
-"""The control socket of a gateway: what `brokertwin cluster` asks of the engine local.
+"""The control socket of a gateway with the local engine, for `brokertwin cluster`.
 
-A socket in the file system, which only the user of the gateway's process may open. Each connection
-asks one thing in one line of JSON and gets one line back:
+A Unix socket that only the user of the gateway's process may open. Each connection sends one
+request as a line of JSON and gets one line back:
 
     {"ask": "status"}                        {"brokers": [...], "partitions": [...]}
     {"ask": "stop-broker", "broker": 2}      {"response": {}}, or {"error": {"reason", "detail"}}
@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.cell import overview
 from brokertwin.state.core.events import ABOUT_BROKERS, Kind, Reason
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A status of all partitions is one line."""
+"""Maximum length of a line: a status has all partitions."""
 
 ONLY_THE_USER = 0o177
 STATUS, REQUEST = "status", "request"
@@ -34,8 +34,8 @@ STATUS, REQUEST = "status", "request"
 _json = msgspec.json.Encoder()
 
 
-class Asked(msgspec.Struct, rename="camel"):
-    """What a connection asks."""
+class ControlRequest(msgspec.Struct, rename="camel"):
+    """Request of a connection."""
 
     ask: str
     broker: int = -1
@@ -47,11 +47,11 @@ class Asked(msgspec.Struct, rename="camel"):
 
 
 class Control:
-    """Listens on a control socket.
+    """Serves a control socket.
 
     Args:
-        engine: what is asked.
-        path: of the socket; made by `open`, and gone after `close`.
+        engine: processes the requests.
+        path: path of the socket; `open` creates it, `close` deletes it.
     """
 
     def __init__(self, engine: LocalEngine, path: Path) -> None:
@@ -60,7 +60,7 @@ class Control:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen. Raises UserError where that is not possible."""
+        """Listen. Raises UserError if that fails."""
         if _is_served(self._path):
             raise UserError(
                 f"Another gateway uses the control socket {self._path}.",
@@ -80,45 +80,51 @@ class Control:
             os.umask(before)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening and delete the socket."""
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError):
-            writer.write(_json.encode(await self._answer(await reader.readline())) + b"\n")
+            writer.write(_json.encode(await self._respond(await reader.readline())) + b"\n")
             await writer.drain()
         writer.close()
 
-    async def _answer(self, line: bytes) -> Body:
+    async def _respond(self, line: bytes) -> Body:
         try:
-            asked = msgspec.json.decode(line, type=Asked)
+            command = msgspec.json.decode(line, type=ControlRequest)
         except msgspec.MsgspecError as error:
             return _error(Reason.NOT_JSON, str(error))
-        if asked.ask == STATUS:
+        if command.ask == STATUS:
             cells = [self._engine.tables]
             return {
                 "brokers": overview.brokers(cells, self._engine.brokers),
                 "partitions": overview.partitions(cells),
             }
-        if asked.ask != REQUEST and asked.ask not in ABOUT_BROKERS:
-            return _error(Reason.WRONG_TYPE, f"unknown question {asked.ask!r}")
-        answer = await self._engines_answer(asked)
-        return {"error": answer.error} if answer.error else {"response": answer.response}
+        if command.ask != REQUEST and command.ask not in ABOUT_BROKERS:
+            return _error(Reason.WRONG_TYPE, f"unknown question {command.ask!r}")
+        response = await self._engine_response(command)
+        return {"error": response.error} if response.error else {"response": response.response}
 
-    async def _engines_answer(self, asked: Asked) -> Answer:
-        if asked.ask in ABOUT_BROKERS:
-            return await self._engine.intervene(Kind(asked.ask), asked.broker, asked.directory)
-        key, version = asked.api_key, asked.api_version
-        return await request(self._engine, key, version, asked.body, asked.principal)
+    async def _engine_response(self, command: ControlRequest) -> EngineResponse:
+        if command.ask in ABOUT_BROKERS:
+            return await self._engine.intervene(
+                Kind(command.ask), command.broker, command.directory
+            )
+        key, version = command.api_key, command.api_version
+        return await request(self._engine, key, version, command.body, command.principal)
 
 
-async def request(engine: Engine, api_key: int, version: int, body: Body, principal: str) -> Answer:
-    """Ask the first broker that can ask; where none can, the last one's refusal is the answer.
+async def request(
+    engine: BrokerEngine, api_key: int, version: int, body: Body, principal: str
+) -> EngineResponse:
+    """Send a request to the first broker that is running and knows the controller.
+
+    If there is none, returns the last broker's error.
 
     Raises:
-        UnansweredError: no answer will come.
+        NoResponseError: no response will come.
     """
     header = {
         "requestApiKey": api_key,
@@ -126,16 +132,19 @@ async def request(engine: Engine, api_key: int, version: int, body: Body, princi
         "clientId": "brokertwin cluster",
         "requestApiKeyName": KAFKA_APIS[api_key].name,
     }
-    answer = Answer(None)
+    response = EngineResponse(None)
     for broker in engine.brokers:
-        answer = await engine.submit(EdgeRequest(broker, "control", principal, "", header, body))
-        if (answer.error or {}).get("reason") not in (Reason.BROKER_STOPPED, Reason.NO_CONTROLLER):
+        response = await engine.submit(EdgeRequest(broker, "control", principal, "", header, body))
+        if (response.error or {}).get("reason") not in (
+            Reason.BROKER_STOPPED,
+            Reason.NO_CONTROLLER,
+        ):
             break
-    return answer
+    return response
 
 
-def ask(path: Path, **asked: Any) -> Body:
-    """Ask a gateway through its control socket.
+def ask(path: Path, **command: Any) -> Body:
+    """Send a request to a gateway through its control socket.
 
     Raises:
         UserError: no gateway listens there.
@@ -143,10 +152,10 @@ def ask(path: Path, **asked: Any) -> Body:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(str(path))
-            connection.sendall(_json.encode(asked) + b"\n")
+            connection.sendall(_json.encode(command) + b"\n")
             with connection.makefile("rb") as lines:
-                answer: Body = msgspec.json.decode(lines.readline())
-                return answer
+                response: Body = msgspec.json.decode(lines.readline())
+                return response
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(
             f"No gateway responds at {path}: {error}.",
@@ -155,7 +164,7 @@ def ask(path: Path, **asked: Any) -> Body:
 
 
 def _is_served(path: Path) -> bool:
-    """Whether somebody listens on a socket; one that nobody listens on may be replaced."""
+    """True if a process listens on the socket; otherwise it may be replaced."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(str(path))

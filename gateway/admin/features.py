@@ -1,33 +1,33 @@
-"""The levels of the cluster's features, as the edge tells them in ApiVersions without asking.
+"""Finalized feature levels that the gateway adds to ApiVersions responses.
 
-A local engine tells its own. A job is asked when an UpdateFeatures has come through this gateway;
-until then they are those in which a cluster begins.
+A local engine provides them. A job is queried after an UpdateFeatures through this gateway; until
+then the initial levels of a cluster apply.
 """
 
 import structlog
 
-from brokertwin.gateway.engine.engine import Body, EdgeRequest, Engine, UnansweredError
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
 from brokertwin.state.core.kafka_apis import API_VERSIONS, UPDATE_FEATURES
 
 _VERSION = 4
-_ASKED = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
+_SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class Features:
-    """What is known of the features of an engine's cluster.
+    """Known features of an engine's cluster.
 
     Attributes:
-        finalized: features with their levels as ApiVersions names them; None: not known.
+        finalized: features with levels in the form of ApiVersions; None if unknown.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BrokerEngine) -> None:
         self._engine = engine
         self.finalized: list[Body] | None = None
 
     def begin(self) -> None:
-        """The engine has started: it may know them."""
+        """Load the features of a started engine."""
         self.finalized = self._engine.known_features()
 
     def epoch(self) -> int:
@@ -35,22 +35,22 @@ class Features:
         return self._engine.features_epoch()
 
     async def learn(self) -> None:
-        """Ask the engine again."""
-        self.finalized = self._engine.known_features() or await self._answered()
+        """Query the engine again."""
+        self.finalized = self._engine.known_features() or await self._query()
 
-    async def heed(self, api_key: int, response: Body) -> None:
-        """Ask again after a request that has changed features."""
+    async def note_response(self, api_key: int, response: Body) -> None:
+        """Query the engine again after a request that has changed features."""
         if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
             await self.learn()
 
-    async def _answered(self) -> list[Body] | None:
+    async def _query(self) -> list[Body] | None:
         header: Body = {"requestApiKey": API_VERSIONS.key, "requestApiVersion": _VERSION}
-        header |= {"correlationId": 0, "clientId": _ASKED["clientSoftwareName"]}
+        header |= {"correlationId": 0, "clientId": _SOFTWARE["clientSoftwareName"]}
         broker = self._engine.brokers[0]
-        asked = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _ASKED)
+        request = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _SOFTWARE)
         try:
-            answer = await self._engine.submit(asked)
-        except UnansweredError as error:
+            response = await self._engine.submit(request)
+        except NoResponseError as error:
             _log.warning("feature levels are unknown", error=str(error))
             return self.finalized
-        return (answer.response or {}).get("finalizedFeatures")
+        return (response.response or {}).get("finalizedFeatures")

@@ -1,7 +1,7 @@
-"""What the gateway knows of a cluster's settings that it acts on itself.
+"""Settings of a cluster that the gateway itself applies.
 
-The engine `local` reads them in its cell's tables; the engine `spark` makes such tables of what its
-job tells (`state/cell/edge_settings.py`).
+The local engine reads them from its cell's tables. The engine `spark` builds such tables from its
+job's response (`state/cell/edge_settings.py`).
 """
 
 from collections.abc import Mapping
@@ -22,35 +22,35 @@ from brokertwin.state.core.tables import Table
 
 BROKER = 4
 ALL_BROKERS = "cluster"
-NOBODYS = 0
-"""The machine in tables that are made of what a job tells."""
+JOB_MACHINE = 0
+"""Machine id in tables built from a job's response."""
 
 
 class KnownSettings(NamedTuple):
-    """Settings as a machine has them in its table of metadata, and as the brokers were given."""
+    """Settings in a machine's metadata table, and those given at the start."""
 
     table: Table
     machine: int
     given: BrokerSettings
 
     def of(self, broker: int) -> BrokerSettings:
-        """Those that hold for a broker."""
+        """Return a broker's current settings."""
         return broker_configs.settings_of(self.table, self.machine, broker, self.given)
 
     def changed(self, broker: int) -> Mapping[str, str]:
-        """Those that hold for a broker other than those that it was started with."""
+        """Return the settings that were altered since a broker's start."""
         layers = self.of(broker).layers
         return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """How fast a broker takes connections from an address; None: as fast as they come."""
+        """Return the connection rate limit of an address at a broker, if any."""
         rate = client_quotas.connection_rate(self.table, self.machine, host)
         return None if rate is None else self._rate_limit(broker, rate)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """How much of the gateway's time a client's requests may take; None: all of it."""
+        """Return the request time quota of a client, if any."""
         key = REQUEST_PERCENTAGE
         limit = quota_rates.limit_of(self.table, self.machine, principal, client_id, key)
         if limit is None:
@@ -61,34 +61,34 @@ class KnownSettings(NamedTuple):
         return RateLimit(per_second, quota_rates.windows_of(self.of(broker)))
 
     def codec(self, broker: int, configs: Mapping[str, str]) -> TopicCodec | None:
-        """The codec that a topic with these settings asks for; None: that of the producer."""
+        """Return the codec that a topic's configs require, or None for `producer`."""
         return codecs.of_topic(configs, self.of(broker))
 
 
-class ToldSettings(NamedTuple):
-    """What a job has told."""
+class JobSettings(NamedTuple):
+    """Settings reported by a job."""
 
     known: KnownSettings
     codecs: Mapping[str, Mapping[str, str]]
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
-        """The codec that a topic of a Produce request asks for, by name or id."""
+        """Return the codec that a topic requires, by name or id, or None for `producer`."""
         own = self.codecs.get(topic.get("name") or topic.get("topicId", ""), {})
         return self.known.codec(broker, own)
 
 
-def of_told(response: Body) -> ToldSettings:
-    """What the answer to a `tell-settings` says. Raises msgspec.MsgspecError."""
-    told = msgspec.convert(response, EdgeSettings)
+def of_response(response: Body) -> JobSettings:
+    """Convert the response to a `tell-settings` event. Raises msgspec.MsgspecError."""
+    reported = msgspec.convert(response, EdgeSettings)
     table = Table()
-    for name, configs in told.brokers.items():
+    for name, configs in reported.brokers.items():
         resource = "" if name == ALL_BROKERS else name
         for key, value in configs.items():
             changed = ConfigChanged(BROKER, resource, key, value)
-            broker_configs.apply_changed(table, NOBODYS, changed)
-    for quotas in told.quotas:
+            broker_configs.apply_changed(table, JOB_MACHINE, changed)
+    for quotas in reported.quotas:
         for key, rate in quotas.values.items():
             altered = ClientQuotaAltered(quotas.entity, key, rate)
-            client_quotas.apply_altered(table, NOBODYS, altered)
-    given, _ = broker_config.parse(told.given)
-    return ToldSettings(KnownSettings(table, NOBODYS, given), told.codecs)
+            client_quotas.apply_altered(table, JOB_MACHINE, altered)
+    given, _ = broker_config.parse(reported.given)
+    return JobSettings(KnownSettings(table, JOB_MACHINE, given), reported.codecs)

@@ -1,1 +1,1 @@
-"""A proxy in front of a real Kafka that records what clients and brokers say to each other."""
+"""A proxy in front of a real Kafka cluster that records requests and responses."""

@@ -1,4 +1,4 @@
-"""What has passed through the proxy, for the status line and the closing table."""
+"""Counts of relayed exchanges, for the status line and the closing table."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ApiCounts:
-    """The exchanges of one API; `ms` is the sum of their response times."""
+    """Exchanges of one API; `ms` is the sum of their response times."""
 
     exchanges: int = 0
     ms: float = 0.0
@@ -16,14 +16,14 @@ class ApiCounts:
 
 
 @dataclass
-class Counts:
-    """What has passed through.
+class CaptureCounts:
+    """Counts of a capture.
 
     Attributes:
-        connections: those that are open.
-        connections_all: those that there ever were.
-        apis: by the API's name in the request log.
-        refused: connections that no broker took, by reason.
+        connections: open connections.
+        connections_all: all connections so far.
+        apis: counts by the API's name in the request log.
+        refused: connections that no broker accepted, by reason.
     """
 
     connections: int = 0
@@ -33,7 +33,7 @@ class Counts:
 
     @property
     def exchanges(self) -> int:
-        """Exchanges of all APIs."""
+        """Number of exchanges of all APIs."""
         return sum(counts.exchanges for counts in self.apis.values())
 
     def add(self, api: str, ms: float, is_delivered: bool, is_read: bool) -> None:

@@ -1,14 +1,14 @@
-"""Documents: what is recorded of an exchange, in the shape of Kafka's request log.
+"""Documents: recorded exchanges, in the form of Kafka's request log.
 
-`time` is when the request had arrived, in ms since 1970; `responseTime` is how many ms later the
-answer was there. A record set is `"records": null`, `recordsSizeInBytes` and `batches`, the headers
-of its whole batches; of metrics that clients push there are two sizes. Credentials are hidden
+`time` is the arrival of the request in ms since 1970. `responseTime` is the time from then to the
+response in ms. A record set is `"records": null`, `recordsSizeInBytes` and `batches`, the headers
+of its complete batches. Metrics pushed by clients are two sizes. Credentials are redacted
 (`state/access/redaction.py`).
 
-An exchange that cannot be read is recorded, too: with a `reason`, the sizes of its frames, and as
-much of the header as is legible.
+An exchange that cannot be decoded has a `reason`, the sizes of its frames, and the legible part of
+its header.
 
-The end of a connection is a document of its own where a broker forgets something with it
+The end of a connection is a document of its own if the broker keeps state for the connection
 (`Trait.BINDS_CONNECTION`).
 """
 
@@ -36,22 +36,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass
-class Exchange:
-    """A request, and later its answer.
+class CapturedExchange:
+    """A request, and later its response.
 
     Attributes:
-        time: when the request had arrived, in ms since 1970.
-        started: the same by the event loop's clock, in seconds.
-        connection: the connection's name.
-        principal: who asked; None where that is not known.
-        api_key, version, correlation_id: from the header; `api_key` is NOT_AN_API where there is
-            none.
-        header: as the request log has it; None where it is not legible.
-        request: the body as it came; record sets are taken out.
-        response: the answer's body, None where there is none; see `is_answered`.
-        is_answered: whether it is known what the broker answered; no answer is one, with acks 0.
-        reasons: why something could not be read.
-        sizes: of the frames in bytes, by field name, where one could not be read.
+        time: arrival of the request, in ms since 1970.
+        started: the same by the event loop's clock, in s.
+        connection: name of the connection.
+        principal: principal of the client; None if unknown.
+        api_key, version, correlation_id: from the header; `api_key` is NOT_AN_API without one.
+        header: as in the request log; None if it is not legible.
+        request: body as received, without record sets.
+        response: body of the response, or None; see `is_answered`.
+        is_answered: whether the response is known; True for acks 0, which has none.
+        reasons: why something could not be decoded.
+        sizes: frame sizes in bytes by field name, if one could not be decoded.
     """
 
     time: int
@@ -70,7 +69,7 @@ class Exchange:
 
     @property
     def api(self) -> str:
-        """The name of the API in the request log, or what stands for it."""
+        """Name of the API in the request log, or a substitute."""
         known = KAFKA_APIS.get(self.api_key)
         if known is not None:
             return known.name
@@ -78,12 +77,12 @@ class Exchange:
 
     @property
     def is_one_way(self) -> bool:
-        """Whether the broker sends no answer: a Produce with acks 0."""
+        """True if the broker sends no response: Produce with acks 0."""
         is_produce = self.api_key == PRODUCE.key and self.request is not None
         return is_produce and (self.request or {}).get("acks") == NO_ACKS
 
     def read_request(self, frame: bytes) -> None:
-        """Take over what a request's frame says. Never raises."""
+        """Decode a request frame. Never raises."""
         try:
             request = decode_request(frame)
             if request.api_key == PRODUCE.key:
@@ -93,7 +92,7 @@ class Exchange:
                 client_metrics.summarize(request.body)
         except MalformedError as error:
             self._header_alone(frame, str(error))
-        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+        except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
             self._header_alone(frame, fault("a request", error))
         else:
             self.header, self.request = request.header, request.body
@@ -116,8 +115,8 @@ class Exchange:
             "requestApiKeyName": self.api,
         }
 
-    def read_answer(self, frame: bytes) -> None:
-        """Take over what the answer's frame says; its record sets stay bytes. Never raises."""
+    def read_response(self, frame: bytes) -> None:
+        """Decode a response frame; record sets stay bytes. Never raises."""
         if self.request is None:
             self.sizes["responseSizeInBytes"] = len(frame)
             return
@@ -126,21 +125,21 @@ class Exchange:
             self.is_answered = True
         except MalformedError as error:
             self.not_read("response", len(frame), str(error))
-        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+        except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
             self.not_read("response", len(frame), fault("an answer", error))
 
     def not_read(self, kind: str, size: int, reason: str) -> None:
-        """Note that the frame of the `request` or `response` cannot be read, and why."""
+        """Note why the frame of the `request` or `response` could not be decoded."""
         self.sizes[f"{kind}SizeInBytes"] = size
         self.reasons.append(f"{kind}: {reason}")
 
     def document(self, ended: float, is_delivered: bool, broker: int | None) -> bytes:
-        """The document, one line of JSON without its end.
+        """Return the document: one line of JSON without its end.
 
         Args:
-            ended: when the answer was there, by the event loop's clock, in seconds.
-            is_delivered: whether the client got it.
-            broker: the node id, None where it goes without saying.
+            ended: time of the response by the event loop's clock, in s.
+            is_delivered: whether the client received it.
+            broker: node id; None if there is only one broker.
         """
         if self.response is not None and self.api_key in (FETCH.key, SHARE_FETCH.key):
             for topic in self.response["responses"] or ():
@@ -167,23 +166,23 @@ class Exchange:
 
 
 class End(NamedTuple):
-    """A connection has ended; `time` is when, in ms since 1970."""
+    """End of a connection; `time` is in ms since 1970."""
 
     time: int
     connection: str
 
     def document(self, broker: int | None) -> bytes:
-        """The document; `broker` as that of an exchange."""
-        told: dict[str, Any] = {"time": self.time, "kind": Kind.DISCONNECT}
+        """Return the document; `broker` as for an exchange."""
+        document: dict[str, Any] = {"time": self.time, "kind": Kind.DISCONNECT}
         if broker is not None:
-            told["broker"] = broker
-        return _encode(told | {"connection": self.connection})
+            document["broker"] = broker
+        return _encode(document | {"connection": self.connection})
 
 
 def fault(what: str, error: Exception) -> str:
-    """Log a fault of ours in reading or writing something; gives back a reason without values.
+    """Log an internal fault and return a reason without values.
 
-    Neither the error's text nor variables are logged: they may have bytes of a login.
+    Neither the error message nor variables are logged, because they may contain credentials.
     """
     where = "".join(traceback.format_tb(error.__traceback__))
     _log.error("fault", what=what, error=type(error).__name__, where=where)
@@ -191,7 +190,7 @@ def fault(what: str, error: Exception) -> str:
 
 
 def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """As `frames.decode_response`; ApiVersions refuses a version in the form of version 0."""
+    """Decode a response; a refused ApiVersions version is answered in version 0."""
     try:
         return decode_response(api_key, version, frame)
     except MalformedError:
@@ -201,7 +200,7 @@ def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Bod
 
 
 def _summarize(partitions: list[Body] | None) -> None:
-    """Put headers in the place of the record sets."""
+    """Replace record sets by batch headers."""
     for partition in partitions or ():
         data = partition.get("records") or b""
         partition["records"] = None

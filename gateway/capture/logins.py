@@ -1,10 +1,10 @@
-"""Who is behind a connection, from the SASL exchange that passes through.
+"""Principal of a connection, from the SASL exchange that passes through.
 
-PLAIN names the user in its only token, SCRAM in the client's first message, OAUTHBEARER in its
-token's claim `sub`, where brokers look that are not told otherwise. Whom GSSAPI logs in, and whose
-delegation token a SCRAM login uses, only the broker knows: the principal is then None.
+PLAIN names the user in its only token, SCRAM in the client's first message, OAUTHBEARER in the
+claim `sub` by default. For GSSAPI, and for SCRAM with a delegation token, only the broker knows the
+principal; it is then None.
 
-Before SaslAuthenticate (SaslHandshake version 0), tokens go as frames of their own, without header.
+Without SaslAuthenticate (SaslHandshake version 0), tokens are frames without a header.
 
 Source: RFC 4616, RFC 5802, RFC 7628, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
 """
@@ -14,14 +14,14 @@ from brokertwin.gateway.security import oauthbearer, plain, scram
 ANONYMOUS = "User:ANONYMOUS"
 HANDSHAKE_WITHOUT_HEADERS = 0
 _ROUNDS = {plain.MECHANISM: 1, oauthbearer.MECHANISM: 1, **dict.fromkeys(scram.MECHANISMS, 2)}
-"""How often client and broker send a token, by mechanism."""
+"""Number of tokens that client and broker each send, by mechanism."""
 
 
-class Login:
-    """Follows the logins of one connection.
+class LoginTracker:
+    """Tracks the logins of one connection.
 
     Attributes:
-        principal: who is logged in; None where that cannot be told.
+        principal: authenticated principal; None if unknown.
     """
 
     def __init__(self) -> None:
@@ -32,10 +32,10 @@ class Login:
         self._is_raw = False
 
     def takes_raw(self, frame: bytes) -> bool:
-        """Whether a frame of the client is a token without header.
+        """True if a client's frame is a token without header.
 
-        Where only the mechanism knows how many tokens there are (GSSAPI), a first byte of 0 makes
-        it a request: no token begins so, and all API keys do.
+        The number of GSSAPI tokens is unknown. A frame whose first byte is 0 is then a request,
+        because all API keys begin with it and no token does.
         """
         if self._is_raw:
             is_known = self._mechanism in _ROUNDS
@@ -43,23 +43,23 @@ class Login:
         return self._is_raw
 
     def handshake(self, version: int, mechanism: object) -> None:
-        """SaslHandshake was answered without error."""
+        """Record a successful SaslHandshake."""
         self._mechanism = str(mechanism)
         self._rounds_left = _ROUNDS.get(self._mechanism, 0)
         self._is_raw = version == HANDSHAKE_WITHOUT_HEADERS
         self._candidate = None
 
     def token(self, token: bytes) -> None:
-        """The client sends a token."""
+        """Record a client's token."""
         if self._rounds_left == _ROUNDS.get(self._mechanism):
             self._candidate = _user_of(self._mechanism, token)
 
-    def accepted(self, answer: bytes = b"") -> None:
-        """The broker takes the token, and maybe wants another one; with what it says to it.
+    def accepted(self, response: bytes = b"") -> None:
+        """Record that the broker accepted a token, with its reply.
 
-        To a token of OAUTHBEARER it says something only where it refuses it, without an error.
+        A non-empty reply to an OAUTHBEARER token is a refusal without an error code.
         """
-        if self._mechanism == oauthbearer.MECHANISM and answer:
+        if self._mechanism == oauthbearer.MECHANISM and response:
             return
         self._rounds_left -= 1
         if self._rounds_left <= 0:
@@ -67,16 +67,16 @@ class Login:
 
 
 def _user_of(mechanism: str, token: bytes) -> str | None:
-    """The principal that a client's first token names; None where it names none."""
+    """Return the principal in a client's first token, or None."""
     if mechanism == plain.MECHANISM:
         parts = token.split(b"\0")
         return f"User:{parts[1].decode(errors='replace')}" if len(parts) == 3 else None
     if mechanism == oauthbearer.MECHANISM:
-        user = oauthbearer.told_user(token)
+        user = oauthbearer.sub_claim(token)
         return f"User:{user}" if user else None
     if mechanism not in scram.MECHANISMS or b"tokenauth=true" in token.split(b","):
         return None
     try:
         return f"User:{scram.parse_client_first(token).user}"
-    except scram.AuthenticationError:
+    except scram.LoginError:
         return None

@@ -1,8 +1,8 @@
-"""The proxy: a local port for each real broker, opened when an answer names it.
+"""The proxy: a local port for each real broker, opened when a response names it.
 
-The first port leads to the broker that was given. Brokers that Metadata, FindCoordinator and
-DescribeCluster answers name, or the `nodeEndpoints` of Produce and Fetch answers, get the ports
-after it; the answers are rewritten, so that clients stay with the proxy.
+The first port leads to the bootstrap broker. Brokers in Metadata, FindCoordinator and
+DescribeCluster responses, or in `nodeEndpoints` of Produce and Fetch responses, get the following
+ports. The responses are rewritten so that clients connect to the proxy.
 """
 
 import asyncio
@@ -15,47 +15,46 @@ from functools import partial
 import structlog
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.capture.counts import Counts
-from brokertwin.gateway.capture.documents import End, Exchange, fault
+from brokertwin.gateway.capture.counts import CaptureCounts
+from brokertwin.gateway.capture.documents import CapturedExchange, End, fault
 from brokertwin.gateway.capture.recorder import Recorder
-from brokertwin.gateway.capture.relay import Pipe, Relay, Target
+from brokertwin.gateway.capture.relay import Pipe, Relay, RelayTarget
 from brokertwin.gateway.capture.rewriting import nodes_of
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.server import ANY_HOST, BACKLOG
 from brokertwin.state.core.kafka_apis import METADATA
 
 CONNECT_TIMEOUT_S = 10.0
 STREAM_BYTES = 1 << 18
-"""How much of a connection is read ahead of what is passed on."""
+"""Read-ahead of a connection."""
 
 PORTS_TRIED_MAX = 100
 HELD_MAX = 100
-"""How many exchanges wait at most for the first Metadata answer."""
+"""Maximum of exchanges held back until the first Metadata response."""
 
 Document = Callable[[int | None], bytes]
-"""Makes a document, given the broker's node id, None where it goes without saying."""
+"""Creates a document, given the broker's node id, or None with only one broker."""
 
 _log = structlog.get_logger("brokertwin.capture")
 
 
 class Proxy:
-    """Passes on what clients and brokers say, and records it.
+    """Relays requests and responses and records both.
 
     Args:
-        listen: the first port, for the broker `bootstrap`; the others have ports after it. Port
-            0: any free port for each.
-        bootstrap: a real broker.
-        recorder: takes the documents.
-        advertise: the host that clients are told; None: the one of `listen`.
-        tls: how to speak TLS to the brokers; None: plain.
-        limits: the largest frame that is read, and how many requests of a connection wait for
-            answers.
+        listen: first port, for the broker `bootstrap`; the others get the following ports. Port 0:
+            any free port for each.
+        bootstrap: address of a real broker.
+        recorder: receives the documents.
+        advertise: host that clients are given; None: the host of `listen`.
+        tls: TLS to the brokers; None: plaintext.
+        limits: maximum frame size, and maximum number of pending requests of a connection.
 
     Attributes:
         addresses: the proxy's address for each real one.
-        counts: what has passed through.
+        counts: relayed exchanges.
     """
 
     def __init__(
@@ -65,18 +64,18 @@ class Proxy:
         recorder: Recorder,
         advertise: str | None = None,
         tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
+        limits: GatewayLimits | None = None,
     ) -> None:
         self.addresses: dict[Address, Address] = {}
-        self.counts = Counts()
-        self.limits = limits or Limits()
+        self.counts = CaptureCounts()
+        self.limits = limits or GatewayLimits()
         self._listen = listen
         self._advertise = advertise
         self._recorder = recorder
         self._tls = tls
-        self._first = Target(bootstrap)
+        self._first = RelayTarget(bootstrap)
         self._brokers: set[int] = set()
-        self._held: deque[tuple[Document, Target]] = deque()
+        self._held: deque[tuple[Document, RelayTarget]] = deque()
         self._holds = True
         self._servers: list[asyncio.Server] = []
         self._relays: dict[asyncio.Task[None], Relay | None] = {}
@@ -86,7 +85,7 @@ class Proxy:
         """Listen for the first broker's clients.
 
         Raises:
-            UserError: the address cannot be listened on, or not be told to clients.
+            UserError: the address cannot be bound or advertised.
         """
         host, port = self._listen
         if self._advertise is None and host in ANY_HOST:
@@ -102,8 +101,8 @@ class Proxy:
                 "Pass another --listen.",
             ) from None
 
-    async def _serve(self, target: Target, port: int) -> Address:
-        """Listen for a broker's clients; gives back the address that they are told."""
+    async def _serve(self, target: RelayTarget, port: int) -> Address:
+        """Listen for a broker's clients and return the advertised address."""
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._accept(target, Pipe(reader, writer))
@@ -116,7 +115,7 @@ class Proxy:
         return Address(self._advertise or self._listen.host, bound)
 
     async def close(self) -> None:
-        """Take no more requests, wait a little for the answers to those there are, and end."""
+        """Accept no more requests, wait briefly for pending responses, and end."""
         for server in self._servers:
             server.close()
         for relay in self._relays.values():
@@ -126,7 +125,7 @@ class Proxy:
             await asyncio.gather(*self._relays, return_exceptions=True)
         await self._write_held()
 
-    async def _accept(self, target: Target, client: Pipe) -> None:
+    async def _accept(self, target: RelayTarget, client: Pipe) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._relays[task] = None
@@ -143,8 +142,8 @@ class Proxy:
             del self._relays[task]
             self.counts.connections -= 1
 
-    async def _connect(self, target: Target, name: str) -> Pipe | None:
-        """A connection to the broker; None, with a reason in the log, where there is none."""
+    async def _connect(self, target: RelayTarget, name: str) -> Pipe | None:
+        """Connect to the broker; log the reason and return None if that fails."""
         if self.counts.connections > self.limits.connections:
             reason = f"there are {self.limits.connections} connections already"
         else:
@@ -154,27 +153,27 @@ class Proxy:
                 )
                 return Pipe(*await asyncio.wait_for(opening, CONNECT_TIMEOUT_S))
             except (OSError, TimeoutError) as error:
-                reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
+                reason = str(error) or f"no response within {CONNECT_TIMEOUT_S:.0f} s"
         self.counts.refused[reason] += 1
         _log.warning("no broker accepts the connection", connection=name, reason=reason)
         return None
 
     async def record(
-        self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
+        self, exchange: CapturedExchange, ended: float, is_delivered: bool, target: RelayTarget
     ) -> None:
-        """Record an exchange that has ended.
+        """Record a completed exchange.
 
-        The first ones are held until a Metadata answer has told which brokers there are.
+        The first exchanges are held until a Metadata response has listed the brokers.
         """
         ms = 0.0 if exchange.is_one_way else (ended - exchange.started) * 1000
         self.counts.add(exchange.api, ms, is_delivered, is_read=not exchange.reasons)
         await self._hold(partial(exchange.document, ended, is_delivered), target)
 
-    async def record_end(self, end: End, target: Target) -> None:
-        """Record that a connection has ended, behind all of its exchanges."""
+    async def record_end(self, end: End, target: RelayTarget) -> None:
+        """Record the end of a connection, after its exchanges."""
         await self._hold(end.document, target)
 
-    async def _hold(self, document: Document, target: Target) -> None:
+    async def _hold(self, document: Document, target: RelayTarget) -> None:
         self._held.append((document, target))
         self._holds = self._holds and not self._brokers and len(self._held) < HELD_MAX
         if not self._holds:
@@ -184,17 +183,17 @@ class Proxy:
         while self._held:
             await self._write(*self._held.popleft())
 
-    async def _write(self, make: Document, target: Target) -> None:
+    async def _write(self, make: Document, target: RelayTarget) -> None:
         broker = target.node_id if len(self._brokers) > 1 else None
         try:
             document = make(broker)
-        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+        except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
             self._recorder.lose(fault("a document", error))
         else:
             await self._recorder.put(document)
 
     async def put_addresses(self, api_key: int, response: Body) -> bool:
-        """Put the proxy's addresses into an answer; gives back whether there are any in it."""
+        """Put the proxy's addresses into a response; return whether it has any."""
         nodes = list(nodes_of(api_key, response))
         if api_key == METADATA.key:
             self._brokers |= {node.node_id for node in nodes}
@@ -208,9 +207,9 @@ class Proxy:
         return bool(nodes)
 
     async def _open(self, node_id: int, address: Address) -> None:
-        """Listen for a broker that an answer has named; nothing where no port is to be had."""
+        """Listen for a broker that a response has named, if a port is free."""
         if address in self.addresses or address in self.addresses.values():
-            return  # opened meanwhile; or the broker itself advertises the proxy
+            return  # opened meanwhile, or the broker itself advertises the proxy
         if await _is_same(self._first.address, address):
             self._first.node_id = node_id
             self.addresses[address] = self.addresses[self._first.address]
@@ -218,7 +217,7 @@ class Proxy:
         first = self._listen.port and self._listen.port + len(self._servers)
         for port in range(first, first + PORTS_TRIED_MAX):
             with suppress(OSError, OverflowError):
-                local = await self._serve(Target(address, node_id), port if first else 0)
+                local = await self._serve(RelayTarget(address, node_id), port if first else 0)
                 self.addresses[address] = local
                 _log.info(
                     "listening",
@@ -231,7 +230,7 @@ class Proxy:
 
 
 async def _is_same(first: Address, second: Address) -> bool:
-    """Whether an address leads to no other broker than a second one."""
+    """True if both addresses lead to the same broker."""
     if first.port != second.port:
         return False
     found = await _resolved(first)

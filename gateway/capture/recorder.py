@@ -1,8 +1,8 @@
-"""The recorder: takes documents in order, and a thread of its own writes them.
+"""The recorder: takes documents in order; its thread writes them.
 
-What waits to be written is bounded. Where the sink is slower than the traffic, the traffic waits,
-but not for long: after `PATIENCE_S` without room documents are left out and counted until there is
-room again. Where nothing can be written any more, nothing is recorded any more, and that is said.
+The queue is bounded. If the sink is slower than the traffic, the traffic waits up to `PATIENCE_S`;
+then documents are dropped and counted until there is room. After a failed write nothing more is
+recorded, and an error is logged.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from brokertwin.gateway.capture.sinks import Sink, SinkError
+from brokertwin.gateway.capture.sinks import CaptureSink, SinkError
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 PATIENCE_S = 5.0
@@ -25,22 +25,22 @@ _log = structlog.get_logger("brokertwin.capture")
 
 
 class Recorder:
-    """Writes documents to a sink. Made and used in an event loop.
+    """Writes documents to a sink. Created and used in an event loop.
 
     Args:
-        sink: where to.
+        sink: target of the documents.
         on_trouble: called in the event loop when the first document is lost.
-        waiting_bytes: how much may wait.
+        waiting_bytes: size of the queue.
         patience_s: how long traffic waits for room.
 
     Attributes:
-        taken: documents that were handed to the sink or wait for it.
+        taken: documents written or queued.
         lost: documents that were not recorded, by reason.
     """
 
     def __init__(
         self,
-        sink: Sink,
+        sink: CaptureSink,
         on_trouble: Callable[[], None] = lambda: None,
         waiting_bytes: int = WAITING_BYTES_MAX,
         patience_s: float = PATIENCE_S,
@@ -65,7 +65,7 @@ class Recorder:
         self._thread.start()
 
     async def put(self, document: bytes) -> None:
-        """Take a document; waits for room, within the bounds that the module's text gives."""
+        """Queue a document; wait for room up to the patience."""
         if not self._room.is_set() and not self._has_lost_room and not self._is_broken:
             try:
                 await asyncio.wait_for(self._room.wait(), self._patience_s)
@@ -92,7 +92,7 @@ class Recorder:
             self._changed.notify()
 
     def lose(self, reason: str, count: int = 1) -> None:
-        """Count documents that are not recorded; the first of each reason is said."""
+        """Count lost documents; log the first of each reason."""
         is_news = not self.lost[reason]
         self.lost[reason] += count
         if is_news:
@@ -100,36 +100,36 @@ class Recorder:
             self._on_trouble()
 
     def lose_later(self, reason: str) -> None:
-        """The same of one document, from another thread."""
-        self._tell(self.lose, reason)
+        """Same as `lose` for one document, from another thread."""
+        self._call_soon(self.lose, reason)
 
     async def close(self) -> None:
-        """Write what waits, and end. What the sink does not take within 90 s is lost."""
+        """Write the queue and end. What the sink does not accept within 90 s is lost."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         await asyncio.to_thread(self._thread.join, CLOSE_TIMEOUT_S)
-        await asyncio.sleep(0)  # what the thread has told on its way out
+        await asyncio.sleep(0)  # run the thread's last callbacks
         if self._thread.is_alive():
             left = max(self.taken - self._written, 1)
-            self.lose(f"{self._sink.name} does not take what is left", left)
+            self.lose(f"{self._sink.name} does not accept the remaining documents", left)
 
     def _write_all(self) -> None:
-        """The thread: write what has come, all at once, until there is nothing more to come."""
+        """Write queued documents in batches until the recorder closes."""
         batch: list[bytes] = []
         try:
             while batch := self._next():
                 self._sink.write(batch)
                 self._written += len(batch)
-                self._tell(self._room.set)
+                self._call_soon(self._room.set)
             self._sink.close()
         except SinkError as error:
-            self._tell(self._break, str(error), len(batch))
+            self._call_soon(self._break, str(error), len(batch))
             with suppress(SinkError):
                 self._sink.close()
 
     def _next(self) -> list[bytes]:
-        """What has come; empty at the end. Raises SinkError."""
+        """Return queued documents; empty at the end. Raises SinkError."""
         while True:
             with self._changed:
                 if not self._waiting and not self._is_closing:
@@ -139,13 +139,13 @@ class Recorder:
                     return batch
             self._sink.flush()
 
-    def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function in the event loop, unless that has ended without waiting for us."""
+    def _call_soon(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the event loop, unless it is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _break(self, reason: str, count: int) -> None:
-        """Nothing can be written any more: `count` documents at hand, and those that wait."""
+        """Stop recording after a failed write; `count` documents were at hand."""
         self._is_broken = True
         self._room.set()
         self.lose(reason, max(count + len(self._waiting), 1))

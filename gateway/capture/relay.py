@@ -1,12 +1,11 @@
-"""One client's connection and the broker's behind it: frames go through, exchanges are recorded.
+"""Relay of one client connection: frames pass through, exchanges are recorded.
 
-A frame is sent on before it is read for the recording; only an answer that may name brokers is read
-first, because their addresses have to be those of the proxy. Every other byte is passed on as it
-came. Requests are sent on without waiting for the answers of those before; at most
-`Limits.requests_ahead` wait for answers. Each direction waits for its reader (TCP's own
-backpressure), and for the recorder where that is behind.
+A frame is forwarded before it is decoded for the recording. Only a response that may contain broker
+addresses is decoded first and rewritten; all other bytes are forwarded unchanged. Requests do not
+wait for earlier responses, up to `GatewayLimits.requests_ahead` pending ones. Each direction waits
+for its reader (TCP backpressure) and for the recorder.
 
-When the client has gone, the answers to what it has asked are waited for a little while: they are
+After the client has disconnected, responses to its pending requests are awaited briefly and
 recorded as not delivered.
 """
 
@@ -21,11 +20,11 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.capture.documents import End, Exchange, fault
-from brokertwin.gateway.capture.logins import Login
+from brokertwin.gateway.capture.documents import CapturedExchange, End, fault
+from brokertwin.gateway.capture.logins import LoginTracker
 from brokertwin.gateway.capture.rewriting import may_have_addresses
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.protocol.frames import encode_response
 from brokertwin.gateway.protocol.primitives import NotEncodableError
@@ -33,19 +32,19 @@ from brokertwin.state.core.kafka_apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, 
 
 SIZE_BYTES = 4
 CHUNK_BYTES = 1 << 16
-ANSWERS_TIMEOUT_S = 5.0
-"""How long a broker's answers are waited for when no more requests come."""
+RESPONSES_TIMEOUT_S = 5.0
+"""How long pending responses are awaited after the last request."""
 
 
 _log = structlog.get_logger("brokertwin.capture")
 
 
-class Target:
+class RelayTarget:
     """A real broker.
 
     Attributes:
-        address: where it is reached.
-        node_id: its id, None until an answer has told it.
+        address: its address.
+        node_id: its id; None until a response has named it.
     """
 
     def __init__(self, address: Address, node_id: int | None = None) -> None:
@@ -53,32 +52,32 @@ class Target:
         self.node_id = node_id
 
 
-class Cluster(Protocol):
-    """What a relay asks of the proxy."""
+class RelayHost(Protocol):
+    """Interface of the proxy for a relay."""
 
-    limits: Limits
+    limits: GatewayLimits
 
     async def put_addresses(self, api_key: int, response: Body) -> bool:
-        """Put the proxy's addresses into an answer; gives back whether there are any in it."""
+        """Put the proxy's addresses into a response; return whether it has any."""
 
     async def record(
-        self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
+        self, exchange: CapturedExchange, ended: float, is_delivered: bool, target: RelayTarget
     ) -> None:
-        """Record an exchange that has ended; `ended` by the event loop's clock, in seconds."""
+        """Record a completed exchange; `ended` by the event loop's clock, in s."""
 
-    async def record_end(self, end: End, target: Target) -> None:
-        """Record that a connection has ended by which its broker remembers something."""
+    async def record_end(self, end: End, target: RelayTarget) -> None:
+        """Record the end of a connection for which the broker keeps state."""
 
 
 class Pipe(NamedTuple):
-    """A connection's two directions."""
+    """Both directions of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
 
 class _UnframedError(Exception):
-    """The next bytes are no frame, or one above the limit; `head` has the bytes of its size."""
+    """The next frame's size is invalid or above the limit; `head` has its bytes."""
 
     def __init__(self, head: bytes) -> None:
         self.head = head
@@ -87,7 +86,7 @@ class _UnframedError(Exception):
 
 
 class _EndedError(Exception):
-    """No frame comes any more; `rest` has the bytes of one that is not whole."""
+    """The connection ended; `rest` has the bytes of an incomplete frame."""
 
     def __init__(self, rest: bytes) -> None:
         super().__init__()
@@ -95,45 +94,45 @@ class _EndedError(Exception):
 
 
 class Relay:
-    """Connects a client with a broker until one of them ends.
+    """Connects a client with a broker until one of them disconnects.
 
     Args:
         cluster: the proxy.
         target: the broker.
-        name: what documents and the log call the connection.
+        name: name of the connection in documents and in the log.
         client, broker: the two connections.
     """
 
     def __init__(
-        self, cluster: Cluster, target: Target, name: str, client: Pipe, broker: Pipe
+        self, cluster: RelayHost, target: RelayTarget, name: str, client: Pipe, broker: Pipe
     ) -> None:
         self._cluster = cluster
         self._target = target
         self._name = name
         self._client = client
         self._broker = broker
-        self._login = Login()
-        self._token: Exchange | None = None
-        self._waiting: deque[Exchange] = deque()
-        self._answered = asyncio.Event()
+        self._login = LoginTracker()
+        self._token: CapturedExchange | None = None
+        self._waiting: deque[CapturedExchange] = deque()
+        self._progress = asyncio.Event()
         self._has_client = True
         self._is_bound = False
         self._loop = asyncio.get_running_loop()
         self._requests_task = self._loop.create_task(self._until_end(self._requests()))
 
     async def run(self) -> None:
-        """Relay until both directions have ended; both connections are closed then."""
+        """Relay until both directions have ended, then close both connections."""
         requests = self._requests_task
-        answers = self._loop.create_task(self._until_end(self._answers()))
+        responses = self._loop.create_task(self._until_end(self._responses()))
         try:
-            await asyncio.wait((requests, answers), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((requests, responses), return_when=asyncio.FIRST_COMPLETED)
             if requests.done():
                 self._has_client = requests.cancelled()
-                await self._last_answers(answers)
+                await self._last_responses(responses)
         finally:
-            for task in (requests, answers):
+            for task in (requests, responses):
                 task.cancel()
-            await asyncio.gather(requests, answers, return_exceptions=True)
+            await asyncio.gather(requests, responses, return_exceptions=True)
             for pipe in (self._client, self._broker):
                 pipe.writer.close()
         end = End(_now_ms(), self._name)
@@ -143,18 +142,18 @@ class Relay:
             await self._cluster.record_end(end, self._target)
 
     def end(self) -> None:
-        """Take no more requests; `run` ends when the answers are there, or after a while."""
+        """Accept no more requests; `run` ends after the pending responses or a timeout."""
         self._requests_task.cancel()
 
-    async def _last_answers(self, answers: asyncio.Task[None]) -> None:
+    async def _last_responses(self, responses: asyncio.Task[None]) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWERS_TIMEOUT_S):
-                while self._waiting and not answers.done():
-                    self._answered.clear()
-                    await self._answered.wait()
+            async with asyncio.timeout(RESPONSES_TIMEOUT_S):
+                while self._waiting and not responses.done():
+                    self._progress.clear()
+                    await self._progress.wait()
 
     async def _until_end(self, direction: Coroutine[Any, Any, None]) -> None:
-        """Run one direction; that a connection breaks is no error."""
+        """Run one direction; a broken connection is no error."""
         try:
             await direction
         except OSError:
@@ -162,7 +161,7 @@ class Relay:
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the proxy)
             fault(f"connection {self._name}", error)
         finally:
-            self._answered.set()
+            self._progress.set()
 
     async def _requests(self) -> None:
         reader, writer = self._client.reader, self._broker.writer
@@ -190,11 +189,11 @@ class Relay:
                 self._waiting.append(exchange)
             await writer.drain()
             while len(self._waiting) >= self._cluster.limits.requests_ahead:
-                self._answered.clear()
-                await self._answered.wait()
+                self._progress.clear()
+                await self._progress.wait()
 
     async def _frame(self, reader: asyncio.StreamReader) -> bytes:
-        """The next frame without its size. Raises _UnframedError, _EndedError, OSError."""
+        """Read a frame without its size. Raises _UnframedError, _EndedError, OSError."""
         head = b""
         try:
             head = await reader.readexactly(SIZE_BYTES)
@@ -205,10 +204,10 @@ class Relay:
         except asyncio.IncompleteReadError as error:
             raise _EndedError(head + error.partial) from None
 
-    def _exchange(self) -> Exchange:
-        return Exchange(_now_ms(), self._loop.time(), self._name, self._login.principal)
+    def _exchange(self) -> CapturedExchange:
+        return CapturedExchange(_now_ms(), self._loop.time(), self._name, self._login.principal)
 
-    def _read_request(self, exchange: Exchange, frame: bytes) -> None:
+    def _read_request(self, exchange: CapturedExchange, frame: bytes) -> None:
         if self._login.takes_raw(frame):
             exchange.not_read("request", len(frame), "a SASL token without header")
             self._login.token(frame)
@@ -218,47 +217,50 @@ class Relay:
         if exchange.api_key == SASL_AUTHENTICATE.key and exchange.request is not None:
             self._login.token(_bytes_of(exchange.request["authBytes"]))
 
-    async def _answers(self) -> None:
+    async def _responses(self) -> None:
         reader, writer = self._broker.reader, self._client.writer
         while True:
             try:
                 frame = await self._frame(reader)
             except _UnframedError as error:
-                await self._large_answer(error, reader)
+                await self._large_response(error, reader)
                 continue
             except _EndedError as error:
                 if self._has_client:
                     writer.write(error.rest)
                 return
             ended = self._loop.time()
-            for unanswered in self._unanswered(frame):
-                await self._record(unanswered)
-            exchange = self._asked(frame)
+            for skipped in self._skipped(frame):
+                await self._record(skipped)
+            exchange = self._exchange_of(frame)
             if may_have_addresses(exchange.api_key, exchange.version):
-                exchange.read_answer(frame)
+                exchange.read_response(frame)
                 is_delivered = self._send(await self._rewritten(exchange, frame))
             else:
                 is_delivered = self._send(frame)
-                exchange.read_answer(frame)
+                exchange.read_response(frame)
             self._log_in(exchange, frame)
             if self._waiting and self._waiting[0] is exchange:
                 self._waiting.popleft()
             await self._record(exchange, ended, is_delivered)
-            self._answered.set()
+            self._progress.set()
             if self._has_client:
-                with suppress(OSError):  # the other direction hears of it, too
+                with suppress(OSError):  # the other direction fails, too
                     await writer.drain()
 
-    def _unanswered(self, frame: bytes) -> list[Exchange]:
-        """Requests that were not read and get no answer: a later one has got its own."""
+    def _skipped(self, frame: bytes) -> list[CapturedExchange]:
+        """Remove requests that were not decoded and have no response.
+
+        A response to a later request shows that none will come.
+        """
         ids = [exchange.correlation_id for exchange in self._waiting]
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if not ids or self._waiting[0].header is None or correlation_id not in ids:
             return []
         return [self._waiting.popleft() for _ in range(ids.index(correlation_id))]
 
-    def _asked(self, frame: bytes) -> Exchange:
-        """The exchange that an answer ends; it goes on waiting until it is recorded."""
+    def _exchange_of(self, frame: bytes) -> CapturedExchange:
+        """Return the exchange of a response; it stays pending until it is recorded."""
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if self._waiting:
             first = self._waiting[0]
@@ -268,8 +270,8 @@ class Relay:
         exchange.not_read("response", len(frame), "no request waits for it")
         return exchange
 
-    async def _rewritten(self, exchange: Exchange, frame: bytes) -> bytes | bytearray:
-        """The answer with the proxy's addresses; as it is where there are none in it."""
+    async def _rewritten(self, exchange: CapturedExchange, frame: bytes) -> bytes | bytearray:
+        """Return the response with the proxy's addresses, or unchanged if it has none."""
         if exchange.response is None:
             return frame
         if not await self._cluster.put_addresses(exchange.api_key, exchange.response):
@@ -283,23 +285,23 @@ class Relay:
             return frame
 
     def _send(self, frame: bytes | bytearray) -> bool:
-        """Send an answer; gives back whether there is a client to get it."""
+        """Send a response; return whether the client is still connected."""
         reader, writer = self._client
         if not self._has_client or reader.at_eof() or writer.is_closing():
             return False
         _write(writer, frame)
         return True
 
-    async def _large_answer(self, error: _UnframedError, reader: asyncio.StreamReader) -> None:
-        """Pass on an answer that is too large to be read, or everything that follows."""
+    async def _large_response(self, error: _UnframedError, reader: asyncio.StreamReader) -> None:
+        """Forward a response above the size limit, or everything that follows."""
         exchange = self._waiting.popleft() if self._waiting else self._exchange()
         exchange.not_read("response", error.size, str(error))
         await self._record(exchange, is_delivered=self._has_client)
         size = error.size if error.size > 0 else None
         await _pass_on(error.head, reader, self._client.writer, size)
 
-    def _log_in(self, exchange: Exchange, frame: bytes) -> None:
-        """Follow a login that the broker has taken another step of."""
+    def _log_in(self, exchange: CapturedExchange, frame: bytes) -> None:
+        """Track a login after a response to one of its requests."""
         is_refused = exchange.response is None or exchange.response.get("errorCode") != 0
         if exchange is self._token:
             self._login.accepted(frame)
@@ -309,7 +311,7 @@ class Relay:
             self._login.accepted(_bytes_of(exchange.response["authBytes"]))
 
     async def _record(
-        self, exchange: Exchange, ended: float | None = None, is_delivered: bool = True
+        self, exchange: CapturedExchange, ended: float | None = None, is_delivered: bool = True
     ) -> None:
         when = self._loop.time() if ended is None else ended
         await self._cluster.record(exchange, when, is_delivered, self._target)
@@ -329,7 +331,7 @@ async def _pass_on(
     writer: asyncio.StreamWriter,
     size: int | None = None,
 ) -> None:
-    """Pass on bytes without reading them: so many, or all to the end."""
+    """Forward bytes without decoding: `size`, or all until the end."""
     writer.write(head)
     while size is None or size > 0:
         data = await reader.read(CHUNK_BYTES if size is None else min(CHUNK_BYTES, size))

@@ -1,13 +1,13 @@
-"""The addresses of brokers in answers, and how the proxy's are put in their place.
+"""Broker addresses in responses, and their replacement by the proxy's.
 
-They stand in Metadata, FindCoordinator and DescribeCluster answers, and where a Produce, Fetch,
-ShareFetch or ShareAcknowledge answer names a new leader (KIP-951).
+They occur in Metadata, FindCoordinator and DescribeCluster responses, and if a Produce, Fetch,
+ShareFetch or ShareAcknowledge response names a new leader (KIP-951).
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.state.core.kafka_apis import (
     DESCRIBE_CLUSTER,
@@ -29,28 +29,28 @@ _LISTS = {
     SHARE_FETCH.key: ("nodeEndpoints", "nodeId"),
     SHARE_ACKNOWLEDGE.key: ("nodeEndpoints", "nodeId"),
 }
-"""API key to the list of nodes in its answer, and the field with their id."""
+"""API key to the list of nodes in its response, and the field of their id."""
 
 
 def may_have_addresses(api_key: int, version: int) -> bool:
-    """Whether answers of the API may have to be rewritten."""
+    """True if responses of the API may have to be rewritten."""
     return api_key in _LISTS and version >= (api_of_key(api_key).endpoints_since or 0)
 
 
-class Node(NamedTuple):
-    """A node that an answer names; `place` is the part of the answer with `host` and `port`."""
+class AdvertisedNode(NamedTuple):
+    """Node named in a response; `place` is the part with `host` and `port`."""
 
     node_id: int
     address: Address
     place: Body
 
     def put(self, address: Address) -> None:
-        """Write another address into the answer."""
+        """Write another address into the response."""
         self.place["host"], self.place["port"] = address
 
 
-def nodes_of(api_key: int, response: Body) -> Iterator[Node]:
-    """The nodes in an answer that have an address."""
+def nodes_of(api_key: int, response: Body) -> Iterator[AdvertisedNode]:
+    """Return the nodes of a response that have an address."""
     if api_key not in _LISTS:
         return
     name, id_field = _LISTS[api_key]
@@ -59,4 +59,4 @@ def nodes_of(api_key: int, response: Body) -> Iterator[Node]:
         places = [response]  # up to version 3
     for place in places:
         if place.get("host") and place["port"] > 0:
-            yield Node(place[id_field], Address(place["host"], place["port"]), place)
+            yield AdvertisedNode(place[id_field], Address(place["host"], place["port"]), place)

@@ -1,4 +1,4 @@
-"""Where documents go: a file, standard output, a topic."""
+"""Targets of documents: a file, standard output, a topic."""
 
 import gzip
 import os
@@ -26,29 +26,29 @@ INCARNATION_BYTES = 6
 
 
 class SinkError(Exception):
-    """Nothing more can be written; the text says why."""
+    """Nothing more can be written; the message has the reason."""
 
 
-class Sink(Protocol):
-    """Takes documents, each one line of JSON without its end; used by one thread."""
+class CaptureSink(Protocol):
+    """Accepts documents: lines of JSON without their end. Used by one thread."""
 
     name: str
 
     def write(self, documents: Sequence[bytes]) -> None:
-        """Write some. Raises SinkError."""
+        """Write documents. Raises SinkError."""
 
     def flush(self) -> None:
-        """Nothing came for a while: let others see what was written. Raises SinkError."""
+        """Make documents visible to readers, after a pause. Raises SinkError."""
 
     def close(self) -> None:
         """Write what is left. Raises SinkError."""
 
 
 class FileSink:
-    """A new file, compressed where its name ends in `.gz`; `-` is standard output.
+    """A new file, compressed if its name ends in `.gz`; `-` is standard output.
 
     Raises:
-        UserError: there is something in the file already, or it cannot be written.
+        UserError: the file is not empty or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class FileSink:
                     f"--out {path} already exists and is not empty.",
                     "Pass a new file.",
                 )
-            # a copy, so that a reader who stops reading does not hold up the end of the program
+            # A copy, so that a reader that stops reading does not delay the end of the program.
             target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
             self._stream: IO[bytes] = open(target, "wb")  # noqa: SIM115, PTH123
         except OSError as error:
@@ -68,7 +68,7 @@ class FileSink:
         self._zip: gzip.GzipFile | None = None
 
     def write(self, documents: Sequence[bytes]) -> None:
-        """Write lines, so that they can be read while the capture runs and after a kill."""
+        """Write lines so that they can be read during the capture and after a kill."""
         data = b"".join(document + b"\n" for document in documents)
         try:
             if self._is_zipped and self._zip is None:
@@ -81,10 +81,10 @@ class FileSink:
             raise SinkError(error.strerror or str(error)) from None
 
     def flush(self) -> None:
-        """Do nothing: lines are flushed when they are written."""
+        """Do nothing: `write` flushes."""
 
     def close(self) -> None:
-        """Finish the file; what cannot be written any more is an error, and it is closed."""
+        """Finish and close the file."""
         try:
             if self._zip is not None:
                 self._zip.close()
@@ -97,12 +97,12 @@ class FileSink:
 
 
 class TopicSink:
-    """A Kafka topic: rows with a header `id` each, all in one partition.
+    """A Kafka topic: rows with a header `id`, all in one partition.
 
     Args:
-        client: how to reach Kafka.
-        topic: its name.
-        on_lost: called, with the reason, for each document that Kafka has not taken.
+        client: connection properties.
+        topic: topic name.
+        on_lost: called with a reason for each document that Kafka did not accept.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TopicSink:
         self._writer = TopicWriter(client, topic, lambda: None, on_lost)
 
     def write(self, documents: Sequence[bytes]) -> None:
-        """Hand rows to the producer; those that Kafka does not take are told one by one."""
+        """Send rows; those that Kafka rejects are reported one by one."""
         for document in documents:
             self._count += 1
             if len(document) > ROW_BYTES_MAX:
@@ -128,11 +128,11 @@ class TopicSink:
                 self._on_lost(reason_of(error.args[0]))
 
     def flush(self) -> None:
-        """Hear what became of the rows."""
+        """Process delivery reports."""
         self._writer.poll()
 
     def close(self) -> None:
-        """Wait until Kafka has everything."""
+        """Wait until Kafka has accepted everything."""
         left = self._writer.flush()
         if left:
             raise SinkError(f"Kafka did not accept {counted(left, 'document')} in time")

@@ -1,44 +1,44 @@
-"""Whether a cell of a job still handles events.
+"""Liveness of a cell of a job.
 
-A cell takes its events in order. So the answer to one of them shows that all before it have been
-handled, too: those that have no answer yet wait in the cell, as a JoinGroup or a Fetch does, and
-may do so for long. Where nothing is answered at all, the job does not run.
+A cell processes its events in order. A response therefore proves that all earlier events have been
+processed; those without a response are pending requests, such as a JoinGroup or a Fetch, and may
+stay so for long. If there are no responses at all, the job is not running.
 """
 
 from collections import OrderedDict
 
 
 class CellWatch:
-    """Watches one cell. Times are in s, by a clock that never goes back.
+    """Watches one cell. Times are monotonic seconds.
 
     Args:
-        patience_s: how long no answer may come to what was written.
+        patience_s: time without responses after which the cell is considered silent.
     """
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._unheard: OrderedDict[str, float] = OrderedDict()
+        self._pending: OrderedDict[str, float] = OrderedDict()
         self._newest = 0.0
 
     def written(self, event_id: str, now: float) -> None:
-        """An event was written."""
-        self._unheard[event_id] = self._newest = now
+        """Note an event that was written."""
+        self._pending[event_id] = self._newest = now
 
-    def heard(self, event_id: str) -> None:
-        """An event was answered; those of other cells say nothing."""
-        if event_id in self._unheard:
-            while self._unheard.popitem(last=False)[0] != event_id:
+    def responded(self, event_id: str) -> None:
+        """Note a response; ignore those to events of other cells."""
+        if event_id in self._pending:
+            while self._pending.popitem(last=False)[0] != event_id:
                 pass
 
     def is_silent(self, now: float) -> bool:
-        """Whether an event was written long ago and neither it nor a later one was answered."""
-        oldest = next(iter(self._unheard.values()), now)
+        """True if an old event and all later ones have no response."""
+        oldest = next(iter(self._pending.values()), now)
         return now - oldest >= self._patience_s
 
     def forget(self) -> None:
-        """Begin anew: nobody waits for an answer to what was written so far."""
-        self._unheard.clear()
+        """Forget all events; their requests have failed."""
+        self._pending.clear()
 
     def wants_probe(self, now: float) -> bool:
-        """Whether, for the lack of events, only a new one can tell if the cell handles them."""
+        """True if only a new event can show whether the cell is alive."""
         return now - self._newest >= self._patience_s / 2

@@ -1,6 +1,6 @@
-"""What the local engine asks of the file system, all of it, so that a test can break each step.
+"""File system operations of the local engine; tests can make each one fail.
 
-Every method raises OSError where the system does not do it.
+Every method raises OSError.
 """
 
 import os
@@ -9,28 +9,28 @@ from typing import BinaryIO
 
 
 class Disk:
-    """The file system as it is."""
+    """The real file system."""
 
     def open(self, path: Path, mode: str) -> BinaryIO:
-        """A file without a buffer of its own."""
+        """Open a file without buffering."""
         return path.open(mode, buffering=0)  # type: ignore[return-value]
 
     def write(self, file: BinaryIO, data: bytes) -> None:
-        """Write until all is written; part of it may be written where it raises."""
+        """Write all data; after an error, part of it may be written."""
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
 
     def truncate(self, file: BinaryIO, size: int) -> None:
-        """Cut a file to so many bytes."""
+        """Truncate a file."""
         file.truncate(size)
 
     def sync(self, handle: int) -> None:
-        """Wait until what an open file has is on the device."""
+        """Sync an open file to the device."""
         os.fsync(handle)
 
     def sync_directory(self, directory: Path) -> None:
-        """Wait until the names in a directory are on the device."""
+        """Sync a directory's names to the device."""
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
@@ -38,11 +38,11 @@ class Disk:
             os.close(handle)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Give a file the name of another one, which goes: at once or not at all."""
+        """Rename a file over another one, atomically."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
         path.unlink(missing_ok=True)
 
 
@@ -50,7 +50,7 @@ DISK = Disk()
 
 
 def sync_all(disk: Disk, handles: list[int]) -> None:
-    """Sync open files in their order, and close the handles whatever comes."""
+    """Sync open files in order, and close their descriptors in any case."""
     try:
         for handle in handles:
             disk.sync(handle)

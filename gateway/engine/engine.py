@@ -1,7 +1,8 @@
-"""What the gateway asks of an engine: answers to requests, and a place for record batches.
+"""Interface of an engine: processes requests and stores record batches.
 
-The engine `local` (`local_engine.py`) has a cell in this process. One that writes events to a job's
-request topic and reads answers from its response topic offers the same.
+The engine `local` (`local_engine.py`) has a cell in this process. The engine `spark`
+(`spark_engine.py`) writes events to a job's request topic and reads responses from its response
+topic.
 """
 
 import asyncio
@@ -23,29 +24,29 @@ from brokertwin.state.core.settings import BrokerSettings
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256
-"""How many nonces are drawn at once: asking the system takes longer than the rest of an event."""
+"""Nonces drawn at once, because a system call for each takes longer than the rest of an event."""
 
 INCARNATION_BYTES = 6
 
 Body = dict[str, Any]
 
 Clock = Callable[[], int]
-"""Gives the time in ms since 1970; it never runs back."""
+"""Returns the time in ms since 1970; never decreases."""
 
 
 NOT_KEPT = "not kept"
-"""The reason of an answer to what could not be written down, and so was not decided."""
+"""Reason of a response to an event that could not be stored and was not processed."""
 
 
-class UnansweredError(Exception):
-    """No answer will come; the text says why. The request may have been decided all the same."""
+class NoResponseError(Exception):
+    """No response will come; the message has the reason. The request may have been processed."""
 
 
 class EdgeRequest(NamedTuple):
-    """A request as it came to a logical broker.
+    """A request received by a logical broker.
 
-    `host` is the client's address, without a port; `body` is as events have it. `listener` is by
-    which one the client came, where the answer says where brokers are.
+    `host` is the client's address, without port. `body` has the form of events. `listener` is set
+    for APIs whose response depends on it.
     """
 
     broker: int
@@ -57,12 +58,12 @@ class EdgeRequest(NamedTuple):
     listener: str = ""
 
 
-class Answer(NamedTuple):
-    """What became of a request.
+class EngineResponse(NamedTuple):
+    """Result of a request.
 
-    `response` is its body, None for acks 0; `error` has the reason and the detail of a dead letter.
-    `closes_connection` tells a client that waits for no answer of an error, `mute_ms` for how long
-    it is not heard.
+    `response` is its body, None for acks 0. `error` has reason and detail of a dead letter.
+    `closes_connection` reports an error to a client that expects no response. `mute_ms` is the
+    throttle time.
     """
 
     response: Body | None
@@ -72,94 +73,96 @@ class Answer(NamedTuple):
 
 
 class ResponseRow(msgspec.Struct, rename="camel"):
-    """What is read of a row of `responses`."""
+    """Fields read from a row of `responses`."""
 
     response: Body | None = None
     error: Body | None = None
     closes_connection: bool = False
     mute_ms: int = 0
 
-    def answer(self) -> Answer:
-        """It as an engine gives it."""
-        return Answer(self.response, self.error, self.closes_connection, self.mute_ms)
+    def to_response(self) -> EngineResponse:
+        """Convert to an engine's response."""
+        return EngineResponse(self.response, self.error, self.closes_connection, self.mute_ms)
 
 
 HeedBroker = Callable[[int, bool], None]
-"""Is told that a broker has stopped (True), or is there (False); it may be told again."""
+"""Called when a broker has stopped (True) or runs (False); may be repeated."""
 
 
-class Engine(Protocol):
-    """Decides requests and keeps bytes."""
+class BrokerEngine(Protocol):
+    """Processes requests and stores batch bytes."""
 
     cluster: str
     brokers: list[int]
     heed_broker: HeedBroker
     heed_settings: Callable[[], None]
-    """Is told that settings of brokers have changed."""
+    """Called after broker settings have changed."""
 
     users_file: Path | None
-    """Where users are kept that authenticate no client; None: in memory."""
+    """File of users that authenticate no client; None: in memory."""
 
     @property
     def throttle_ms(self) -> int:
-        """What answers ask clients to wait before they ask again, because there are too many."""
+        """Throttle time for all responses while too many requests are pending."""
 
     async def start(self) -> None:
-        """Get ready; events of before are taken up again."""
+        """Start; recover the previous state."""
 
     async def close(self) -> None:
-        """End in order."""
+        """Shut down."""
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        """Hand over a request; those of one caller are decided in the order of the calls.
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
+        """Submit a request; requests of one caller are processed in call order.
 
-        The future raises UnansweredError where no answer will come.
+        The future raises NoResponseError if no response will come.
         """
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that it may hold something for."""
+        """Report the end of a connection for which the broker may keep state."""
 
-    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
-        """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`.
+    def intervene(
+        self, kind: Kind, broker: int, directory: str = ""
+    ) -> asyncio.Future[EngineResponse]:
+        """Submit an intervention of `ABOUT_BROKERS`; the future is as that of `submit`.
 
         `directory` is the log directory that fails.
         """
 
     def features_epoch(self) -> int:
-        """Return the offset of the last metadata record; 0 if it is not known."""
+        """Return the offset of the last metadata record, or 0 if it is unknown."""
 
     def known_features(self) -> list[Body] | None:
-        """The finalized features with their levels; None where they have to be asked for."""
+        """Return the finalized features with levels, or None if they require a request."""
 
     def settings_of(self, broker: int) -> BrokerSettings:
-        """The settings that hold for a broker, without secrets."""
+        """Return a broker's current settings, without secrets."""
 
     def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """The settings that hold for a broker other than those that it was started with."""
+        """Return the settings that were altered since a broker's start."""
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """How fast a broker takes connections from an address; None: as fast as they come."""
+        """Return the connection rate limit of an address at a broker, if any."""
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """How much of the gateway's time a client's requests may take; None: all of it."""
+        """Return the request time quota of a client, if any."""
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
-        """The codec that a topic of a Produce request asks for; None: that of the producer."""
+        """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
     def put(self, data: bytes) -> asyncio.Future[str]:
-        """Begin to keep the bytes of a batch; their locator, or OSError."""
+        """Start writing the bytes of a batch; the result is their locator or OSError."""
 
     async def get(self, locator: str) -> bytes | None:
-        """The bytes at a locator, None where they are lost."""
+        """Return the bytes at a locator, or None if they are lost."""
 
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
-        """The batches of a sealed part of a log, None where there is no such part."""
+        """Return the batches of a sealed segment, or None."""
 
 
 class _RequestEvent(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """A request's event as it is written; `Event` is what the machine reads of it."""
+    """Event of a request as written; `Event` is the decoded form."""
 
     id: str
     cluster: str
@@ -176,16 +179,16 @@ class _RequestEvent(msgspec.Struct, rename="camel", gc=False, omit_defaults=True
 
 
 class EventWriter:
-    """Makes events of requests: with an id, a time, and a nonce from which the machine draws ids.
+    """Creates events: with an id, a time, and a nonce from which ids are derived.
 
     Args:
-        cluster: the name of the cluster.
-        responses_partitions: how many the topic `responses` has.
-        clock: gives the events' times; without it this machine's clock.
+        cluster: name of the cluster.
+        responses_partitions: number of partitions of the topic `responses`.
+        clock: time of events; default: this machine's clock.
 
     Attributes:
-        incarnation: what the ids of this writer's events begin with, and no other's.
-        reply_to: the partition of `responses` that takes the answers.
+        incarnation: unique prefix of the ids of this writer's events.
+        reply_to: partition of `responses` for the responses.
     """
 
     def __init__(
@@ -200,7 +203,7 @@ class EventWriter:
         self._nonces: list[str] = []
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
-        """Id and document of a request's event."""
+        """Return id and document of a request's event."""
         event_id = self._next_id()
         event = _RequestEvent(
             event_id,
@@ -219,31 +222,31 @@ class EventWriter:
         return event_id, self._encoder.encode(event)
 
     def intervention(self, kind: Kind, broker: int, directory: str) -> tuple[str, bytes]:
-        """Id and document of an event of `ABOUT_BROKERS`."""
+        """Return id and document of an event of `ABOUT_BROKERS`."""
         event = {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": self._nonce()}
         return self._write(event | ({"directory": directory} if directory else {}))
 
     def disconnection(self, broker: int, connection: str) -> tuple[str, bytes]:
-        """Id and document of an event that says that a connection has ended."""
+        """Return id and document of an event for the end of a connection."""
         named = self._connection(connection)
         return self._write({"kind": Kind.DISCONNECT, "broker": broker, "connection": named})
 
-    def question(self, broker: int) -> tuple[str, bytes]:
-        """Id and document of an event that asks for the settings that a gateway acts on."""
-        told = {"kind": Kind.TELL_SETTINGS, "broker": broker, "replyTo": self.reply_to}
-        return self._write(told)
+    def settings_query(self, broker: int) -> tuple[str, bytes]:
+        """Return id and document of an event that queries the settings for gateways."""
+        event = {"kind": Kind.TELL_SETTINGS, "broker": broker, "replyTo": self.reply_to}
+        return self._write(event)
 
     def _connection(self, name: str) -> str:
-        """A connection's name as no other writer's connection has it."""
+        """Return a name of a connection that is unique among writers."""
         return f"{self.incarnation}-{name}"
 
     def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> tuple[str, bytes]:
-        """Id and document of an event that says what a pass of the cleaner has left of a log."""
-        told = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned, "seen": seen}
-        return self._write(told)
+        """Return id and document of an event with the result of a cleaning pass."""
+        event = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned, "seen": seen}
+        return self._write(event)
 
     def tick(self) -> bytes:
-        """The document of an event that only lets time pass."""
+        """Return the document of an event that only advances time."""
         return self._write({"kind": "tick"})[1]
 
     def _nonce(self) -> str:
@@ -264,9 +267,9 @@ class EventWriter:
 
 
 def heed_nothing(*_: object) -> None:
-    """What an engine tells that has nobody in front of it."""
+    """Default callback of an engine without a gateway."""
 
 
 def now_ms() -> int:
-    """The time in ms since 1970."""
+    """Return the time in ms since 1970."""
     return time.time_ns() // 1_000_000

@@ -1,22 +1,20 @@
-"""The journal of the local engine: its events, one on a line, read again at the next start.
+"""The journal of the local engine: its events, one on a line, replayed at the next start.
 
-A line is the CRC-32 of a JSON document in eight hexadecimal digits, a space, the document. Besides
-events there are lines of settings: those under which the events that follow were decided; and, at
-the beginning of a journal that was compacted, the lines of a snapshot (`journal_snapshot.py`). A
-last line that was not wholly written is dropped; a damaged line with others behind it is an error.
+A line is the CRC-32 of a JSON document in eight hexadecimal digits, a space, and the document.
+Other lines have the settings of the following events. A compacted journal begins with the lines of
+a snapshot (`journal_snapshot.py`). An incomplete last line is dropped; a damaged earlier line is an
+error. A line is written before its response is sent, so it survives the process. When it is synced,
+and so survives a power failure, is the engine's policy (`unsynced`). Requests that only read
+(`KafkaApi.only_reads`) are omitted: what they change in memory, such as fetch sessions, ends with a
+broker process.
 
-Every line is handed to the operating system before its answer is sent: it outlives the process.
-When it is on the device, too, and so outlives a power failure, is the engine's policy (`unsynced`).
-Requests that only read (`KafkaApi.only_reads`) are left out: what they change in memory, such as
-fetch sessions and client instances, ends with a broker process.
+A compaction writes a new file beside the journal and renames it:
 
-A compaction writes a new file beside the journal and gives it the journal's name:
+    snapshot written to FILE.compacting, synced       in a thread; events are appended to FILE
+    later events copied after it, synced              in the event loop, as the next step
+    FILE.compacting renamed to FILE, directory synced
 
-    snapshot written to FILE.compacting, synced       a thread; events go on to FILE
-    events since then copied behind it, synced        the loop, as what follows
-    FILE.compacting becomes FILE, the directory synced
-
-At every moment FILE is a whole journal, the former or the new one, and both say the same.
+At every moment FILE is a complete journal with the same state.
 """
 
 import errno
@@ -34,27 +32,27 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.engine.disk import DISK, Disk
 
 COMPACTED_FROM_BYTES = 16 * 1024 * 1024
-"""A smaller journal is left as it is: it is read again within seconds."""
+"""Smaller journals are not compacted: they are replayed within seconds."""
 
 _CRC_DIGITS = 8
 _NEW = ".compacting"
 
 
 class Journal:
-    """A journal file, held by one process at a time.
+    """A journal file, locked by one process at a time.
 
     Args:
-        path: the file; made where it is not there.
-        disk: what does it all.
-        compacted_from: the least size in bytes at which a compaction is due.
+        path: the file; created if missing.
+        disk: file system operations.
+        compacted_from: minimum size in bytes of a compaction.
 
     Attributes:
-        size: of the file in bytes, after `replay`.
-        dropped_bytes: the size of a torn tail that was dropped, after `replay`.
-        is_broken: nobody knows what the file has; it takes no more.
+        size: size of the file in bytes, after `replay`.
+        dropped_bytes: size of a dropped torn tail, after `replay`.
+        is_broken: whether the file's content is unknown; it accepts no more writes.
 
     Raises:
-        UserError: it cannot be opened, or another process has it.
+        UserError: it cannot be opened, or another process has locked it.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._held()
-            disk.remove(self._new_path)  # of a compaction that did not come to its end
+            disk.remove(self._new_path)  # left over from an interrupted compaction
             disk.sync_directory(path.parent)
         except OSError as error:
             raise UserError(f"Cannot open the journal {path}: {error.strerror}.") from None
@@ -81,7 +79,7 @@ class Journal:
         return self.path.with_name(self.path.name + _NEW)
 
     def _held(self) -> BinaryIO:
-        """The file, locked; whoever has locked a file that was replaced meanwhile tries again."""
+        """Open and lock the file; retry if it was replaced before the lock."""
         while True:
             file = self._disk.open(self.path, "a+b")
             try:
@@ -97,10 +95,10 @@ class Journal:
             file.close()
 
     def replay(self) -> Iterator[bytes]:
-        """The documents of before, in their order; cuts a torn tail off.
+        """Yield the documents in order, then truncate a torn tail.
 
         Raises:
-            UserError: a line that is not the last one is damaged.
+            UserError: a line before the last one is damaged.
         """
         bad_line = 0
         with self.path.open("rb") as lines:
@@ -121,11 +119,11 @@ class Journal:
             self._disk.truncate(self._file, self.size)
 
     def snapshot_read(self) -> None:
-        """Note that what `replay` has given so far is the snapshot."""
+        """Note that the documents replayed so far are the snapshot."""
         self._snapshot_size = self.size
 
     def write(self, document: bytes) -> None:
-        """Append a document, or nothing of it. Raises OSError."""
+        """Append a document completely or not at all. Raises OSError."""
         if self.is_broken:
             raise OSError(errno.EIO, "an earlier write failed; restart the gateway")
         line = _line(document)
@@ -140,16 +138,16 @@ class Journal:
     def _cut_back(self) -> None:
         try:
             self._disk.truncate(self._file, self.size)
-            self._file.seek(self.size)  # the file of a compaction does not append by itself
+            self._file.seek(self.size)  # a compaction's file is not in append mode
         except OSError:
             self.is_broken = True
 
     def write_settings(self, settings: dict[str, Any]) -> None:
-        """Append the settings that hold from here on."""
+        """Append the settings of the following events."""
         self.write(msgspec.json.encode({"settings": settings}))
 
     def unsynced(self) -> list[int]:
-        """A handle for `sync_all` where something was written since the last one was given."""
+        """Return a descriptor for `sync_all` if there are writes since the last call."""
         if not self._has_unsynced:
             return []
         self._has_unsynced = False
@@ -157,25 +155,25 @@ class Journal:
 
     @property
     def is_compaction_due(self) -> bool:
-        """Whether it is twice as long as what the last compaction has left, and not short."""
+        """True if the journal is twice the size of its snapshot, and above the minimum."""
         return self.size >= max(self._compacted_from, 2 * self._snapshot_size)
 
     def compaction(self) -> "Compaction":
-        """Begin a compaction: the snapshot is that of this moment."""
+        """Start a compaction with the current state."""
         return Compaction(self, self._disk, self._new_path)
 
     def taken_over(self, file: BinaryIO, size: int, snapshot_size: int) -> None:
-        """The new file of a compaction is the journal."""
+        """Switch to the new file of a compaction."""
         self._file.close()
         self._file, self.size, self._snapshot_size = file, size, snapshot_size
         self._has_unsynced = False
 
     def put_off(self) -> None:
-        """A compaction has failed: the next one is due when as much has come again."""
+        """Postpone the next compaction after a failure."""
         self._snapshot_size = max(self.size, self._compacted_from)
 
     def since(self, size: int) -> bytes:
-        """What was written since the file had that size."""
+        """Return the bytes written since the file had that size."""
         return os.pread(self._file.fileno(), self.size - size, size)
 
     def close(self) -> None:
@@ -184,12 +182,12 @@ class Journal:
 
 
 class Compaction:
-    """A new file for a journal. Who ends none of its steps by `finish` calls `abandon`.
+    """New file of a journal. The caller ends it with `finish` or `abandon`.
 
     Args:
-        journal: the journal, as it is at the moment of the snapshot.
-        disk: what does it all.
-        path: where the new file is written.
+        journal: the journal at the moment of the snapshot.
+        disk: file system operations.
+        path: path of the new file.
     """
 
     def __init__(self, journal: Journal, disk: Disk, path: Path) -> None:
@@ -201,7 +199,7 @@ class Compaction:
         self._file: BinaryIO | None = None
 
     def write(self, documents: Iterable[bytes]) -> None:
-        """Write the snapshot's documents; may be in a thread of its own. Raises OSError."""
+        """Write the snapshot's documents; may run in a thread. Raises OSError."""
         self._file = self._disk.open(self._path, "x+b")
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for document in documents:
@@ -211,7 +209,7 @@ class Compaction:
         self._disk.sync(self._file.fileno())
 
     def finish(self) -> None:
-        """Put the new file in the journal's place. Raises OSError."""
+        """Replace the journal by the new file. Raises OSError."""
         file, journal = self._file, self._journal
         assert file is not None, "write() comes first"
         since = journal.since(self._mark)
@@ -224,11 +222,11 @@ class Compaction:
         try:
             self._disk.sync_directory(journal.path.parent)
         except OSError:
-            journal.is_broken = True  # a power failure may bring the former file back
+            journal.is_broken = True  # after a power failure the old file may reappear
             raise
 
     def abandon(self) -> None:
-        """The journal stays as it was."""
+        """Delete the new file and keep the journal."""
         self._journal.put_off()
         if self._file is not None:
             self._file.close()
@@ -241,7 +239,7 @@ def _line(document: bytes) -> bytes:
 
 
 def _document(line: bytes) -> bytes | None:
-    """The document of a line, None where the line is damaged or not whole."""
+    """Return the document of a line, or None if the line is damaged or incomplete."""
     if not line.endswith(b"\n") or len(line) < _CRC_DIGITS + 2:
         return None
     document = line[_CRC_DIGITS + 1 : -1]

@@ -1,10 +1,10 @@
-"""The lines with which a compacted journal begins: the state of a cell in place of its events.
+"""First lines of a compacted journal: a cell's state instead of its events.
 
-{"snapshot": …}     which version the state has, and how many lines follow that belong to it
-{"table": …}        a table of the cell: its column, zlib, base64
-{"kept": …}         the batches that a log has: last offset and locator of each
-{"sealed": …}       a sealed part of a log's index
-{"settings": …}     the cell's settings, as in any journal
+{"snapshot": …}     version of the state, and number of the following lines
+{"table": …}        a table of the cell: column, zlib, base64
+{"kept": …}         batches of a log: last offset and locator of each
+{"sealed": …}       a sealed segment of a log's index
+{"settings": …}     settings of the cell, as in any journal
 """
 
 import base64
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.records.kept_batches import Kept, LogKey
+from brokertwin.gateway.records.kept_batches import KeptBatch, LogKey
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
 from brokertwin.state.core import layers
 from brokertwin.state.core.settings import CellSettings
 
 HEAD = b'{"snapshot"'
-"""What its first line begins with, and no other one."""
+"""Beginning of the first line, and of no other."""
 
 COMPRESSION_LEVEL = 1
 _DAMAGED = "Restore the journal from a backup, or pass another --journal."
@@ -31,12 +31,12 @@ SegmentKey = tuple[str, int, int]
 """Topic id, partition, base offset."""
 
 
-class Snapshot(NamedTuple):
-    """What the local engine is between two events; `events` is how many there were."""
+class EngineSnapshot(NamedTuple):
+    """State of the local engine between two events; `events` counts those before."""
 
     events: int
     columns: Mapping[str, bytes]
-    kept: list[tuple[LogKey, list[Kept]]]
+    kept: list[tuple[LogKey, list[KeptBatch]]]
     sealed: dict[SegmentKey, Any]
     settings: CellSettings
 
@@ -47,41 +47,41 @@ class _Head(msgspec.Struct):
     lines: int
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
-    """A line; one of the fields is there."""
+class _SnapshotLine(msgspec.Struct, omit_defaults=True):
+    """A line, with one of the fields."""
 
     snapshot: _Head | None = None
     table: tuple[str, str] | None = None
-    kept: tuple[LogKey, list[Kept]] | None = None
+    kept: tuple[LogKey, list[KeptBatch]] | None = None
     sealed: tuple[SegmentKey, Any] | None = None
     settings: CellSettings | None = None
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_SnapshotLine)
 
 
-def documents(snapshot: Snapshot) -> Iterator[bytes]:
-    """The documents of its lines."""
+def documents(snapshot: EngineSnapshot) -> Iterator[bytes]:
+    """Yield the lines of a snapshot."""
     lines = len(snapshot.columns) + len(snapshot.kept) + len(snapshot.sealed) + 1
-    yield _document(_Line(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
+    yield _document(_SnapshotLine(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
     for name, column in snapshot.columns.items():
         packed = base64.b64encode(zlib.compress(column, COMPRESSION_LEVEL))
-        yield _document(_Line(table=(name, packed.decode())))
+        yield _document(_SnapshotLine(table=(name, packed.decode())))
     for of_log in snapshot.kept:
-        yield _document(_Line(kept=of_log))
+        yield _document(_SnapshotLine(kept=of_log))
     for key, batches in snapshot.sealed.items():
-        yield _document(_Line(sealed=(key, batches)))
+        yield _document(_SnapshotLine(sealed=(key, batches)))
     yield msgspec.json.encode({"settings": msgspec.to_builtins(snapshot.settings)})
 
 
-def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
-    """The snapshot whose first document is `first`; `following` gives the others.
+def read(first: bytes, following: Callable[[], bytes | None]) -> EngineSnapshot:
+    """Read a snapshot with first line `first`; `following` returns the next lines.
 
     Raises:
-        UserError: it is not whole, or of a version that this program does not know.
+        UserError: it is incomplete, or its version is unsupported.
     """
     head = _line(first).snapshot
-    assert head is not None, "the first line says so"
+    assert head is not None, "the caller checked the first line"
     if head.version > STATE_VERSION or not can_upgrade(head.version):
         raise UserError(
             f"The journal has a snapshot of version {head.version}, but this brokertwin supports"
@@ -108,10 +108,10 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
     if isinstance(found, str) or settings is None:
         reason = found if isinstance(found, str) else "has no settings"
         raise UserError(f"The snapshot in the journal {reason}.", _DAMAGED)
-    return Snapshot(head.events, found, kept, sealed, settings)
+    return EngineSnapshot(head.events, found, kept, sealed, settings)
 
 
-def _document(line: _Line) -> bytes:
+def _document(line: _SnapshotLine) -> bytes:
     return msgspec.json.encode(line)
 
 
@@ -122,7 +122,7 @@ def _column(packed: str) -> bytes:
         raise UserError(f"The snapshot in the journal is damaged: {error}.", _DAMAGED) from None
 
 
-def _line(document: bytes) -> _Line:
+def _line(document: bytes) -> _SnapshotLine:
     try:
         return _decoder.decode(document)
     except msgspec.MsgspecError as error:

@@ -1,9 +1,8 @@
-"""The engine `local`: one cell in this process, answers in milliseconds.
+"""The engine `local`: one cell in this process, with responses in milliseconds.
 
-Events get the time of the machine's clock and a secret nonce. Deadlines that the cell announces
-become timers of the event loop, which write ticks. With a journal the state outlives the process:
-the events of before are decided again, in their order, and give the same state; or the journal
-begins with a snapshot of it.
+Events have the machine's time and a secret nonce. Deadlines of the cell become timers of the event
+loop, which create ticks. With a journal the state survives a restart: its events are replayed in
+order, after a snapshot if there is one.
 """
 
 import asyncio
@@ -18,10 +17,10 @@ from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.engine import (
     NOT_KEPT,
-    Answer,
     Body,
     Clock,
     EdgeRequest,
+    EngineResponse,
     EventWriter,
     HeedBroker,
     ResponseRow,
@@ -30,8 +29,8 @@ from brokertwin.gateway.engine.engine import (
 )
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
 from brokertwin.gateway.engine.journal import Journal
-from brokertwin.gateway.engine.journal_snapshot import SegmentKey, Snapshot
-from brokertwin.gateway.engine.local_rows import AnswerRow, LocalRows, RecordRow
+from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot, SegmentKey
+from brokertwin.gateway.engine.local_rows import LocalRecord, LocalResponse, LocalRows
 from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
 from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.batch_store import BatchStore, MemoryStore
@@ -50,7 +49,7 @@ from brokertwin.state.core.tables import Tables
 from brokertwin.state.replication import network
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
-"""No topic bounds the outputs here; an answer larger than this has gone wrong."""
+"""A safety limit, because no topic limits the outputs here."""
 
 NO_DEADLINE = -1
 
@@ -61,17 +60,17 @@ class LocalEngine:
     """A cluster in this process.
 
     Args:
-        cluster: its name.
-        brokers: the ids of its brokers.
-        settings: their settings.
-        journal: what keeps events, beside a directory of batches; None: memory only.
-        clock: the time of events, and what deadlines are waited for by.
-        may_intervene: whether `intervene` is taken.
+        cluster: name of the cluster.
+        brokers: ids of its brokers.
+        settings: broker settings.
+        journal: where events are stored, beside a directory of batches; None: in memory only.
+        clock: time of events and deadlines.
+        may_intervene: whether `intervene` is allowed.
 
     Attributes:
-        heed_broker: is told of brokers that have stopped or started, from `start` on.
-        heed_settings: is told that settings of brokers have changed.
-        users_file: where SCRAM users are kept if no client authenticates with them.
+        heed_broker: called when brokers stop or start, after `start`.
+        heed_settings: called after broker settings have changed.
+        users_file: file of SCRAM users, if no client authenticates with them.
 
     Raises:
         UserError: as `Journal`.
@@ -109,7 +108,7 @@ class LocalEngine:
         self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
-        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._waiting: dict[str, asyncio.Future[EngineResponse]] = {}
         self._kept = KeptBatches(self._store)
         self._freed = FreedMemory(malloc_trim())
         self._segments: dict[SegmentKey, list[Body]] = {}
@@ -122,19 +121,19 @@ class LocalEngine:
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
     throttle_ms = 0
-    """It decides at once: nobody waits for others."""
+    """Always 0, because requests are processed at once."""
 
     @property
     def tables(self) -> Tables:
-        """The state of the cluster, to be read only."""
+        """State of the cluster, read only."""
         return self._cell.tables
 
     async def columns(self) -> dict[str, bytes]:
-        """The state as it is now, by table: bytes that another thread may read."""
+        """Return the current state by table, as bytes for another thread."""
         return self._cell.columns()
 
     async def start(self) -> None:
-        """Decide the journal's events again. Raises UserError where it does not fit."""
+        """Replay the journal. Raises UserError if it belongs to another cluster."""
         self._loop = asyncio.get_running_loop()
         if self._persistence is not None:
             self._replay(self._persistence.journal)
@@ -153,13 +152,13 @@ class LocalEngine:
             try:
                 await self.clean_logs()
                 await self._freed.give_back(self._kept.dropped)
-            except Exception:  # noqa: BLE001 (it is said, and the next round comes)
+            except Exception:  # noqa: BLE001 (logged; the next round follows)
                 _log.exception("the log cleaner")
 
     async def clean_logs(self) -> int:
-        """Clean the compacted logs that are due for it; gives back how many they were.
+        """Clean the compacted logs that are due; return their number.
 
-        The room of what no log has any more is freed, too.
+        Also frees the space of unreferenced batches.
         """
         now, tables = self._clock(), self._cell.tables
         found = list(log_cleaner.due(tables, self.brokers, self._settings.broker_settings, now))
@@ -168,7 +167,7 @@ class LocalEngine:
             self._persistence.collect(self._kept.locators)
         return cleaned
 
-    async def _clean(self, due: log_cleaner.Due, now: int) -> bool:
+    async def _clean(self, due: log_cleaner.CleaningPass, now: int) -> bool:
         one = log_cleaner.OnePass(self._cell.tables, self._store, due, now, self._sealed)
         try:
             for _ in one.steps() if one.is_still_due() else ():
@@ -181,7 +180,7 @@ class LocalEngine:
             _, document = self._events.cleaning(due.broker, one.cleaned, due.mark)
             rows = self._handle(document, True)
         self._dispatch(rows or [])
-        is_taken = any(isinstance(row, RecordRow) for row in rows or ())
+        is_taken = any(isinstance(row, LocalRecord) for row in rows or ())
         for locator in one.written if not is_taken else ():
             self._store.drop(locator, False)
         return is_taken
@@ -190,7 +189,7 @@ class LocalEngine:
         return self._segments.get((topic_id, partition, base_offset))
 
     def _replay(self, journal: Journal) -> None:
-        """Decide what the journal has; the deadlines of then are only noted."""
+        """Process the journal's events; only note their deadlines."""
         loop, self._loop = self._loop, None
         documents, decided = journal.replay(), 0
         last_settings = None
@@ -232,13 +231,15 @@ class LocalEngine:
                 "Pass the same --cluster and --brokers, or another --journal.",
             )
 
-    def _snapshot(self) -> Snapshot:
-        """What a journal has to begin with that is written from here on."""
+    def _snapshot(self) -> EngineSnapshot:
+        """Return a snapshot for the beginning of a new journal."""
         columns, kept = columns_at_rest(self._cell), self._kept.all()
-        return Snapshot(self._offset, columns, kept, dict(self._segments), self._cell.settings)
+        return EngineSnapshot(
+            self._offset, columns, kept, dict(self._segments), self._cell.settings
+        )
 
-    def _restore(self, snapshot: Snapshot) -> CellSettings:
-        """Be what a snapshot says; no event was decided before."""
+    def _restore(self, snapshot: EngineSnapshot) -> CellSettings:
+        """Restore a snapshot, before the first event."""
         self._check_fits(snapshot.settings)
         self._cell = Cell(snapshot.settings, snapshot.columns, make_rows=LocalRows)
         self._offset = snapshot.events
@@ -251,7 +252,7 @@ class LocalEngine:
         return snapshot.settings
 
     async def close(self) -> None:
-        """Let no request wait any longer, and close the files."""
+        """Cancel pending requests and close the files."""
         if self._timer is not None:
             self._timer.cancel()
         if self._cleaner is not None:
@@ -262,8 +263,8 @@ class LocalEngine:
         if self._persistence is not None:
             await self._persistence.close()
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        """Decide a request; the answer is there at once unless the request waits."""
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
+        """Process a request; the future is done unless the request is pending."""
         event_id, document = self._events.request(request)
         self._kept.appended.clear()
         is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
@@ -272,22 +273,28 @@ class LocalEngine:
         return future
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that it may hold something for."""
+        """Report the end of a connection for which the broker may keep state."""
         self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
 
-    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
-        """Do to a broker what `ABOUT_BROKERS` names."""
+    def intervene(
+        self, kind: Kind, broker: int, directory: str = ""
+    ) -> asyncio.Future[EngineResponse]:
+        """Process an intervention of `ABOUT_BROKERS`."""
         return self._take(*self._events.intervention(kind, broker, directory), True)
 
-    def _take(self, event_id: str, document: bytes, is_kept: bool) -> asyncio.Future[Answer]:
+    def _take(
+        self, event_id: str, document: bytes, is_kept: bool
+    ) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[EngineResponse] = self._loop.create_future()
         self._waiting[event_id] = future
         rows = self._handle(document, is_kept)
         if rows is None:
             del self._waiting[event_id]
             future.set_result(
-                Answer(None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"})
+                EngineResponse(
+                    None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"}
+                )
             )
             return future
         self._dispatch(rows)
@@ -296,7 +303,7 @@ class LocalEngine:
         return future
 
     def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
-        """The rows that an event gives; None where the journal does not take it."""
+        """Return the outputs of an event, or None if the journal cannot be written."""
         if self._persistence is not None and is_kept:
             try:
                 self._persistence.write(document)
@@ -308,15 +315,17 @@ class LocalEngine:
 
     def _dispatch(self, rows: list[Output]) -> None:
         for row in rows:
-            if isinstance(row, AnswerRow):
-                self._answer(row.id, row.answer)
-            elif isinstance(row, RecordRow):
+            if isinstance(row, LocalResponse):
+                self._complete(row.id, row.outcome)
+            elif isinstance(row, LocalRecord):
                 self._follow(row)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
                 self.heed_broker(change.broker, change.is_stopped)
             elif row.topic == outputs.RESPONSES:
-                self._answer(row.id, self._response_decoder.decode(row.value or b"").answer())
+                self._complete(
+                    row.id, self._response_decoder.decode(row.value or b"").to_response()
+                )
             elif row.topic == outputs.SEGMENTS:
                 self._seal(row)
             elif row.topic == outputs.TIMERS:
@@ -325,19 +334,19 @@ class LocalEngine:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
 
-    def _follow(self, row: RecordRow) -> None:
+    def _follow(self, row: LocalRecord) -> None:
         if isinstance(row.record, ConfigChanged):
             self.heed_settings()
         else:
             self._kept.follow(row.machine, row.record)
 
-    def _answer(self, event_id: str, answer: Answer) -> None:
+    def _complete(self, event_id: str, outcome: EngineResponse) -> None:
         future = self._waiting.pop(event_id, None)
         if future is not None and not future.done():
-            future.set_result(answer)
+            future.set_result(outcome)
 
     def _forget_refused(self, body: Body) -> None:
-        """Drop the bytes of batches that no log has taken."""
+        """Drop the bytes of batches that no log has appended."""
         for topic in body.get("topicData", ()):
             for partition in topic["partitionData"]:
                 for batch in partition.get("batches", ()):
@@ -346,7 +355,7 @@ class LocalEngine:
                         self._store.drop(locator, False)
 
     def _seal(self, row: Output) -> None:
-        """Keep a sealed part of a log's index until its tombstone comes."""
+        """Store a sealed segment of a log's index until its tombstone."""
         found = msgspec.json.decode(row.key or b"")
         key = (found["topicId"], found["partition"], found["baseOffset"])
         if row.value is None:
@@ -355,7 +364,7 @@ class LocalEngine:
             self._segments[key] = msgspec.json.decode(row.value)["batches"]
 
     def _schedule(self, deadline: int) -> None:
-        """Have a tick written when the deadline has come; during a replay it is only noted."""
+        """Schedule a tick for the deadline; during a replay only note it."""
         self._deadline = deadline
         if self._loop is None or deadline == NO_DEADLINE:
             return
@@ -372,7 +381,7 @@ class LocalEngine:
             self._tick()
 
     def _tick(self) -> None:
-        """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
+        """Advance time. Ticks are not in the journal: every event fires earlier deadlines."""
         rows = self._handle(self._events.tick(), False)
         self._dispatch(rows or [])
 
@@ -381,7 +390,7 @@ class LocalEngine:
         return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
     def known_features(self) -> list[Body]:
-        """The finalized features with their levels, as the first broker tells them."""
+        """Return the finalized features with levels, as the first broker reports them."""
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         levels = features.finalized(table, self.brokers[0], given)
         return [
@@ -395,27 +404,27 @@ class LocalEngine:
         return KnownSettings(table, broker, given)
 
     def settings_of(self, broker: int) -> BrokerSettings:
-        """The settings that hold for a broker, without secrets."""
+        """Return a broker's current settings, without secrets."""
         return self._known(broker).of(broker)
 
     def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """The settings that hold for a broker other than those that it was started with."""
+        """Return the settings that were altered since a broker's start."""
         return self._known(broker).changed(broker)
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """How fast a broker takes connections from an address; None: as fast as they come."""
+        """Return the connection rate limit of an address at a broker, if any."""
         return self._known(broker).connection_limit(broker, host)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """How much of the gateway's time a client's requests may take; None: all of it."""
+        """Return the request time quota of a client, if any."""
         if not self._cell.broker(broker).has_quotas:
             return None
         return self._known(broker).request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
-        """The codec that a topic of a Produce request to a broker asks for, by name or id."""
+        """Return the codec that a topic requires, by name or id, or None for `producer`."""
         machine = self._cell.broker(broker)
         known = machine.topic_by_name(topic.get("name") or "")
         if known is None and "topicId" in topic:
@@ -423,7 +432,7 @@ class LocalEngine:
         return None if known is None else machine.rules_of(known).codec
 
     def put(self, data: bytes) -> asyncio.Future[str]:
-        """Keep the bytes of a batch; their locator, or OSError."""
+        """Store the bytes of a batch; the result is their locator or OSError."""
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[str] = self._loop.create_future()
         try:
@@ -433,9 +442,9 @@ class LocalEngine:
         return future
 
     async def get(self, locator: str) -> bytes | None:
-        """The bytes at a locator, None where they are lost."""
+        """Return the bytes at a locator, or None if they are lost."""
         return self._store.get(locator)
 
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
-        """The batches of a sealed part of a log."""
+        """Return the batches of a sealed segment, or None."""
         return self._segments.get((topic_id, partition, base_offset))

@@ -1,15 +1,14 @@
-"""What the cell of the local engine gives out: answers and records as they are, the rest as rows.
+"""Outputs of the local engine's cell: responses and records as objects.
 
-A job's cell writes everything as bytes, for topics. Here nobody reads bytes: an answer goes to the
-one who waits for it, and of the records only those that say which batches the logs have matter, and
-that settings have changed.
+A job's cell encodes all outputs for topics. Here, responses go directly to pending requests. Only
+records that change the batches of logs, or settings, are needed.
 """
 
 from typing import Any, cast, get_args
 
 import msgspec
 
-from brokertwin.gateway.engine.engine import Answer
+from brokertwin.gateway.engine.engine import EngineResponse
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import Asked
@@ -27,29 +26,29 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body
 
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
-"""The records after which a log has other batches, or is another machine's."""
+"""Records that change the batches of a log, or its machine."""
 
-TOLD = OF_LOGS | ConfigChanged
-"""The records that are given out."""
+RECORDS_READ = OF_LOGS | ConfigChanged
+"""Records that are returned."""
 
-_TOLD = frozenset(get_args(TOLD))
-
-
-class AnswerRow(Output, frozen=True, gc=False):
-    """A row of `responses` whose value is `answer`; its `id` is the request's."""
-
-    answer: Answer
+_RECORDS_READ = frozenset(get_args(RECORDS_READ))
 
 
-class RecordRow(Output, frozen=True, gc=False):
-    """A row of `records` whose value is `record`, applied by `machine`."""
+class LocalResponse(Output, frozen=True, gc=False):
+    """A row of `responses` as an object; `id` is that of the request."""
+
+    outcome: EngineResponse
+
+
+class LocalRecord(Output, frozen=True, gc=False):
+    """A row of `records` as an object, applied by `machine`."""
 
     machine: int
-    record: TOLD
+    record: RECORDS_READ
 
 
 class LocalRows(Rows):
-    """Collects the outputs of one event; what nobody here reads is not written."""
+    """Collects the outputs of one event; unused ones are dropped."""
 
     def response(
         self,
@@ -59,17 +58,19 @@ class LocalRows(Rows):
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """The answer to a request."""
+        """Add a response."""
         document = msgspec.to_builtins(response) if isinstance(response, Body) else response
-        answer = Answer(document, None, closes_connection, mute_ms)
-        row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id, answer)
+        outcome = EngineResponse(document, None, closes_connection, mute_ms)
+        row = LocalResponse(outputs.RESPONSES, None, None, None, source.event_id, outcome)
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """A record, if it is about the batches of a log, or a setting."""
-        if type(record) in _TOLD:
-            told = cast("TOLD", record)
-            self.rows.append(RecordRow(outputs.RECORDS, None, None, None, event_id, machine, told))
+        """Add a record that changes the batches of a log, or a setting."""
+        if type(record) in _RECORDS_READ:
+            read = cast("RECORDS_READ", record)
+            self.rows.append(
+                LocalRecord(outputs.RECORDS, None, None, None, event_id, machine, read)
+            )
 
     def of_group(self, record: Record) -> None:
-        """Offsets and groups have no topic of their own here."""
+        """Ignore records of groups."""

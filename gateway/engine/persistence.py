@@ -1,15 +1,14 @@
-"""What of the local engine outlives its process, and when it is on the device.
+"""Durable state of the local engine, and when it is synced.
 
-Events go to the journal, bytes to the files of batches. Which of them a power failure can take is
-the policy `fsync_ms`:
+Events are in the journal, bytes in the files of batches. The policy `fsync_ms` defines what a power
+failure can lose:
 
-    0       both are on the device before an answer goes out, the bytes before their event
-    N       every N ms, where something was written: the last N ms can be lost
-    None    when the operating system likes
+    0       nothing: both are synced before a response is sent, bytes before their event
+    N       the last N ms: both are synced every N ms
+    None    what the operating system has not written
 
-A write that fails leaves nothing behind, and its request is refused; the next one may succeed. A
-sync that fails says nothing about what the device has: from then on every request is refused that
-would have to be kept. A restart reads what is there.
+After a failed write, its request is rejected, and the next one may succeed. After a failed sync the
+state of the device is unknown, so all changes are rejected until a restart.
 """
 
 import asyncio
@@ -22,18 +21,18 @@ import structlog
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.disk import DISK, Disk, sync_all
 from brokertwin.gateway.engine.journal import COMPACTED_FROM_BYTES, Compaction, Journal
-from brokertwin.gateway.engine.journal_snapshot import Snapshot
-from brokertwin.gateway.records.batch_store import BatchStore, FileStore
+from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot
+from brokertwin.gateway.records.batch_store import BatchStore, FileBatchStore
 
 AT_ONCE = 0
 FSYNC_MS = 1000
-"""The policy where none is given."""
+"""The default policy."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class JournalOptions(NamedTuple):
-    """Where the state is kept, and how: the policy in ms, the least size of a compaction."""
+    """Path of the journal, sync policy in ms, and minimum size of a compaction."""
 
     path: Path
     fsync_ms: int | None = FSYNC_MS
@@ -45,15 +44,15 @@ class Persistence:
     """A journal and the files of batches beside it.
 
     Args:
-        options: where and how.
+        options: path and policy.
 
     Attributes:
-        journal: the journal, to be replayed before anything is written.
+        journal: the journal; it must be replayed before the first write.
         store: the files of batches.
 
     Raises:
         UserError: as `Journal`.
-        OSError: the directory of batches cannot be made.
+        OSError: the directory of batches cannot be created.
     """
 
     def __init__(self, options: JournalOptions) -> None:
@@ -62,22 +61,22 @@ class Persistence:
         self._disk = options.disk
         self.journal = Journal(path, options.disk, options.compacted_from)
         directory = path.with_name(path.name + ".batches")
-        self.store: BatchStore = FileStore(directory, disk=options.disk)
-        self._snapshot: Callable[[], Snapshot] | None = None
+        self.store: BatchStore = FileBatchStore(directory, disk=options.disk)
+        self._snapshot: Callable[[], EngineSnapshot] | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[None] | None = None
 
-    def begin(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Sync and compact from now on, in the running event loop.
+    def begin(self, snapshot: Callable[[], EngineSnapshot]) -> None:
+        """Start syncing and compacting in the running event loop.
 
         Args:
-            snapshot: gives what the engine is at the moment of the call.
+            snapshot: returns the current state of the engine.
         """
         self._snapshot = snapshot
         self._look_after()
 
     def write(self, document: bytes) -> None:
-        """Put an event into the journal, by the policy on the device. Raises OSError."""
+        """Append an event, synced according to the policy. Raises OSError."""
         if self._fsync_ms == AT_ONCE and not self.journal.is_broken:
             self._sync_now(self.store.unsynced())
         self.journal.write(document)
@@ -86,7 +85,7 @@ class Persistence:
         self._look_after()
 
     def _look_after(self) -> None:
-        """Begin what is due."""
+        """Start due tasks."""
         if self._snapshot is None:
             return
         if self._fsync_ms and self._syncing is None:
@@ -120,7 +119,7 @@ class Persistence:
             self._syncing = None
 
     async def compact(self) -> None:
-        """Put a snapshot in the place of the journal's events; one at a time."""
+        """Replace the journal's events by a snapshot; one compaction at a time."""
         assert self._snapshot is not None, "begin() comes first"
         before = self.journal.size
         compaction = self.journal.compaction()
@@ -136,7 +135,7 @@ class Persistence:
             self._compacting = None
 
     def collect(self, kept: Callable[[], Iterable[str]]) -> None:
-        """Free the room of bytes that no log has; what freed them is on the device before."""
+        """Free the space of unreferenced bytes, after syncing the records that dropped them."""
         if self.journal.is_broken or not self.store.is_garbage_due():
             return
         try:
@@ -149,7 +148,7 @@ class Persistence:
             _log.info("space of deleted batches freed", bytes=freed)
 
     async def close(self) -> None:
-        """End what is under way, and close the files."""
+        """Finish running tasks and close the files."""
         if self._compacting is not None:
             await self._compacting
         if self._syncing is not None:
@@ -165,5 +164,5 @@ class Persistence:
         self.journal.close()
 
 
-def _write(compaction: Compaction, snapshot: Snapshot) -> None:
+def _write(compaction: Compaction, snapshot: EngineSnapshot) -> None:
     compaction.write(journal_snapshot.documents(snapshot))

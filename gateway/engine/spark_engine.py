@@ -1,9 +1,9 @@
 """The engine `spark`: a cluster of a running job.
 
-    request -> event -> topic `requests` -> job -> topic `responses` -> answer
+    request -> event -> topic `requests` -> job -> topic `responses` -> response
 
-An answer takes about a micro-batch. Several gateways may serve one job: each reads its own
-partition of `responses` (`replyTo` of its events), and ids that begin with its incarnation.
+A response takes about a micro-batch. Several gateways can serve one job: each reads its own
+partition of `responses` (`replyTo` of its events), and ids with its incarnation.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import known_settings
 from brokertwin.gateway.admin.api_versions import PROBE_HEADER
-from brokertwin.gateway.admin.known_settings import ToldSettings
+from brokertwin.gateway.admin.known_settings import JobSettings
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.gateway.engine.answer_reader import AnswerReader, Found
 from brokertwin.gateway.engine.cell_watch import CellWatch
 from brokertwin.gateway.engine.engine import (
-    Answer,
     Body,
     EdgeRequest,
+    EngineResponse,
     EventWriter,
     HeedBroker,
-    UnansweredError,
+    NoResponseError,
     heed_nothing,
 )
+from brokertwin.gateway.engine.response_reader import Found, ResponseReader
 from brokertwin.gateway.records.data_topic import DataTopic
 from brokertwin.gateway.records.sealed_segments import SealedSegments
 from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -47,26 +47,26 @@ from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
 from brokertwin.state.core.settings import BrokerSettings
 
-ANSWER_TIMEOUT_S = 60.0
-"""How long the job may be silent before those who wait for it are sent away."""
+RESPONSE_TIMEOUT_S = 60.0
+"""Time without responses after which pending requests fail."""
 
 IN_FLIGHT_MAX = 10_000
-"""Requests that may wait for an answer; one more is written when another one is answered."""
+"""Maximum number of pending requests; further ones are queued."""
 
 IN_FLIGHT_BYTES_MAX = 128 * 1024 * 1024
-"""The same of the bytes of their events: what one gateway adds to a micro-batch at most."""
+"""Maximum size of their events: what one gateway adds to a micro-batch."""
 
 THROTTLE_MAX_MS = 1_000
-"""What answers ask clients to wait where as many requests wait as may; half of them: nothing."""
+"""Throttle time at the maximum of pending requests; 0 at half of it."""
 
 SETTINGS_S, OUTSTANDING_S = 5.0, 60.0
-"""How old what is known of settings may be where requests come, and others may alter them."""
+"""Maximum age of known settings when requests arrive; the second if a query is pending."""
 
 POLL_S = 0.1
 
 _log = structlog.get_logger("brokertwin.gateway")
 
-TELL_S = 60.0
+LOG_EVERY_S = 60.0
 OTHER_CELLS = "the job has other cells than when this gateway started: restart the gateway"
 MISPLACED = frozenset(
     {
@@ -74,20 +74,20 @@ MISPLACED = frozenset(
         *(Reason.UNKNOWN_BROKER, Reason.REPLY_TO),
     }
 )
-"""Why a job refuses what a gateway of another placement writes, as after `snapshot reshard`."""
+"""Reasons of a job with another placement, as after `snapshot reshard`."""
 
 
 class _Waiting(NamedTuple):
-    """What was written about a broker and is not answered."""
+    """A pending request."""
 
     cell: str
     broker: int
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[EngineResponse]
     size: int
 
 
 class _Held(NamedTuple):
-    """An event that is written when there is room; who waits for it knows nothing of that."""
+    """A queued request, not written yet."""
 
     event_id: str
     document: bytes
@@ -98,18 +98,18 @@ class SparkEngine:
     """A cluster of a running job.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        placed: the cluster, as the topic `placement` has it.
-        data: where record batches lie.
-        segments: the sealed parts of logs.
-        answer_timeout_s: how long the job may be silent.
-        in_flight_max: how many requests may wait for an answer.
-        in_flight_bytes_max: how many bytes their events may have.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        placed: the cluster, from the topic `placement`.
+        data: store of record batches.
+        segments: sealed segments of logs.
+        answer_timeout_s: time without responses after which requests fail.
+        in_flight_max: maximum number of pending requests.
+        in_flight_bytes_max: maximum size of their events.
 
     Attributes:
-        heed_broker: is told of brokers that have stopped or started, from `start` on.
-        heed_settings: is told that settings of brokers may have changed.
+        heed_broker: called when brokers stop or start, after `start`.
+        heed_settings: called when broker settings may have changed.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SparkEngine:
         placed: Placement,
         data: DataTopic,
         segments: SealedSegments,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        answer_timeout_s: float = RESPONSE_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
@@ -130,7 +130,7 @@ class SparkEngine:
         self._placed = placed
         self._data = data
         self._segments = segments
-        self._answer_timeout_s = answer_timeout_s
+        self._response_timeout_s = answer_timeout_s
         self._in_flight_max = in_flight_max
         self._in_flight_bytes_max = in_flight_bytes_max
         self._in_flight_bytes = 0
@@ -142,7 +142,7 @@ class SparkEngine:
         }
         self._producer = Producer(self._configuration)
         self._events = EventWriter(placed.cluster, placed.responses_partitions)
-        self._reader = AnswerReader(
+        self._reader = ResponseReader(
             client,
             prefix,
             self._events.reply_to,
@@ -152,16 +152,16 @@ class SparkEngine:
         )
         self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
         self._waiting: dict[str, _Waiting] = {}
-        self._told: ToldSettings | None = None
-        self._question = ""
-        self._asked_at = -SETTINGS_S
-        self._told_misplaced_at = -TELL_S
+        self._job_settings: JobSettings | None = None
+        self._query_id = ""
+        self._queried_at = -SETTINGS_S
+        self._misplaced_logged_at = -LOG_EVERY_S
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Be ready to read answers before the first event is written. Raises UserError."""
+        """Start reading responses before the first event is written. Raises UserError."""
         self._loop = asyncio.get_running_loop()
         await self._data.start()
         await self._segments.start()
@@ -172,12 +172,12 @@ class SparkEngine:
             self._find_stopped()
 
     def _find_stopped(self) -> None:
-        """Ask each broker something: one that has stopped is refused, and `_answer` says so."""
+        """Probe each broker; a stopped one is rejected, which `_complete` notes."""
         for broker in self.brokers:
             self.submit(_probe(broker))
 
     async def close(self) -> None:
-        """Let no request wait any longer; events that were handed over are written."""
+        """Cancel pending requests and flush written events."""
         self._is_closed = True
         if self._watching is not None:
             self._watching.cancel()
@@ -189,42 +189,44 @@ class SparkEngine:
             await asyncio.to_thread(self._reader.stop)
         await self._segments.close()
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        """Write a request's event; those of one cell are decided in the order of the calls."""
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
+        """Write a request's event; events of one cell are processed in call order."""
         assert self._loop is not None, "start() comes first"
         future = self._send(request.broker, *self._events.request(request))
         api = api_of_key(request.header.get("requestApiKey", UNKNOWN.key))
         if Trait.CHANGES_SETTINGS in api.traits:
             future.add_done_callback(partial(self._has_altered, request.broker))
-        patience_s = OUTSTANDING_S if self._question else SETTINGS_S
-        if not self._is_closed and self._loop.time() - self._asked_at >= patience_s:
-            self._ask_settings(request.broker)
+        patience_s = OUTSTANDING_S if self._query_id else SETTINGS_S
+        if not self._is_closed and self._loop.time() - self._queried_at >= patience_s:
+            self._query_settings(request.broker)
         return future
 
-    def _has_altered(self, broker: int, _future: asyncio.Future[Answer]) -> None:
-        """Settings may be others now."""
+    def _has_altered(self, broker: int, _future: asyncio.Future[EngineResponse]) -> None:
+        """Query the settings, which may have changed."""
         if not self._is_closed:
-            self._ask_settings(broker)
+            self._query_settings(broker)
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that it may hold something for."""
+        """Report the end of a connection for which the broker may keep state."""
         if not self._is_closed:
             cell = self._placed.cell_of(broker)
-            self._write(cell, *self._events.disconnection(broker, connection), is_answered=False)
+            self._write(cell, *self._events.disconnection(broker, connection), has_response=False)
 
-    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
-        """Do to a broker what `ABOUT_BROKERS` names."""
+    def intervene(
+        self, kind: Kind, broker: int, directory: str = ""
+    ) -> asyncio.Future[EngineResponse]:
+        """Write an intervention of `ABOUT_BROKERS`."""
         return self._send(broker, *self._events.intervention(kind, broker, directory))
 
-    def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[Answer]:
+    def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[EngineResponse] = self._loop.create_future()
         if self._is_closed:
             _fail(future, "the gateway ends")
             return future
         if len(document) > EVENT_BYTES_MAX:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
-            future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
+            future.set_result(EngineResponse(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
         waiting = _Waiting(self._placed.cell_of(broker), broker, future, len(document))
         self._held.append(_Held(event_id, document, waiting))
@@ -235,13 +237,13 @@ class SparkEngine:
 
     @property
     def throttle_ms(self) -> int:
-        """What answers ask clients to wait: nothing while half of the room is free."""
+        """Return the throttle time: 0 below half of the maximum of pending requests."""
         rows = len(self._waiting) / self._in_flight_max
         full = max(rows, self._in_flight_bytes / self._in_flight_bytes_max)
         return round(max(2 * min(full, 1) - 1, 0) * THROTTLE_MAX_MS)
 
     def _write_held(self) -> None:
-        """Write what there is room for, in the order in which it came."""
+        """Write queued requests in order while there is room."""
         while (
             self._held
             and len(self._waiting) < self._in_flight_max
@@ -255,12 +257,12 @@ class SparkEngine:
             waiting.future.add_done_callback(partial(self._forget, event_id))
             self._write(waiting.cell, event_id, document)
 
-    def _forget(self, event_id: str, _future: asyncio.Future[Answer]) -> None:
-        """Nobody waits any more; another request has its turn."""
+    def _forget(self, event_id: str, _future: asyncio.Future[EngineResponse]) -> None:
+        """Remove a completed request and write queued ones."""
         self._in_flight_bytes -= self._waiting.pop(event_id).size
         self._write_held()
 
-    def _write(self, cell: str, event_id: str, document: bytes, is_answered: bool = True) -> None:
+    def _write(self, cell: str, event_id: str, document: bytes, has_response: bool = True) -> None:
         assert self._loop is not None
         try:
             self._producer.produce(
@@ -279,12 +281,12 @@ class SparkEngine:
                 self._producer = Producer(self._configuration)
             self._not_written(event_id, reason_of(error.args[0]))
             return
-        if is_answered:
+        if has_response:
             self._watches[cell].written(event_id, self._loop.time())
         self._producer.poll(0)
 
     def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
-        """Kafka has, or has not, taken an event."""
+        """Handle the delivery report of an event."""
         if error is not None:
             self._not_written(event_id, reason_of(error))
 
@@ -293,42 +295,42 @@ class SparkEngine:
             _fail(self._waiting[event_id].future, f"Kafka does not take the request: {why}")
 
     def _deliver(self, found: list[Found]) -> None:
-        """Hand answers to the event loop; called in the reader's thread."""
+        """Pass responses to the event loop; called in the reader's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._answer, found)
+            self._loop.call_soon_threadsafe(self._complete, found)
 
-    def _answer(self, found: list[Found]) -> None:
-        """Answer those who wait; nobody waits for a row that comes again."""
+    def _complete(self, found: list[Found]) -> None:
+        """Complete pending requests; ignore repeated rows."""
         for each in found:
             if isinstance(each, BrokerChange):
                 self.heed_broker(each.broker, each.is_stopped)
                 continue
-            event_id, answer = each
-            if event_id == self._question:
-                self._question = ""
-                self._take_settings(answer)
+            event_id, outcome = each
+            if event_id == self._query_id:
+                self._query_id = ""
+                self._take_settings(outcome)
                 continue
             for watch in self._watches.values():
-                watch.heard(event_id)
+                watch.responded(event_id)
             waiting = self._waiting.get(event_id)
             if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(answer)
-                reason = (answer.error or {}).get("reason")
+                waiting.future.set_result(outcome)
+                reason = (outcome.error or {}).get("reason")
                 if reason == Reason.BROKER_STOPPED:
                     self.heed_broker(waiting.broker, True)
                 elif reason in MISPLACED:
-                    self._tell_misplaced(answer.error or {})
+                    self._log_misplaced(outcome.error or {})
 
-    def _tell_misplaced(self, error: Mapping[str, object]) -> None:
-        """Log, once a minute, that the job has other cells than when this gateway started."""
+    def _log_misplaced(self, error: Mapping[str, object]) -> None:
+        """Log, once a minute, that the job has other cells than at this gateway's start."""
         assert self._loop is not None
-        if self._loop.time() - self._told_misplaced_at >= TELL_S:
-            self._told_misplaced_at = self._loop.time()
+        if self._loop.time() - self._misplaced_logged_at >= LOG_EVERY_S:
+            self._misplaced_logged_at = self._loop.time()
             _log.error(OTHER_CELLS, cluster=self.cluster, **error)
 
     async def _watch(self) -> None:
-        """Take Kafka's word on what was written, and notice when the job is silent."""
+        """Poll delivery reports and watch for a silent job."""
         assert self._loop is not None
         while True:
             await asyncio.sleep(POLL_S)
@@ -337,11 +339,11 @@ class SparkEngine:
                 self._look(cell, watch, self._loop.time())
 
     def _look(self, cell: str, watch: CellWatch, now: float) -> None:
-        """Send those away who wait in vain; find out where that cannot be told."""
+        """Fail the requests of a silent cell, or probe it."""
         if watch.is_silent(now):
             watch.forget()
             self._reader.begin_again()
-            why = f"the job has answered nothing for {self._answer_timeout_s:g} s; does it run?"
+            why = f"the job has not responded for {self._response_timeout_s:g} s; does it run?"
             held = [each.waiting for each in self._held]
             every = [*self._waiting.values(), *held]
             waiting = [each.future for each in every if each.cell == cell]
@@ -353,74 +355,80 @@ class SparkEngine:
             self._write(cell, *self._events.request(_probe(broker)))
 
     def features_epoch(self) -> int:
-        """Return 0: it is not known without asking the job."""
+        """Return 0: the epoch is unknown without a request to the job."""
         return 0
 
     def known_features(self) -> None:
-        """They are the job's: it has to be asked."""
+        """Return None: only the job knows them."""
 
-    def _ask_settings(self, broker: int) -> None:
-        """Ask for the settings that the gateway acts on; the answer comes with the others."""
+    def _query_settings(self, broker: int) -> None:
+        """Query the settings for gateways; the response arrives with the others."""
         assert self._loop is not None
-        self._asked_at = self._loop.time()
-        self._question, document = self._events.question(broker)
-        self._write(self._placed.cell_of(broker), self._question, document, is_answered=False)
+        self._queried_at = self._loop.time()
+        self._query_id, document = self._events.settings_query(broker)
+        self._write(self._placed.cell_of(broker), self._query_id, document, has_response=False)
 
-    def _take_settings(self, answer: Answer) -> None:
-        if answer.response is None:
+    def _take_settings(self, outcome: EngineResponse) -> None:
+        if outcome.response is None:
             return
         try:
-            self._told = known_settings.of_told(answer.response)
+            self._job_settings = known_settings.of_response(outcome.response)
         except (msgspec.MsgspecError, UserError) as error:
             _log.error("invalid settings", error=str(error))
             return
         self.heed_settings()
 
     def settings_of(self, broker: int) -> BrokerSettings:
-        """The settings that hold for a broker, without secrets."""
-        return BrokerSettings() if self._told is None else self._told.known.of(broker)
+        """Return a broker's current settings, without secrets."""
+        return (
+            BrokerSettings() if self._job_settings is None else self._job_settings.known.of(broker)
+        )
 
     def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """The settings that hold for a broker other than those that it was started with."""
-        return {} if self._told is None else self._told.known.changed(broker)
+        """Return the settings that were altered since a broker's start."""
+        return {} if self._job_settings is None else self._job_settings.known.changed(broker)
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """How fast a broker takes connections from an address; None: as fast as they come."""
-        return None if self._told is None else self._told.known.connection_limit(broker, host)
+        """Return the connection rate limit of an address at a broker, if any."""
+        return (
+            None
+            if self._job_settings is None
+            else self._job_settings.known.connection_limit(broker, host)
+        )
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """How much of the gateway's time a client's requests may take; None: all of it."""
-        if self._told is None:
+        """Return the request time quota of a client, if any."""
+        if self._job_settings is None:
             return None
-        return self._told.known.request_limit(broker, principal, client_id)
+        return self._job_settings.known.request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
-        """The codec that a topic of a Produce request asks for; None: that of the producer."""
-        return None if self._told is None else self._told.codec_of(broker, topic)
+        """Return the codec that a topic of a Produce request requires, or None for `producer`."""
+        return None if self._job_settings is None else self._job_settings.codec_of(broker, topic)
 
     def put(self, data: bytes) -> asyncio.Future[str]:
-        """Write the bytes of a batch to the data topic; their locator, or OSError."""
+        """Write the bytes of a batch to the data topic; the result is their locator or OSError."""
         assert self._loop is not None, "start() comes first"
         return self._loop.create_task(self._data.put(data))
 
     async def get(self, locator: str) -> bytes | None:
-        """The bytes at a locator, None where they are lost."""
+        """Return the bytes at a locator, or None if they are lost."""
         return await self._data.get(locator)
 
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
-        """The batches of a sealed part of a log."""
+        """Return the batches of a sealed segment, or None."""
         return await self._segments.segment(topic_id, partition, base_offset)
 
 
 def _probe(broker: int) -> EdgeRequest:
-    """A request that is answered at once."""
+    """Create a request that has an immediate response."""
     return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", PROBE_HEADER, {})
 
 
-def _fail(future: asyncio.Future[Answer], why: str) -> None:
-    """Tell who waits that no answer will come; nobody may wait any more."""
+def _fail(future: asyncio.Future[EngineResponse], why: str) -> None:
+    """Fail a pending request, whose caller may be gone."""
     if not future.done():
-        future.set_exception(UnansweredError(why))
+        future.set_exception(NoResponseError(why))
         future.exception()

@@ -1,8 +1,8 @@
-"""Python code that is made while the program runs, and the fields that its lines are about.
+"""Python code generated at run time, and the field that each line handles.
 
-A codec made of nested functions asks for each value of each message what the schema has said once
-for all. So of each message and version one function is written in which numbers that follow each
-other are read or written in one go, and that calls nearly nothing.
+A codec of nested functions would look up the schema for every value. Instead, one function is
+generated for each message and version. It reads or writes adjacent numbers at once and makes nearly
+no calls.
 """
 
 import struct
@@ -22,16 +22,16 @@ FORMATS = {
     "bool": "?",
     "uuid": "16s",
 }
-"""The types of one size, as `struct` calls them; all are big-endian."""
+"""Fixed-size types to their `struct` codes, big-endian."""
 
 
 class Code:
-    """A function that is being written.
+    """A function under construction.
 
     Args:
-        title: what it is for; stands in tracebacks, and errors are found by it.
-        head: its first line, `def …`.
-        names: what the code may call.
+        title: file name in tracebacks, which identifies errors of this code.
+        head: first line, `def …`.
+        names: names that the code may use.
     """
 
     def __init__(self, title: str, head: str, names: dict[str, Any]) -> None:
@@ -45,32 +45,32 @@ class Code:
         self._path: tuple[str, ...] = ()
 
     def local(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return a unique local name."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """A name for a value that the code needs."""
+        """Return a name for a constant."""
         name = self.local(f"_{stem}")
         self._names[name] = value
         return name
 
     def add(self, *lines: str, field: str | None = None) -> None:
-        """Lines at this depth; they are about `field`, or about the one that is being written."""
+        """Add lines at this depth; they handle `field`, or the current one."""
         path = self._path if field is None else (*self._path, field)
         for line in lines:
             self._lines.append("    " * self._depth + line)
             self._fields.append(path)
 
     def block(self, head: str, write: Callable[[], None]) -> None:
-        """A line, and what `write` adds below it, one step deeper."""
+        """Add a line, and what `write` adds, one level deeper."""
         self.add(head)
         self._depth += 1
         write()
         self._depth -= 1
 
     def about(self, field: str, write: Callable[[], None]) -> None:
-        """What `write` adds is about a field."""
+        """Attribute what `write` adds to a field."""
         before = self._path
         self._path = (*before, field)
         write()
@@ -78,18 +78,18 @@ class Code:
 
     @property
     def is_about_first(self) -> bool:
-        """Whether it is about a field of the message itself, not of a struct in it."""
+        """True for a field of the message itself, not of a nested struct."""
         return len(self._path) == 1
 
     def made(self) -> Callable[..., Any]:
-        """The function."""
+        """Compile the function."""
         text = "\n".join([self._head, *self._lines])
         exec(compile(text, self._title, "exec"), self._names)
         made: Callable[..., Any] = self._names["made"]
         return made
 
     def field_of(self, error: BaseException) -> str:
-        """Which field the code was about when it raised; its title where it was about none."""
+        """Return the field whose code raised an error, or the title."""
         where = error.__traceback__
         found = ""
         while where is not None:
@@ -101,7 +101,7 @@ class Code:
 
 
 def runs(fields: Sequence[Field]) -> list[list[Field]]:
-    """Fields in their order; those of one size that follow each other are together."""
+    """Group adjacent fixed-size fields, in order."""
     found: list[list[Field]] = []
     for field in fields:
         is_fixed = field.type in FORMATS and not field.is_array
@@ -113,10 +113,10 @@ def runs(fields: Sequence[Field]) -> list[list[Field]]:
 
 
 def form_of(fields: Sequence[Field]) -> struct.Struct:
-    """How fields of one size lie one behind the other."""
+    """Return the struct of adjacent fixed-size fields."""
     return struct.Struct(">" + "".join(FORMATS[field.type] for field in fields))
 
 
 def is_flexible(field: Field, version: int, message_is: bool) -> bool:
-    """Whether a field has compact lengths: as its message, unless it says otherwise itself."""
+    """True if a field has compact lengths; by default as its message."""
     return message_is if field.flexible is None else version in field.flexible

@@ -1,12 +1,11 @@
-"""The codec of one message in one version: bytes to a JSON-shaped body and back.
+"""Codec of one message in one version: bytes to a JSON-shaped body and back.
 
-Bodies are as Kafka's request log writes them (`RequestConvertToJson`): camelCase names, the fields
-of that version, uuids in base64url, bytes in base64, tagged fields only where they were sent.
-Record sets alone stay bytes: they are taken apart or put in by `gateway/records/records.py`.
+Bodies have the form of Kafka's request log (`RequestConvertToJson`): camelCase names, only fields
+of the version, uuids in base64url, bytes in base64, tagged fields only if sent. Record sets stay
+bytes, for `gateway/records/records.py`.
 
-What is written may leave fields out; they get their default. Unknown tags are passed over, and so
-are bytes behind the message, as Kafka does. The functions are written when they are first asked for
-(`reading.py`, `writing.py`).
+When writing, missing fields get their default. As in Kafka, unknown tags and bytes after the
+message are ignored. The functions are generated on first use (`reading.py`, `writing.py`).
 """
 
 from collections.abc import Callable
@@ -32,10 +31,10 @@ class Codec(NamedTuple):
 
 
 def message_codec(name: str, version: int) -> Codec:
-    """The codec of a message; the version is one that its schema has.
+    """Return the codec of a message.
 
     Raises:
-        KeyError: there is no such message, or not in this version.
+        KeyError: unknown message or version.
     """
     function = message_reader(name, version)
 
@@ -49,7 +48,7 @@ def message_codec(name: str, version: int) -> Codec:
 
 @lru_cache(maxsize=2048)
 def message_reader(name: str, version: int) -> Read:
-    """Reads a message that begins somewhere in bytes; MalformedError. Raises KeyError as above."""
+    """Return a function that reads a message, or raises MalformedError. Raises KeyError."""
     message = _message(name, version)
     title = f"reading {name} version {version}"
     return reader_of(title, message.fields, version, version in message.flexible)
@@ -57,7 +56,7 @@ def message_reader(name: str, version: int) -> Read:
 
 @lru_cache(maxsize=2048)
 def message_writer(name: str, version: int) -> Write:
-    """Appends a message to bytes; raises NotEncodableError. KeyError as above."""
+    """Return a function that appends a message, or raises NotEncodableError. Raises KeyError."""
     message = _message(name, version)
     title = f"writing {name} version {version}"
     return writer_of(title, message.fields, version, version in message.flexible)

@@ -1,8 +1,8 @@
-"""Frames: header and body of a request or a response; before each stands its size.
+"""Frames: header and body of a request or a response, after a size field.
 
-The header of a request is version 2 where the body is flexible, else 1 (KIP-482); that of a
-response 1 or 0. An ApiVersions response always has header 0, so that a client of any version can
-read it (KIP-511).
+A request header has version 2 if the body is flexible, else 1 (KIP-482); a response header 1 or 0.
+ApiVersions responses always have header version 0, so that a client of any version can read them
+(KIP-511).
 """
 
 import struct
@@ -17,7 +17,7 @@ from brokertwin.gateway.protocol.writing import Write
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 SIZE_BYTES = 4
-"""What stands before each frame."""
+"""Size of the field before each frame."""
 
 _MINIMAL_HEADER = struct.Struct(">hhi")
 MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
@@ -25,26 +25,26 @@ MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
 
 
 class Request(NamedTuple):
-    """A request: `header` as the request log has it, and the body."""
+    """A request: `header` as in the request log, and the body."""
 
     header: dict[str, Any]
     body: Body
 
     @property
     def api_key(self) -> int:
-        """The API's key."""
+        """Key of the API."""
         key: int = self.header["requestApiKey"]
         return key
 
     @property
     def version(self) -> int:
-        """The version of the API."""
+        """Version of the API."""
         version: int = self.header["requestApiVersion"]
         return version
 
 
 class UnsupportedError(MalformedError):
-    """A request whose API or version is unknown; the header was legible.
+    """A request with an unknown API or version and a legible header.
 
     Attributes:
         api_key, version, correlation_id: from the header.
@@ -59,12 +59,12 @@ class UnsupportedError(MalformedError):
 
 
 def api_key_of(frame: bytes) -> int:
-    """The API key that a frame begins with; -1 where it is too short for one."""
+    """Return the API key at the beginning of a frame; -1 if it is too short."""
     return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
 
 
 class _Form(NamedTuple):
-    """How the messages of an API are read and written in one version."""
+    """Names and header versions of an API's messages in one version."""
 
     name: str
     request_header: int
@@ -76,7 +76,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _form(api_key: int, version: int) -> _Form:
-    """Raises KeyError for an unknown API or version."""
+    """Look up an API's messages. Raises KeyError for an unknown API or version."""
     name = API_NAMES[api_key]
     request, response = f"{name}Request", f"{name}Response"
     if version not in MESSAGES[request].versions:
@@ -92,10 +92,10 @@ def _form(api_key: int, version: int) -> _Form:
 
 
 def decode_request(frame: bytes) -> Request:
-    """The request in a frame.
+    """Decode the request in a frame.
 
     Raises:
-        UnsupportedError: no such API or version.
+        UnsupportedError: unknown API or version.
         MalformedError: the bytes are no request.
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
@@ -112,14 +112,14 @@ def decode_request(frame: bytes) -> Request:
 
 @lru_cache(maxsize=1024)
 def _asking(api_key: int, version: int) -> tuple[str, Read, Read]:
-    """An API's name, and what reads the header and the body of a request. KeyError as `_form`."""
+    """Return an API's name, and the readers of request header and body. Raises KeyError."""
     form = _form(api_key, version)
     header = message_reader("RequestHeader", form.request_header)
     return form.name, header, message_reader(form.request, version)
 
 
 def encode_request(request: Request) -> bytes:
-    """The frame of a request. Raises NotEncodableError, KeyError for an unknown API or version."""
+    """Encode a request's frame. Raises NotEncodableError, KeyError as `_form`."""
     form = _form(request.api_key, request.version)
     out = bytearray()
     message_writer("RequestHeader", form.request_header)(out, request.header)
@@ -128,21 +128,21 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """Correlation id and body of a response. Raises MalformedError."""
+    """Decode correlation id and body of a response. Raises MalformedError."""
     form = _form(api_key, version)
     header, at = message_reader("ResponseHeader", form.response_header)(frame, 0)
     return header["correlationId"], message_reader(form.response, version)(frame, at)[0]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
-    """The frame of a response. Raises NotEncodableError."""
+    """Encode a response's frame. Raises NotEncodableError."""
     out = bytearray()
     _append_response(out, api_key, version, correlation_id, body)
     return out
 
 
 def encode_sized_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
-    """The same with its size before it, as it is sent: it may be large, and is copied no more."""
+    """Encode a response's frame after its size, without copying a large one."""
     out = bytearray(SIZE_BYTES)
     _append_response(out, api_key, version, correlation_id, body)
     out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
@@ -159,7 +159,7 @@ def _append_response(
 
 @lru_cache(maxsize=1024)
 def _answering(api_key: int, version: int) -> tuple[Write, Write]:
-    """What writes the header and the body of a response."""
+    """Return the writers of response header and body."""
     form = _form(api_key, version)
     header = message_writer("ResponseHeader", form.response_header)
     return header, message_writer(form.response, version)

@@ -1,9 +1,9 @@
-"""Makes `schemas.json` from the message schemas in a kafka-clients jar.
+"""Generate `schemas.json` from the message schemas in a kafka-clients jar.
 
     python -m brokertwin.gateway.protocol.generate kafka-clients-4.3.1.jar 4.3.1 schemas.json
 
-Only facts are kept: names, types, versions, tags, defaults. So that an installed wheel needs no
-jar, the result lies in the package. Kept are the headers and what a broker's listener takes.
+Only names, types, versions, tags and defaults are kept, of headers and of APIs of a broker's
+listener. The result is in the package, so that an installed wheel needs no jar.
 """
 
 import json
@@ -53,7 +53,7 @@ def _message(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(found: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
-    """A field; a struct that several fields share is written out in each of them."""
+    """Convert a field; a struct shared by several fields is repeated in each."""
     field = {"name": found["name"][0].lower() + found["name"][1:]}
     field |= {name: found[name] for name in KEPT if name in found}
     if found.get("taggedVersions", found["versions"]) != found["versions"]:

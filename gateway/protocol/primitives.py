@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol: a reader that checks every bound, and writers.
+"""Primitive types of Kafka's protocol: a bounds-checking reader, and writers.
 
 Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact types, tagged fields).
 """
@@ -6,7 +6,6 @@ Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact type
 import base64
 import binascii
 import struct
-from collections.abc import Callable
 from typing import Any
 
 UVARINT_BYTES_MAX = 5
@@ -22,21 +21,21 @@ _FORMATS = {
     "float64": ">d",
 }
 NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
-"""The numbers of the protocol, big-endian."""
+"""Number types of the protocol, big-endian."""
 
 
 class MalformedError(ValueError):
-    """The bytes are no message of this kind; the text says where and why."""
+    """The bytes are no valid message; the text has position and reason."""
 
 
 class NotEncodableError(ValueError):
-    """A body does not fit its schema; the text names the field."""
+    """A body does not match its schema; the text names the field."""
 
 
 class Reader:
-    """Reads a message from its first byte to its last.
+    """Reads a message sequentially.
 
-    Every method raises MalformedError where the bytes end too early or make no sense.
+    Every method raises MalformedError for truncated or invalid bytes.
     """
 
     __slots__ = ("data", "position")
@@ -47,11 +46,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """The bytes that are not read yet."""
+        """Number of unread bytes."""
         return len(self.data) - self.position
 
     def number(self, form: struct.Struct) -> Any:
-        """The next number."""
+        """Read a number."""
         position = self.position
         try:
             value = form.unpack_from(self.data, position)[0]
@@ -61,7 +60,7 @@ class Reader:
         return value
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Read `size` bytes."""
         end = self.position + size
         if size < 0 or end > len(self.data):
             raise self.truncated(size)
@@ -70,7 +69,7 @@ class Reader:
         return taken
 
     def uvarint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """Read an unsigned varint of at most 32 bits."""
         data, position = self.data, self.position
         if position < len(data) and data[position] < 0x80:
             self.position = position + 1
@@ -89,7 +88,7 @@ class Reader:
         raise MalformedError(f"a varint at byte {self.position} is longer than 5 bytes")
 
     def truncated(self, wanted: int) -> MalformedError:
-        """The error of bytes that end too early, or of a negative length."""
+        """Create the error for truncated bytes or a negative length."""
         return MalformedError(
             f"{wanted} bytes wanted at byte {self.position}, {self.remaining} are there"
         )
@@ -103,47 +102,13 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-Length = Callable[[Reader], int]
-WriteLength = Callable[[bytearray, int], None]
-
-
-def compact_length(reader: Reader) -> int:
-    """A length that is written one higher; -1 for null."""
-    return reader.uvarint() - 1
-
-
-def string_length(reader: Reader) -> int:
-    """A length in two bytes; -1 for null."""
-    return int(reader.number(NUMBERS["int16"]))
-
-
-def long_length(reader: Reader) -> int:
-    """A length in four bytes; -1 for null."""
-    return int(reader.number(NUMBERS["int32"]))
-
-
-def write_compact_length(out: bytearray, length: int) -> None:
-    """Append a length that is written one higher."""
-    write_uvarint(out, length + 1)
-
-
-def write_string_length(out: bytearray, length: int) -> None:
-    """Append a length in two bytes."""
-    out += NUMBERS["int16"].pack(length)
-
-
-def write_long_length(out: bytearray, length: int) -> None:
-    """Append a length in four bytes."""
-    out += NUMBERS["int32"].pack(length)
-
-
 def uuid_of(data: bytes) -> str:
-    """A uuid as Kafka prints it: 22 characters of base64url."""
+    """Format a uuid as Kafka prints it: 22 characters of base64url."""
     return base64.urlsafe_b64encode(data)[:-2].decode("ascii")
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid. Raises NotEncodableError."""
+    """Return the 16 bytes of a uuid. Raises NotEncodableError."""
     try:
         data = base64.urlsafe_b64decode(text + "==")
     except (ValueError, TypeError, binascii.Error):

@@ -1,7 +1,7 @@
-"""Functions that read a message in one version, written by its schema.
+"""Generated functions that read a message in one version.
 
-Each takes bytes and the place where the message begins, and gives back its body and the place
-behind it. Every length is held against the bytes that are there before anything is made of it.
+Each takes bytes and the position of a message, and returns its body and the next position. Every
+length is checked against the available bytes before allocation.
 """
 
 import base64
@@ -18,11 +18,11 @@ from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 Read = Callable[[bytes, int], tuple[Any, int]]
 
 DOUBLE_NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
-"""How Kafka's request log writes a double that JSON has no number for; NaN equals nothing."""
+"""Names of infinite doubles in Kafka's request log; NaN is compared separately."""
 
 
 def reader_of(title: str, fields: Sequence[Field], version: int, flexible: bool) -> Read:
-    """The function that reads a message."""
+    """Generate the function that reads a message."""
     writer = _Writer(title, version)
     return writer.finish(writer.struct(fields, flexible))
 
@@ -55,7 +55,7 @@ def _base64(data: bytes) -> str:
 def _tags(
     data: bytes, position: int, body: dict[str, Any], known: dict[int, tuple[str, Read]]
 ) -> int:
-    """Read tagged fields into a body; unknown ones are passed over."""
+    """Read tagged fields into a body; skip unknown ones."""
     reader = Reader(data, position)
     for _ in range(reader.uvarint()):
         tag, size = reader.uvarint(), reader.uvarint()
@@ -82,11 +82,11 @@ _NAMES = {
     "unpack_from": struct.unpack_from,
 }
 _SHOWN = {"uuid": "uuid_of({})", "float64": "double({})"}
-"""How a value of one size is shown where it is not shown as it is."""
+"""Conversions of fixed-size values."""
 
 
 class _Writer:
-    """Writes the code: `data` are the bytes, `at` is the place, `end` the number of bytes."""
+    """Generates code: `data` are the bytes, `at` the position, `end` their number."""
 
     def __init__(self, title: str, version: int) -> None:
         self._title = title
@@ -95,7 +95,7 @@ class _Writer:
         self._code.add("end = len(data)")
 
     def finish(self, result: str) -> Read:
-        """The function, with errors that say which field they are about."""
+        """Compile the function; its errors name the field."""
         self._code.add(f"return {result}, at")
         code, made = self._code, self._code.made()
 
@@ -112,7 +112,7 @@ class _Writer:
         return read
 
     def struct(self, fields: Sequence[Field], flexible: bool) -> str:
-        """Reads a struct; the name of what it gives."""
+        """Generate code that reads a struct; return the name of its value."""
         code = self._code
         present = [field for field in fields if self._version in field.versions]
         regular = [field for field in present if field.tag is None]
@@ -134,12 +134,12 @@ class _Writer:
         return body
 
     def _tagged(self, field: Field) -> Read:
-        """The function that reads a tagged field; what is tagged is in compact form."""
+        """Generate the function that reads a tagged field, always in compact form."""
         writer = _Writer(f"{self._title} {field.name}", self._version)
         return writer.finish(writer.field(field, True))
 
     def _run(self, fields: list[Field], flexible: bool) -> list[tuple[Field, str]]:
-        """Reads fields of one size in one go, or a field of another kind."""
+        """Generate code that reads adjacent fixed-size fields, or another field."""
         if fields[0].is_array or fields[0].type not in FORMATS:
             return [(fields[0], self.field(fields[0], flexible))]
         names = [self._code.local("value") for _ in fields]
@@ -155,7 +155,7 @@ class _Writer:
         ]
 
     def field(self, field: Field, flexible: bool) -> str:
-        """Reads a field; the name of its value."""
+        """Generate code that reads a field; return the name of its value."""
         flexible = is_flexible(field, self._version, flexible)
         is_nullable = self._version in field.nullable
         value = self._code.local("value")
@@ -185,7 +185,7 @@ class _Writer:
     def _length(
         self, size: str, form: str, flexible: bool, is_nullable: bool, most: int | None = None
     ) -> None:
-        """Reads a length into `size`, checked; -1 is null, only where that may be."""
+        """Generate code that reads a length into `size`, and checks it; -1 is null."""
         code = self._code
         if flexible:
             code.add(f"{size} = data[at] - 1", "at += 1")
@@ -201,7 +201,7 @@ class _Writer:
         code.add(f"    raise wrong_length({size}, at, end)")
 
     def _sized(self, value: str, kind: str, flexible: bool, is_nullable: bool) -> None:
-        """A string or bytes."""
+        """Generate code that reads a string or bytes."""
         code = self._code
         size = code.local("size")
         is_string = kind == "string"

@@ -1,4 +1,4 @@
-"""The message schemas of Kafka 4.3.1, from the data file that `generate.py` makes of Kafka's own.
+"""Message schemas of Kafka 4.3.1, from the file that `generate.py` writes.
 
 `MESSAGES["ProduceRequest"]` and `MESSAGES["ProduceResponse"]`; `API_NAMES[0]` is `Produce`.
 """
@@ -11,7 +11,7 @@ VERSION_MAX = 2**15 - 1
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends inclusive; empty where `first` is above `last`."""
+    """An inclusive range of versions; empty if `first` is above `last`."""
 
     first: int
     last: int
@@ -24,10 +24,10 @@ NO_VERSIONS = Versions(1, 0)
 
 
 class Field(NamedTuple):
-    """A field of a message or of a struct in it.
+    """A field of a message or struct.
 
-    `type` is Kafka's name of a primitive, or `struct`; of an array it is the element's.
-    `default` is a JSON value; for a struct None stands for the defaults of its fields.
+    `type` is Kafka's name of a primitive, or `struct`; for an array it is the element's type.
+    `default` is a JSON value; None for a struct means the defaults of its fields.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Message(NamedTuple):
 
 
 def parse_versions(text: str) -> Versions:
-    """`3-13`, `9+`, `4` or `none`."""
+    """Parse `3-13`, `9+`, `4` or `none`."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -122,4 +122,4 @@ API_NAMES: dict[int, str] = {
     for name, message in MESSAGES.items()
     if message.api_key >= 0 and name.endswith("Request")
 }
-"""API key to the name that its messages begin with."""
+"""API key to the prefix of its message names."""

@@ -1,7 +1,6 @@
-"""Functions that write a message in one version, written by its schema.
+"""Generated functions that write a message in one version.
 
-Each takes a bytearray and a body, and appends the message. A field that a body leaves out gets its
-default.
+Each appends a body to a bytearray. Missing fields get their default.
 """
 
 import base64
@@ -20,14 +19,14 @@ from brokertwin.state.core.schema import RenderedPart
 Write = Callable[[bytearray, Any], None]
 
 MINUS_ONE = b"\xff\xff\xff\xff"
-"""The length of null, in two bytes or in four."""
+"""Length of null, in two bytes or in four."""
 
 DOUBLES = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
-"""Doubles that JSON has no number for, by the names that Kafka's request log gives them."""
+"""Names of non-finite doubles in Kafka's request log."""
 
 
 def writer_of(title: str, fields: Sequence[Field], version: int, flexible: bool) -> Write:
-    """The function that writes a message."""
+    """Generate the function that writes a message."""
     writer = _Writer(title, version)
     writer.struct("value", fields, flexible)
     return writer.finish()
@@ -41,7 +40,7 @@ def _string(value: str) -> bytes:
 
 
 def _bytes(value: str | bytes) -> bytes:
-    """Bytes, or their base64 as bodies have it."""
+    """Return bytes, decoded from base64 if the body has a string."""
     if not isinstance(value, str):
         return value
     try:
@@ -59,11 +58,11 @@ def _null() -> NotEncodableError:
 
 
 Tagged = tuple[int, str, Any, Write]
-"""Tag, name, default, and how it is written."""
+"""Tag, name, default and writer."""
 
 
 def _tags(out: bytearray, body: dict[str, Any], tagged: list[Tagged]) -> None:
-    """Append the tagged fields that a body has, but for those that have their default."""
+    """Append the tagged fields of a body, except those with their default."""
     sent = [each for each in tagged if each[1] in body and body[each[1]] != each[2]]
     write_uvarint(out, len(sent))
     for tag, name, _, write in sent:
@@ -85,13 +84,13 @@ _NAMES = {
     "write_uvarint": write_uvarint,
 }
 _HELD = {"uuid": "uuid_bytes({})", "float64": "double({})"}
-"""How a value of one size is written where it is not written as it is."""
+"""Conversions of fixed-size values."""
 
 _REFUSED = (TypeError, AttributeError, KeyError, struct.error)
 
 
 class _Writer:
-    """Writes the code: `out` takes the bytes, `value` is the body."""
+    """Generates code: `out` is the target, `value` the body."""
 
     def __init__(self, title: str, version: int) -> None:
         self._title = title
@@ -99,7 +98,7 @@ class _Writer:
         self._code = Code(title, "def made(out, value):", _NAMES)
 
     def finish(self) -> Write:
-        """The function, with errors that say which field they are about."""
+        """Compile the function; its errors name the field."""
         self._code.add("return")
         code, made = self._code, self._code.made()
 
@@ -114,7 +113,7 @@ class _Writer:
         return write
 
     def struct(self, body: str, fields: Sequence[Field], flexible: bool) -> None:
-        """Writes a struct that the name `body` has."""
+        """Generate code that writes a struct, named `body`."""
         code = self._code
         present = [field for field in fields if self._version in field.versions]
         get = code.local("get")
@@ -144,14 +143,14 @@ class _Writer:
         return field.default
 
     def _tagged(self, field: Field) -> Tagged:
-        """A tagged field and the function that writes it; what is tagged is in compact form."""
+        """Return a tagged field with its writer, always in compact form."""
         assert field.tag is not None
         writer = _Writer(f"{self._title} {field.name}", self._version)
         writer.field("value", field, True)
         return field.tag, field.name, self._default(field), writer.finish()
 
     def _numbers(self, fields: list[Field], values: list[str]) -> None:
-        """Writes fields of one size in one go."""
+        """Generate code that writes adjacent fixed-size fields."""
         pack = self._code.constant("pack", form_of(fields).pack)
         held = [
             _HELD.get(field.type, "{}").format(value)
@@ -161,7 +160,7 @@ class _Writer:
         self._code.add(f"out += {pack}({', '.join(held)})", field=text)
 
     def field(self, value: str, field: Field, flexible: bool) -> None:
-        """Writes the field whose value has a name."""
+        """Generate code that writes a field, whose value is named `value`."""
         flexible = is_flexible(field, self._version, flexible)
         code = self._code
 
@@ -202,7 +201,7 @@ class _Writer:
             code.add(f"out += {code.constant('pack', struct.Struct(form).pack)}({size})")
 
     def _sized(self, value: str, kind: str, flexible: bool) -> None:
-        """A string or bytes."""
+        """Generate code that writes a string or bytes."""
         code = self._code
         data, size = code.local("data"), code.local("size")
         code.add(f"{data} = {'string' if kind == 'string' else 'bytes_of'}({value})")
@@ -211,7 +210,7 @@ class _Writer:
         code.add(f"out += {data}")
 
     def _once(self, element: str, field: Field, write: Callable[[], None]) -> None:
-        """Writes a struct; of a `RenderedPart` the bytes are kept, and written again."""
+        """Generate code that writes a struct; the bytes of a `RenderedPart` are cached."""
         code = self._code
         begin, kept = code.local("begin"), code.local("kept")
         key = f"{self._title}: {field.name}"

@@ -1,9 +1,8 @@
-"""Where the local engine keeps the bytes of record batches: in memory or in files.
+"""Record batch bytes of the local engine, in memory or in files.
 
-A locator names a place: in memory a number, in files the file, the first byte and the size. Files
-only grow, and each start begins a new one. What no log has any more is collected: a file of which
-nothing is left is deleted, one of which less than half is left is replaced by a copy with holes in
-the other places, which takes no room on the device and leaves all locators as they are.
+A locator is a number in memory, or file, first byte and size. Files are append-only, and each start
+begins a new one. Garbage collection deletes a file without live batches, and replaces a file with
+less than half of its bytes live by a sparse copy. Holes use no space, and all locators stay valid.
 """
 
 import os
@@ -16,10 +15,10 @@ from typing import BinaryIO, NamedTuple, Protocol
 from brokertwin.gateway.engine.disk import DISK, Disk
 
 FILE_BYTES = 64 * 1024 * 1024
-"""A file that has reached this size is followed by the next one."""
+"""A file of this size is full; the next one is opened."""
 
 BLOCK_BYTES = 4096
-"""A file system frees whole blocks."""
+"""File systems free whole blocks."""
 
 _SUFFIX = ".batches"
 _NEW = ".thinning"
@@ -29,28 +28,28 @@ class BatchStore(Protocol):
     """Bytes by locator."""
 
     def put(self, data: bytes) -> str:
-        """Keep bytes; gives back their locator."""
+        """Store bytes and return their locator."""
 
     def get(self, locator: str) -> bytes | None:
-        """The bytes, None where they are lost."""
+        """Return the bytes, or None if they are lost."""
 
     def keep(self, locator: str) -> None:
-        """Note that a log has these bytes."""
+        """Add a reference: a log has these bytes."""
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Forget bytes: no log has them (any more)."""
+        """Remove a reference, or drop bytes that no log ever had."""
 
     def unsynced(self) -> list[int]:
-        """Handles for `sync_all` of what was put since they were last given."""
+        """Return file descriptors for `sync_all` of writes since the last call."""
 
     def is_garbage_due(self) -> bool:
-        """Whether `collect` has something to do."""
+        """True if `collect` has something to do."""
 
     def collect(self, kept: Callable[[], Iterable[str]]) -> int:
-        """Free the room of bytes that are not `kept`; gives back how many. Raises OSError."""
+        """Free the space of bytes that are not `kept`; return its size. Raises OSError."""
 
     def close(self) -> None:
-        """Close files."""
+        """Close all files."""
 
 
 class MemoryStore:
@@ -59,29 +58,29 @@ class MemoryStore:
     def __init__(self) -> None:
         self._batches: dict[str, bytes] = {}
         self._kept: dict[str, int] = {}
-        """How many logs have what is at a locator."""
+        """Reference count of each locator."""
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def put(self, data: bytes) -> str:
-        """Keep bytes; gives back their locator."""
+        """Store bytes and return their locator."""
         self._count += 1
         locator = str(self._count)
         self._batches[locator] = data
         return locator
 
     def get(self, locator: str) -> bytes | None:
-        """The bytes, None where they are lost."""
+        """Return the bytes, or None if they are lost."""
         return self._batches.get(locator)
 
     def keep(self, locator: str) -> None:
-        """Note that a log has these bytes."""
+        """Add a reference."""
         self._kept[locator] = self._kept.get(locator, 0) + 1
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Forget bytes that no other log has."""
+        """Remove a reference; delete the bytes after the last one."""
         left = self._kept.pop(locator, 0) - was_kept
         if left > 0:
             self._kept[locator] = left
@@ -89,39 +88,39 @@ class MemoryStore:
             self._batches.pop(locator, None)
 
     def unsynced(self) -> list[int]:
-        """Memory has no device."""
+        """Return no descriptors."""
         return []
 
     def is_garbage_due(self) -> bool:
-        """It never has: what is dropped has gone."""
+        """Return False: `drop` frees memory at once."""
         return False
 
     def collect(self, _kept: Callable[[], Iterable[str]]) -> int:
-        """Nothing is to be done."""
+        """Do nothing."""
         return 0
 
     def close(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
 
-class _Place(NamedTuple):
-    """What a locator names."""
+class _StoredBatch(NamedTuple):
+    """A parsed locator."""
 
     number: int
     position: int
     size: int
 
 
-class FileStore:
+class FileBatchStore:
     """Batches in the files of a directory.
 
     Args:
-        directory: made where it is not there.
-        file_bytes: a file that has reached this size is followed by the next one.
-        disk: what does it all.
+        directory: created if missing.
+        file_bytes: size of a full file.
+        disk: file system operations.
 
     Raises:
-        OSError: the directory or a file in it cannot be made.
+        OSError: the directory or a file in it cannot be created.
     """
 
     def __init__(self, directory: Path, file_bytes: int = FILE_BYTES, disk: Disk = DISK) -> None:
@@ -131,7 +130,7 @@ class FileStore:
         self._disk = disk
         self._kept: Counter[int] = Counter()
         self._pending: set[str] = set()
-        """What was put and is neither kept nor dropped yet: its request is on its way."""
+        """Stored, but not yet referenced or dropped: the request is in flight."""
         self._dropped_bytes = 0
         for left in directory.glob(f"*{_NEW}"):
             disk.remove(left)
@@ -144,7 +143,7 @@ class FileStore:
         self._has_unsynced = False
 
     def put(self, data: bytes) -> str:
-        """Append bytes; gives back their locator. Raises OSError."""
+        """Append bytes and return their locator. Raises OSError."""
         if self._end >= self._file_bytes:
             self._begin_next()
         position = self._end
@@ -168,7 +167,7 @@ class FileStore:
         former.close()
 
     def get(self, locator: str) -> bytes | None:
-        """The bytes, None where they are lost."""
+        """Return the bytes, or None if they are lost."""
         number, position, size = _place(locator)
         try:
             reader = self._readers.get(number) or self._disk.open(self._file(number), "rb")
@@ -179,12 +178,12 @@ class FileStore:
         return data if len(data) == size else None
 
     def keep(self, locator: str) -> None:
-        """Note that a log has these bytes."""
+        """Add a reference."""
         self._pending.discard(locator)
         self._kept[_place(locator).number] += 1
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Forget bytes; their room is freed by `collect`."""
+        """Remove a reference; `collect` frees the space."""
         self._pending.discard(locator)
         place = _place(locator)
         self._dropped_bytes += place.size
@@ -192,7 +191,7 @@ class FileStore:
             self._kept[place.number] -= 1
 
     def unsynced(self) -> list[int]:
-        """Handles for `sync_all` of what was put since they were last given."""
+        """Return file descriptors for `sync_all` of writes since the last call."""
         handles, self._unsynced = self._unsynced, []
         if self._has_unsynced:
             handles.append(os.dup(self._writer.fileno()))
@@ -200,7 +199,7 @@ class FileStore:
         return handles
 
     def is_garbage_due(self) -> bool:
-        """Whether a file is empty, or as much was dropped as goes into one."""
+        """True if a file has no live batch, or dropped bytes exceed a file's size."""
         return self._dropped_bytes >= self._file_bytes or any(True for _ in self._empty())
 
     def _empty(self) -> Iterable[int]:
@@ -208,9 +207,9 @@ class FileStore:
         return (n for n in self._full if self._kept[n] <= 0 and n not in pending)
 
     def collect(self, kept: Callable[[], Iterable[str]]) -> int:
-        """Free the room of bytes that are not `kept`; gives back how many. Raises OSError.
+        """Free the space of bytes that are not `kept`; return its size. Raises OSError.
 
-        What freed the bytes has to be on the device before.
+        The records that dropped the bytes must be synced before.
         """
         freed = 0
         for number in list(self._empty()):
@@ -225,8 +224,8 @@ class FileStore:
         return freed
 
     def _thin_out(self, kept: Iterable[str]) -> int:
-        """Replace the files of which less than half is left."""
-        left: dict[int, list[_Place]] = defaultdict(list)
+        """Replace full files with less than half of their space live."""
+        left: dict[int, list[_StoredBatch]] = defaultdict(list)
         for locator in kept:
             place = _place(locator)
             if place.number in self._full:
@@ -239,8 +238,8 @@ class FileStore:
                 freed += room - self._room(number)
         return freed
 
-    def _copy(self, number: int, places: list[_Place]) -> None:
-        """Put a copy of these places of a file in its place."""
+    def _copy(self, number: int, places: list[_StoredBatch]) -> None:
+        """Replace a file by a sparse copy with these batches."""
         path, new = self._file(number), self._file(number).with_suffix(_NEW)
         try:
             with self._disk.open(path, "rb") as source, self._disk.open(new, "xb") as target:
@@ -257,7 +256,7 @@ class FileStore:
         self._forget_reader(number)
 
     def _room(self, number: int) -> int:
-        """The bytes that a file takes on the device."""
+        """Return the disk space of a file."""
         with suppress(FileNotFoundError):
             return self._file(number).stat().st_blocks * 512
         return 0
@@ -268,14 +267,14 @@ class FileStore:
             reader.close()
 
     def close(self) -> None:
-        """Close files."""
+        """Close all files."""
         for handle in self._unsynced:
             os.close(handle)
         for file in (self._writer, *self._readers.values()):
             file.close()
 
     def _open_next(self) -> BinaryIO:
-        """A new file, also after a restart: the end of an old one may be torn."""
+        """Open a new file, also after a restart: the last one may be torn."""
         file = self._disk.open(self._file(self._number + 1), "xb")
         self._number += 1
         self._disk.sync_directory(self._directory)
@@ -285,12 +284,12 @@ class FileStore:
         return self._directory / f"{number:08d}{_SUFFIX}"
 
 
-def _place(locator: str) -> _Place:
-    return _Place(*map(int, locator.split(":")))
+def _place(locator: str) -> _StoredBatch:
+    return _StoredBatch(*map(int, locator.split(":")))
 
 
-def _room_of(places: Iterable[_Place]) -> int:
-    """The bytes that places take at most on the device."""
+def _room_of(places: Iterable[_StoredBatch]) -> int:
+    """Return the maximum disk space of batches."""
     blocks: set[int] = set()
     for place in places:
         end = place.position + place.size

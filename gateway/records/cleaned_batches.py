@@ -1,8 +1,8 @@
-"""Batches as the log cleaner sees them, and the bytes of what it leaves of one.
+"""Batches for the log cleaner, and the bytes of a cleaned batch.
 
 Source: `MemoryRecords.filterTo`, `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader` in
-Kafka; KIP-534. Base and last offset stay those of the batch, whatever goes. A batch with a delete
-horizon has it where the base timestamp is else; a flag says so, and timestamps count from there.
+Kafka; KIP-534. A cleaned batch keeps its base and last offset. A delete horizon replaces the base
+timestamp, marked by a flag, and timestamp deltas count from it.
 """
 
 import struct
@@ -32,7 +32,7 @@ _BASE_TIMESTAMP_POSITION = 27
 
 
 class RawRecord(NamedTuple):
-    """A record of a batch: its offset, its timestamp in ms, and its bytes from the key on."""
+    """A record: offset, timestamp in ms, and its bytes from the key on."""
 
     offset: int
     timestamp: int
@@ -42,7 +42,7 @@ class RawRecord(NamedTuple):
 
 
 def seen(data: bytes, header: StoredBatch) -> tuple[CleanerBatch, list[RawRecord]]:
-    """What the cleaner sees of a batch whose bytes are as a Fetch gives them.
+    """Decode a batch, with its bytes as in a Fetch response.
 
     Raises:
         DecompressionError, InvalidRecordsError: as `records.records_of`.
@@ -88,8 +88,8 @@ def _raw_records(
 def left_of(
     data: bytes, header: StoredBatch, found: list[RawRecord], outcome: CleanedBatch
 ) -> bytes:
-    """The bytes of what is left of a batch, which is changed and does not go."""
-    assert outcome.places is not None, "the batch goes"
+    """Return the bytes of a batch that keeps some of its records or its header."""
+    assert outcome.places is not None, "the batch is not deleted"
     kept = [found[place] for place in outcome.places]
     (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)
     attributes &= ~DELETE_HORIZON_FLAG
@@ -115,9 +115,9 @@ def left_of(
 
 
 def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> dict[str, Any]:
-    """The header of a batch that is left, as events have it.
+    """Return the header of a cleaned batch, as in events.
 
-    Its base timestamp is the time of its first record, also where the bytes have a horizon there.
+    Its base timestamp is that of its first record, even if the bytes have a delete horizon there.
     """
     header = records.batch_headers(data)[0] | {"baseTimestamp": first_timestamp}
     if before.end_marker is not None and header["recordCount"]:

@@ -1,7 +1,7 @@
-"""Decompresses the records of a batch, never to more than a limit, and compresses them.
+"""Compression and size-limited decompression of record batches.
 
-Kafka's codecs by the names of the request log. Snappy comes bare (librdkafka) or in the blocks of
-xerial's library (Java): a header of 16 bytes, then blocks that each begin with their length.
+Codecs have the names of the request log. Snappy is either raw (librdkafka) or in the format of
+xerial's snappy-java: a header of 16 bytes, then blocks, each after its length.
 """
 
 import gzip
@@ -15,10 +15,10 @@ import snappy
 import zstandard
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""Records that would be larger are refused, so that a small batch cannot fill the memory."""
+"""Larger records are rejected, so that a small batch cannot exhaust memory."""
 
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The codec's name by its number in a batch's attributes."""
+"""Codec names by their number in a batch's attributes."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER_BYTES = 16
@@ -26,23 +26,23 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 ZSTD_BLOCK_HEADER_BYTES, ZSTD_CHECKSUM_BYTES, ZSTD_REPEATED = 3, 4, 1
 ZSTD_HEADER_BYTES_MAX = 18
 ZSTD_SKIPPABLE, ZSTD_SKIPPABLE_HEADER_BYTES = b"\x2a\x4d\x18", 8
-"""What comes behind the first byte of a frame that says nothing; its size ends its header."""
+"""Bytes after the first one of a skippable frame; its header ends with its size."""
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = 6, 9, 3
-"""Kafka's levels where none is given."""
+"""Kafka's default levels."""
 GZIP_DEFAULT = -1
-"""The level that stands for zlib's own."""
+"""The level for zlib's own default."""
 
 _LENGTH = struct.Struct(">i")
 
 
 class DecompressionError(ValueError):
-    """The records cannot be decompressed, or not within the limit."""
+    """The data cannot be decompressed, or not within the limit."""
 
 
 def decompress(name: str, data: bytes, most: int | None = None) -> bytes:
-    """What `data` holds, records if nothing else is said, and `most` bytes of it.
+    """Decompress records, or other data of at most `most` bytes.
 
-    Raises DecompressionError; no more than that is made of what would be larger.
+    Raises DecompressionError, without producing more bytes than that.
     """
     decoder = _DECODERS.get(name)
     if decoder is None:
@@ -88,7 +88,7 @@ def _zstd(data: bytes, limit: int) -> bytes:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether the frames that have been read are there to their last block: no reader says so."""
+    """True if all frames are complete; the decoder does not report truncation."""
     at = 0
     while at < len(data):
         header_bytes = data[at : at + ZSTD_HEADER_BYTES_MAX]
@@ -137,7 +137,7 @@ def _snappy_block(block: bytes, room: int) -> bytes:
 
 
 def compress(name: str, data: bytes, level: int | None = None) -> bytes:
-    """Records in a codec as Kafka's brokers write them; a level of None is Kafka's default."""
+    """Compress records as Kafka's brokers do; level None is Kafka's default."""
     if name == "gzip":
         known = GZIP_LEVEL if level is None or level == GZIP_DEFAULT else level
         return gzip.compress(data, known, mtime=0)
@@ -157,7 +157,7 @@ def compress(name: str, data: bytes, level: int | None = None) -> bytes:
 
 
 def _to_snappy(data: bytes) -> bytes:
-    """The blocks of xerial's library."""
+    """Compress in the format of xerial's snappy-java."""
     found = bytearray(XERIAL_MAGIC + struct.pack(">ii", 1, 1))
     for start in range(0, len(data), XERIAL_BLOCK_BYTES):
         block = snappy.compress(data[start : start + XERIAL_BLOCK_BYTES])

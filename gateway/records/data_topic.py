@@ -1,8 +1,8 @@
-"""The topic `data`: the bytes of record batches in the real Kafka, one row for each batch.
+"""The topic `data`: bytes of record batches in Kafka, one row for each batch.
 
-A batch's bytes are written before its event, and the event names them by a locator: partition,
-offset and size. Several gateways write to the topic and each reads what all have written. Rows have
-no key and no `id`: only locators lead to them, so a row that was written twice harms nobody.
+The bytes are written before the event, which has their locator: partition, offset and size. Several
+gateways write to the topic, and each reads all rows. Rows have neither key nor `id`. A duplicate
+row is harmless because only locators refer to rows.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from brokertwin.gateway.records.topic_rows import Place, RowReader
+from brokertwin.gateway.records.topic_rows import RowPosition, RowReader
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.locators import Locator
 from brokertwin.kafka_io.topic_reader import partitions_of
@@ -35,12 +35,12 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 class DataTopic:
-    """Keeps the bytes of batches in Kafka, for one event loop.
+    """Stores the bytes of batches in Kafka, for one event loop.
 
     Args:
-        client: how to reach Kafka.
-        prefix: what the names of the job's topics begin with.
-        cache_bytes: how much of what was just written or read is kept in memory.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        cache_bytes: size of the cache of recently written and read rows.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class DataTopic:
         self._client = client
         self._topic = full_name(prefix, DATA)
         self._rows = RowReader(client, self._topic, cache_bytes)
-        self._writer: _Writer | None = None
+        self._writer: _DataProducer | None = None
 
     async def start(self) -> None:
-        """Get ready. Raises UserError where there is no such topic or Kafka does not answer."""
+        """Start. Raises UserError if the topic does not exist or Kafka does not respond."""
         await asyncio.to_thread(partitions_of, self._client, self._topic)
         self._rows.start()
-        self._writer = _Writer(self._client, self._topic)
+        self._writer = _DataProducer(self._client, self._topic)
 
     async def put(self, data: bytes) -> str:
-        """Keep the bytes of a batch; gives back their locator when all in-sync replicas have them.
+        """Write the bytes of a batch; return their locator after all in-sync replicas have them.
 
         Raises:
-            OSError: Kafka did not take them in time, or they are too large for it.
+            OSError: a timeout, or a batch above Kafka's size limit.
         """
         writer = self._writer
         assert writer is not None, "start() comes first"
@@ -73,34 +73,34 @@ class DataTopic:
             error = failure.args[0]
             if error.fatal() and writer is self._writer:
                 _log.error("replacing a failed producer", error=error.str())
-                self._writer = _Writer(self._client, self._topic)
+                self._writer = _DataProducer(self._client, self._topic)
                 writer.end()
             raise OSError(f"cannot write to {self._topic}: {reason_of(error)}") from None
         self._rows.cache.put(place, data)
         return str(Locator(*place, len(data)))
 
     async def get(self, locator: str) -> bytes | None:
-        """The bytes at a locator, None where they are lost or deleted.
+        """Return the bytes at a locator, or None if they are lost or deleted.
 
         Raises:
-            OSError: Kafka does not answer in time.
+            OSError: Kafka does not respond in time.
         """
         found = Locator.of(locator)
         if found is None:
             return None
-        data = await self._rows.read(Place(found.partition, found.offset))
+        data = await self._rows.read(RowPosition(found.partition, found.offset))
         return data if data is not None and len(data) == found.size else None
 
     async def close(self) -> None:
-        """Wait for what is being written, then end."""
+        """Wait for pending writes, then end."""
         if self._writer is not None:
             self._writer.end()
             await self._writer.ended()
         await self._rows.close()
 
 
-class _Writer:
-    """A producer, and the thread that waits for what Kafka says of its rows."""
+class _DataProducer:
+    """A producer and the thread that polls its delivery reports."""
 
     def __init__(self, client: ClientProperties, topic: str) -> None:
         self._producer = Producer(
@@ -117,9 +117,9 @@ class _Writer:
         self._thread = threading.Thread(target=self._serve, name=f"write {topic}", daemon=True)
         self._thread.start()
 
-    async def write(self, data: bytes) -> Place:
-        """Write a row; waits for room first. Raises KafkaException."""
-        future: asyncio.Future[Place] = self._loop.create_future()
+    async def write(self, data: bytes) -> RowPosition:
+        """Write a row, after waiting for queue space. Raises KafkaException."""
+        future: asyncio.Future[RowPosition] = self._loop.create_future()
         delivered = partial(self._delivered, future)
         while True:
             try:
@@ -130,7 +130,7 @@ class _Writer:
                 return await future
 
     def end(self) -> None:
-        """Take nothing more; the thread ends when everything has been told."""
+        """Accept no more rows; the thread ends after the last delivery report."""
         self._is_ended = True
 
     async def ended(self) -> None:
@@ -142,13 +142,15 @@ class _Writer:
             self._producer.poll(POLL_S)
 
     def _delivered(
-        self, future: "asyncio.Future[Place]", error: KafkaError | None, message: Message
+        self, future: "asyncio.Future[RowPosition]", error: KafkaError | None, message: Message
     ) -> None:
-        place = Place(message.partition() or 0, message.offset() or 0)
+        place = RowPosition(message.partition() or 0, message.offset() or 0)
         self._loop.call_soon_threadsafe(_settle, future, error, place)
 
 
-def _settle(future: "asyncio.Future[Place]", error: KafkaError | None, place: Place) -> None:
+def _settle(
+    future: "asyncio.Future[RowPosition]", error: KafkaError | None, place: RowPosition
+) -> None:
     if future.done():
         return
     if error is None:

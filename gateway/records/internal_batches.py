@@ -1,9 +1,8 @@
-"""Batches that coordinators have written to internal topics, in the bytes that Kafka would have.
+"""Kafka's bytes of batches that coordinators have written to internal topics.
 
-What a coordinator has decided lies in its log as its own records
-(`state/replication/internal_logs.py`); here they become rows of `__consumer_offsets`,
-`__transaction_state` and `__share_group_state`. What has no row there (all that a coordinator
-knows, where a partition gets its first follower) is left out, as if the log cleaner had taken it.
+A coordinator's log contains its own records (`state/replication/internal_logs.py`). Here they
+become rows of `__consumer_offsets`, `__transaction_state` and `__share_group_state`. Records
+without a row there are omitted, as if compaction had removed them.
 """
 
 from base64 import b64decode
@@ -31,11 +30,11 @@ from brokertwin.state.share import state_rows
 from brokertwin.state.transactions import transaction_rows
 
 _NONE = -1
-"""The size of a value that is null."""
+"""Size of a null value."""
 
 
 def to_bytes(header: dict[str, Any]) -> bytes:
-    """A coordinator's batch as a Fetch answer has it, with its rows in the place of its records."""
+    """Encode a coordinator's batch from its header in a Fetch response."""
     placed = internal_logs.placed(b64decode(header["written"]), header["lastOffsetDelta"])
     now = header["baseTimestamp"]
     rows = [each for first, record in placed for each in enumerate(_rows(record, now), first)]
@@ -64,9 +63,9 @@ def to_bytes(header: dict[str, Any]) -> bytes:
 
 
 def _rows(record: Record, now: int) -> Iterator[Row | None]:
-    """The rows of a record written `now`, one for each offset that it takes; None: there is none.
+    """Yield a row, or None, for each offset of a record written at `now`.
 
-    An offset in a transaction says no topic id, as with Kafka.
+    As in Kafka, an offset in a transaction has no topic id.
     """
     if not isinstance(record, TransactionalOffsetsWritten):
         yield _row(record, now)
@@ -87,7 +86,7 @@ def _rows(record: Record, now: int) -> Iterator[Row | None]:
 
 
 def _row(record: Record, now: int) -> Row | None:
-    """None, too, where a name is longer than a row's strings may be, which requests allow."""
+    """Encode a row; None if it has no row, or if a name exceeds the limit of strings."""
     try:
         if isinstance(record, ShareStateWritten):
             return state_rows.encode(record, now)
@@ -97,7 +96,7 @@ def _row(record: Record, now: int) -> Row | None:
 
 
 def _record(offset_delta: int, row: Row) -> bytes:
-    """A record of a batch, at the time of the batch and without headers."""
+    """Encode a record with the batch's timestamp and without headers."""
     body = bytearray(b"\0\0")
     write_varint(body, offset_delta)
     for part in row:

@@ -1,11 +1,12 @@
-"""The log cleaner of a job: what a gateway with its own cell does by itself, from a checkpoint.
+"""The log cleaner of a job, which reads the job's checkpoint.
 
-    state of a micro-batch -> passes that are due -> bytes of what is left to `data`
-                           -> an event `clean-log` to `requests`, which the job takes as any other
+    state of a micro-batch -> due passes -> cleaned batches to `data`
+                           -> an event `clean-log` to `requests`
 
-The job goes on meanwhile. What a log was when the pass looked goes with the event: where a log has
-lost batches since, or is led anew, the job does nothing, and the next round begins again. What was
-appended since is behind the pass. Until the job has taken an event nothing more is told of its log.
+The job continues meanwhile. The event contains the log's state at the time of the pass. If the log
+has lost batches or changed its leader since, the job ignores it, and the next round starts again.
+Later appends are beyond the range of the pass. A log is not cleaned again until the job has read
+the event.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from brokertwin.gateway.engine.engine import Body, Clock, EventWriter, now_ms
 from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.data_topic import DataTopic
-from brokertwin.gateway.records.log_cleaner import Due, OnePass
+from brokertwin.gateway.records.log_cleaner import CleaningPass, OnePass
 from brokertwin.gateway.records.sealed_segments import SealedSegments
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
@@ -31,16 +32,16 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 
 MOVED_MAX = 4_096
-"""Batches that a pass moves: they would hold the beginning of `data` for as long as their keys."""
+"""Maximum of batches moved by a pass. Unmoved, they would keep the beginning of `data` alive."""
 
 CACHE_BYTES = 16 * 1024 * 1024
-"""Of rows of `data`: a pass reads a log twice."""
+"""Cache of rows of `data`: a pass reads a log twice."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class CellState(NamedTuple):
-    """A cell as a micro-batch has left it, and the cluster that it belongs to."""
+    """A cell after a micro-batch, and its cluster."""
 
     placed: Placement
     cell: str
@@ -48,14 +49,14 @@ class CellState(NamedTuple):
 
 
 class JobState(NamedTuple):
-    """A job's cells as a micro-batch has left them; `read` is how far it had read `requests`."""
+    """A job's cells after a micro-batch; `read` has its offsets in `requests`."""
 
     cells: Sequence[CellState]
     read: dict[int, int]
 
 
-class _Place(NamedTuple):
-    """Where an event lies in `requests`."""
+class _EventPosition(NamedTuple):
+    """Position of an event in `requests`."""
 
     partition: int
     offset: int
@@ -69,11 +70,11 @@ class JobCleaner:
     """Cleans the compacted logs of a job's clusters, in rounds.
 
     Args:
-        client: how to reach Kafka.
-        prefix: what the names of the job's topics begin with.
-        given: the settings that the brokers were started with.
-        is_ended: whether nobody wants the outcome any more; a pass is given up then.
-        clock: the time of passes.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        given: settings with which the brokers were started.
+        is_ended: whether a running pass should be abandoned.
+        clock: time of passes.
     """
 
     def __init__(
@@ -86,10 +87,10 @@ class JobCleaner:
     ) -> None:
         self._client, self._prefix = client, prefix
         self._given, self._is_ended, self._clock = given, is_ended, clock
-        self._told: dict[_LogKey, _Place] = {}
+        self._sent: dict[_LogKey, _EventPosition] = {}
 
     def backoff_s(self, state: JobState) -> float:
-        """How long to wait for the next round (`log.cleaner.backoff.ms`)."""
+        """Return the time until the next round (`log.cleaner.backoff.ms`)."""
         found = [self._given.log_cleaner_backoff_ms]
         for placed, _, tables in state.cells:
             first = placed.brokers[0]
@@ -98,45 +99,45 @@ class JobCleaner:
         return max(min(found), 1) / 1000
 
     def waits_for_time(self, state: JobState) -> bool:
-        """Whether a pass may become due with the hours, though no record comes."""
+        """True if a pass can become due without new records."""
         return any(
             log_cleaner.waits_for_time(each.tables, each.placed.brokers_of(each.cell), self._given)
             for each in state.cells
         )
 
     def round(self, state: JobState) -> int:
-        """Do the passes that are due; gives back of how many the job is told.
+        """Run the due passes; return the number of events sent to the job.
 
         Raises:
-            UserError: a topic of the job is not there, or Kafka does not answer.
-            OSError: it does not take, or give, what it is asked for.
+            UserError: a topic of the job is missing, or Kafka does not respond.
+            OSError: reading or writing rows failed.
         """
-        self._told = {
+        self._sent = {
             key: place
-            for key, place in self._told.items()
+            for key, place in self._sent.items()
             if state.read.get(place.partition, 0) <= place.offset
         }
         found = [(each, due) for each in state.cells for due in self._due(each)]
         return asyncio.run(self._clean(found)) if found else 0
 
-    def _due(self, of: CellState) -> Iterator[Due]:
+    def _due(self, of: CellState) -> Iterator[CleaningPass]:
         brokers = of.placed.brokers_of(of.cell)
         for due in log_cleaner.due(of.tables, brokers, self._given, self._clock()):
-            if _key(of, due) not in self._told:
+            if _key(of, due) not in self._sent:
                 yield due
 
-    async def _clean(self, found: list[tuple[CellState, Due]]) -> int:
-        told = 0
+    async def _clean(self, found: list[tuple[CellState, CleaningPass]]) -> int:
+        count = 0
         data = DataTopic(self._client, self._prefix, CACHE_BYTES)
         await data.start()
         try:
             for of, due in found:
-                told += await self._clean_one(of, due, data)
+                count += await self._clean_one(of, due, data)
         finally:
             await data.close()
-        return told
+        return count
 
-    async def _clean_one(self, of: CellState, due: Due, data: DataTopic) -> bool:
+    async def _clean_one(self, of: CellState, due: CleaningPass, data: DataTopic) -> bool:
         segments = None
         if due.log.segments:
             segments = SealedSegments(self._client, self._prefix, of.placed.cluster)
@@ -152,7 +153,7 @@ class JobCleaner:
             return False
         events = EventWriter(of.placed.cluster, clock=self._clock)
         event_id, document = events.cleaning(due.broker, one.cleaned, due.mark)
-        self._told[_key(of, due)] = await asyncio.to_thread(self._write, of, event_id, document)
+        self._sent[_key(of, due)] = await asyncio.to_thread(self._write, of, event_id, document)
         return True
 
     def _finish(self, one: OnePass) -> None:
@@ -160,9 +161,9 @@ class JobCleaner:
             if self._is_ended():
                 return
 
-    def _write(self, of: CellState, event_id: str, document: bytes) -> _Place:
-        """Write an event; gives back where it lies. Raises OSError."""
-        delivered: list[_Place | KafkaError] = []
+    def _write(self, of: CellState, event_id: str, document: bytes) -> _EventPosition:
+        """Write an event and return its position. Raises OSError."""
+        delivered: list[_EventPosition | KafkaError] = []
         producer = Producer(writer_configuration(self._client))
         producer.produce(
             full_name(self._prefix, REQUESTS),
@@ -181,16 +182,18 @@ class JobCleaner:
         return found
 
 
-def _key(of: CellState, due: Due) -> _LogKey:
+def _key(of: CellState, due: CleaningPass) -> _LogKey:
     return of.cell, due.broker, due.log.topic_id, due.log.partition
 
 
-def _delivered(found: list[_Place | KafkaError], error: KafkaError | None, row: Message) -> None:
-    found.append(error or _Place(row.partition() or 0, row.offset() or 0))
+def _delivered(
+    found: list[_EventPosition | KafkaError], error: KafkaError | None, row: Message
+) -> None:
+    found.append(error or _EventPosition(row.partition() or 0, row.offset() or 0))
 
 
 class _Edge:
-    """The bytes of batches, and sealed parts of logs, for a pass in a thread beside the loop."""
+    """Bytes of batches and sealed segments, for a pass in a thread."""
 
     def __init__(
         self,
@@ -201,18 +204,18 @@ class _Edge:
         self._loop, self._data, self._segments = loop, data, segments
 
     def put(self, data: bytes) -> str:
-        """Keep bytes; gives back their locator. Raises OSError."""
+        """Store bytes and return their locator. Raises OSError."""
         return asyncio.run_coroutine_threadsafe(self._data.put(data), self._loop).result()
 
     def get(self, locator: str) -> bytes | None:
-        """The bytes, None where they are lost. Raises OSError."""
+        """Return the bytes, or None if they are lost. Raises OSError."""
         return asyncio.run_coroutine_threadsafe(self._data.get(locator), self._loop).result()
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Nothing: `brokertwin gc` deletes what no log has."""
+        """Do nothing: `brokertwin gc` deletes unreferenced rows."""
 
     def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
-        """The batches of a sealed part of a log. Raises OSError."""
+        """Return the batches of a sealed segment. Raises OSError."""
         assert self._segments is not None, "the log has none"
-        asked = self._segments.segment(topic_id, partition, base_offset)
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        reading = self._segments.segment(topic_id, partition, base_offset)
+        return asyncio.run_coroutine_threadsafe(reading, self._loop).result()

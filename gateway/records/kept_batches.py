@@ -1,6 +1,6 @@
-"""Which bytes the logs of the local engine have, by what their records say.
+"""Bytes referenced by the logs of the local engine, according to their records.
 
-Replicas of a log share bytes: they go when the last of them has dropped them.
+Replicas of a log share bytes, which are deleted after the last of them has dropped them.
 """
 
 from collections import deque
@@ -19,41 +19,41 @@ from brokertwin.state.core.records import (
 from brokertwin.state.logs.cleaner import in_runs
 
 
-class Kept(NamedTuple):
-    """A batch that a log has."""
+class KeptBatch(NamedTuple):
+    """A batch of a log."""
 
     last_offset: int
     locator: str
 
 
 LogKey = tuple[int, str, int]
-"""Broker, topic id, partition: each replica of a log has it."""
+"""Broker, topic id, partition: one for each replica."""
 
 
 class KeptBatches:
     """The batches of all logs.
 
     Args:
-        store: is told what it has to keep.
+        store: receives references.
 
     Attributes:
-        appended: the locators of what was appended; who looks at them clears them before.
-        dropped: how many batches logs have dropped.
+        appended: locators appended since the caller last cleared it.
+        dropped: number of batches that logs have dropped.
     """
 
     def __init__(self, store: BatchStore) -> None:
         self.appended: set[str] = set()
         self.dropped = 0
         self._store = store
-        self._kept: dict[LogKey, deque[Kept]] = {}
+        self._kept: dict[LogKey, deque[KeptBatch]] = {}
 
     def follow(self, machine: int, record: OF_LOGS) -> None:
-        """Note which bytes the logs have; bytes below a log's start, or of no log, go."""
-        if isinstance(record, BatchAppended):  # nearly all are
+        """Apply a record: add new batches, drop those below the log start or without a log."""
+        if isinstance(record, BatchAppended):  # most records
             batch = record.batch
             if batch.locator is not None:
                 key = (machine, record.topic_id, record.partition)
-                self._add(key, Kept(batch.last_offset, batch.locator))
+                self._add(key, KeptBatch(batch.last_offset, batch.locator))
                 self.appended.add(batch.locator)
             return
         if isinstance(record, TopicRemoved):
@@ -70,26 +70,29 @@ class KeptBatches:
             self._kept[machine, *place] = self._kept.pop((record.former_leader, *place))
 
     def locators(self) -> Iterator[str]:
-        """The locators of all that is kept, with repeats."""
+        """Yield all referenced locators, with repeats."""
         for kept in self._kept.values():
             for each in kept:
                 yield each.locator
 
-    def all(self) -> list[tuple[LogKey, list[Kept]]]:
-        """The batches of each log, the oldest first."""
+    def all(self) -> list[tuple[LogKey, list[KeptBatch]]]:
+        """Return the batches of each log, the oldest first."""
         return [(key, list(kept)) for key, kept in self._kept.items()]
 
-    def restore(self, key: LogKey, kept: Iterable[Kept]) -> None:
-        """Note the batches of a log, as `all` has given them."""
+    def restore(self, key: LogKey, kept: Iterable[KeptBatch]) -> None:
+        """Restore the batches of a log, as returned by `all`."""
         for each in kept:
             self._add(key, each)
 
-    def _add(self, key: LogKey, kept: Kept) -> None:
+    def _add(self, key: LogKey, kept: KeptBatch) -> None:
         self._kept.setdefault(key, deque()).append(kept)
         self._store.keep(kept.locator)
 
     def _take_over(self, machine: int, place: tuple[str, int]) -> None:
-        """A follower has its leader's log: with all bytes of it, each may have cleaned its own."""
+        """A follower took its leader's log: reference the bytes of all replicas.
+
+        Each replica may have cleaned its own.
+        """
         replicas = [kept for key, kept in self._kept.items() if key[1:] == place]
         taken = sorted(set().union(*replicas))
         for kept in taken:
@@ -100,16 +103,16 @@ class KeptBatches:
             self._kept[machine, *place] = deque(taken)
 
     def _keep_cleaned(self, key: LogKey, record: LogCleaned) -> None:
-        """Bytes below the end of a pass go, but for those that it has left."""
+        """Drop the bytes below the end of a pass, except for those it kept."""
         before = self._kept.get(key, deque())
         left = [
-            Kept(batch.last_offset, batch.locator)
+            KeptBatch(batch.last_offset, batch.locator)
             for batch in record.batches
             if batch.locator is not None
         ]
         unchanged = set(in_runs(before, record.unchanged))
-        behind = [kept for kept in before if kept.last_offset >= record.end_offset]
-        self._kept[key] = deque([*sorted([*left, *unchanged]), *behind])
+        later = [kept for kept in before if kept.last_offset >= record.end_offset]
+        self._kept[key] = deque([*sorted([*left, *unchanged]), *later])
         for kept in left:
             self._store.keep(kept.locator)
         for kept in before:
@@ -126,6 +129,6 @@ class KeptBatches:
         while kept and kept[0].last_offset < start:
             self._drop(kept.popleft())
 
-    def _drop(self, kept: Kept) -> None:
+    def _drop(self, kept: KeptBatch) -> None:
         self.dropped += 1
         self._store.drop(kept.locator, True)

@@ -1,12 +1,12 @@
-"""The log cleaner of an engine: it looks into the batches, which the machine cannot.
+"""The log cleaner of an engine, which reads batches that the state machine cannot.
 
-Which logs are due, and what is left of each batch, `state/logs/cleaner.py` says. A pass reads what
-a log has below its end twice, as Kafka's does: once for the keys, once for what is left. Its
-outcome goes to the machine as an event with the headers that are left, so a journal decided again
-needs no bytes. A log whose bytes cannot be read stays as it is.
+`state/logs/cleaner.py` decides which logs are due, and what remains of each batch. Like Kafka's
+cleaner, a pass reads the log below its end twice: for the keys, then for the remaining records. The
+result is an event with the remaining headers, so replaying a journal needs no bytes. A log with
+unreadable bytes is not cleaned.
 
-The index of a compacted log is not sealed where it is cleaned. What was sealed before its topic
-became compacted comes back into the index with the first pass that goes beyond all of it.
+The index of a compacted log is not sealed. Segments sealed before the topic became compacted return
+to the index with the first pass that covers all of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,24 +49,24 @@ from brokertwin.state.logs.log import (
 from brokertwin.state.replication import network
 
 LISTED_MAX = 16_384
-"""Batches that an event tells with their headers; each takes some 350 bytes of 8 MiB."""
+"""Maximum of batch headers in an event of at most 8 MiB; each takes about 350 bytes."""
 
 RUNS_AS_A_BATCH = 8
-"""Runs of batches that stay as they are take as much room as the header of one."""
+"""Number of unchanged runs that take as much space as one header."""
 
 SEALED_MAX = 256
-"""Sealed parts, of 64 batches each, of a log that is cleaned: the event tells what they had."""
+"""Maximum of sealed segments, of 64 batches each: the event lists their batches."""
 
 SLICE = 256
-"""Batches that a pass looks at before others have their turn: a few milliseconds."""
+"""Batches per step of a pass, a few milliseconds."""
 
 Sealed = Callable[[str, int, int], list[Body] | None]
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
-class Due(NamedTuple):
-    """A pass that is due: over which log, on which broker, how far, by which rules."""
+class CleaningPass(NamedTuple):
+    """A due pass: broker, log, offset range and rules."""
 
     broker: int
     log: Log
@@ -76,20 +76,20 @@ class Due(NamedTuple):
 
 
 class Bytes(Protocol):
-    """Where the bytes of batches lie."""
+    """Storage of batch bytes."""
 
     def put(self, data: bytes) -> str:
-        """Keep bytes; gives back their locator."""
+        """Store bytes and return their locator."""
 
     def get(self, locator: str) -> bytes | None:
-        """The bytes, None where they are lost."""
+        """Return the bytes, or None if they are lost."""
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Forget bytes that no log has."""
+        """Drop bytes that no log has."""
 
 
-class _Seen(NamedTuple):
-    """A batch as the cleaner sees it, its records and its bytes."""
+class _DecodedBatch(NamedTuple):
+    """A decoded batch with its bytes."""
 
     batch: CleanerBatch
     records: list[RawRecord]
@@ -97,56 +97,58 @@ class _Seen(NamedTuple):
 
 
 class _Left:
-    """What a pass leaves, the batches in their order.
+    """Result of a pass, in batch order.
 
     Args:
-        first_indexed: from this offset on the machine has the batches in its index.
+        first_indexed: first offset in the state machine's index.
 
     Attributes:
-        batches: what the machine has not.
-        unchanged: runs of what it has.
+        batches: headers that the index does not have.
+        unchanged: runs of batches that it has.
     """
 
     def __init__(self, first_indexed: int) -> None:
         self.batches: list[Batch] = []
         self.unchanged: list[tuple[int, int]] = []
         self._first_indexed = first_indexed
-        self._goes_on = False
+        self._is_run = False
 
     @property
     def size(self) -> int:
-        """The room that it takes in an event, in headers."""
+        """Size in an event, in headers."""
         return len(self.batches) + len(self.unchanged) // RUNS_AS_A_BATCH
 
-    def goes(self) -> None:
-        """The next batch goes."""
-        self._goes_on = False
+    def deleted(self) -> None:
+        """Delete the next batch."""
+        self._is_run = False
 
     def changed(self, batch: Batch) -> None:
-        """The next batch is another."""
-        self._goes_on = False
+        """Replace the next batch."""
+        self._is_run = False
         self.batches.append(batch)
 
-    def stays(self, header: StoredBatch) -> None:
-        """The next batch stays as it is."""
+    def unchanged_batch(self, header: StoredBatch) -> None:
+        """Keep the next batch."""
         if header.base_offset < self._first_indexed:
             self.batches.append(header.header())
             return
-        first = self.unchanged.pop()[0] if self._goes_on else header.last_offset
+        first = self.unchanged.pop()[0] if self._is_run else header.last_offset
         self.unchanged.append((first, header.last_offset))
-        self._goes_on = True
+        self._is_run = True
 
 
-class _NotReadableError(Exception):
-    """The bytes of a batch are lost, or do not decode."""
+class _UnreadableBatchError(Exception):
+    """Bytes of a batch are lost or cannot be decoded."""
 
 
 class _TooManyError(Exception):
-    """An event cannot tell all that a pass has changed."""
+    """The result of a pass does not fit into an event."""
 
 
-def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> Iterator[Due]:
-    """The passes that are due at `now` (ms since 1970); `given` are the brokers' settings."""
+def due(
+    tables: Tables, brokers: list[int], given: BrokerSettings, now: int
+) -> Iterator[CleaningPass]:
+    """Yield the passes due at `now` (ms since 1970); `given` are the brokers' settings."""
     for broker in brokers:
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
         if not settings.log_cleaner_enable or network.is_stopped(tables.cluster, broker):
@@ -159,11 +161,11 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                     continue
                 range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
                 if range_ is not None and cleaner.is_unsealed_from(log, range_.end):
-                    yield Due(broker, log, range_, rules, cleaner.log_mark(log))
+                    yield CleaningPass(broker, log, range_, rules, cleaner.log_mark(log))
 
 
 def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) -> bool:
-    """Whether there are topics that are compacted by the age of their records, too."""
+    """True if a topic is also compacted by the age of its records."""
     for broker in brokers:
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
         for topic in image.all_topics(tables.metadata, broker):
@@ -174,39 +176,39 @@ def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) ->
 
 
 def _between(headers: list[StoredBatch], offset: int, end: int) -> list[StoredBatch]:
-    """The batches that hold `offset` or lie above it, up to `end` (exclusive)."""
+    """Return the batches with offsets from `offset` to `end` (exclusive)."""
     return [each for each in headers if each.last_offset >= offset and each.base_offset < end]
 
 
 def no_sealed(_topic_id: str, _partition: int, _base_offset: int) -> list[Body] | None:
-    """The sealed parts of logs where there are none."""
+    """Stand-in for logs without sealed segments."""
     return None
 
 
 class OnePass:
     """A pass over one log.
 
-    Where an event cannot tell all that the pass changes, it goes half as far.
+    If the result does not fit into an event, the range is halved.
 
     Args:
-        tables: the state, to be read only.
-        store: where the bytes are, and where what is left of changed batches goes.
-        sealed: gives the batches of a sealed part of a log, by topic id, partition, base offset.
-        due: which log, and how far.
-        now: the time of the pass, in ms since 1970.
-        moved_max: how many batches that stay as they are get their bytes a new place, the oldest
-            of those that were cleaned before: where room is freed from the beginning on.
+        tables: state, read only.
+        store: storage of the original and the changed batches.
+        sealed: returns the batches of a sealed segment by topic id, partition and base offset.
+        due: the log and its range.
+        now: time of the pass, in ms since 1970.
+        moved_max: number of the oldest unchanged batches to rewrite, for storage that frees space
+            only from its beginning.
 
     Attributes:
-        written: the locators of what was written; no log has it yet.
-        cleaned: what is left, after the last step; None where the log is not readable.
+        written: locators written, not yet referenced by a log.
+        cleaned: result after the last step; None if the log is unreadable.
     """
 
     def __init__(
         self,
         tables: Tables,
         store: Bytes,
-        due: Due,
+        due: CleaningPass,
         now: int,
         sealed: Sealed = no_sealed,
         moved_max: int = 0,
@@ -221,11 +223,11 @@ class OnePass:
         self.cleaned: LogCleaned | None = None
 
     def steps(self) -> Iterator[None]:
-        """Do the pass; it pauses now and then, so that others have their turn. Raises OSError."""
+        """Run the pass; yields regularly so that other tasks can run. Raises OSError."""
         log = self._due.log
         try:
-            yield from self._as_far_as_can_be_told()
-        except (_NotReadableError, DecompressionError, InvalidRecordsError) as error:
+            yield from self._within_one_event()
+        except (_UnreadableBatchError, DecompressionError, InvalidRecordsError) as error:
             _log.warning(
                 "cannot clean a log",
                 topic=log.topic,
@@ -234,13 +236,13 @@ class OnePass:
             )
 
     def is_still_due(self) -> bool:
-        """Whether the log has what it had when the pass was due, but for what was appended."""
+        """True if nothing but appends has changed the log since the pass became due."""
         broker, log, *_, mark = self._due
         key = log_key(broker, log.topic_id, log.partition)
         now = self._tables.logs.get(key, Log)
         return now is not None and cleaner.log_mark(now) == mark
 
-    def _as_far_as_can_be_told(self) -> Iterator[None]:
+    def _within_one_event(self) -> Iterator[None]:
         range_, headers = self._due.range_, list(self._headers())
         while True:
             try:
@@ -254,7 +256,7 @@ class OnePass:
                 dirty = _between(headers, range_.first_dirty, range_.end)
                 half = dirty[(len(dirty) - 1) // 2].last_offset + 1
                 if half == range_.end:
-                    raise _NotReadableError("its batches do not fit into one event") from None
+                    raise _UnreadableBatchError("its batches do not fit into one event") from None
                 range_ = range_._replace(end=half)
 
     def _pass(self, range_: CleanableRange, headers: list[StoredBatch]) -> Iterator[None]:
@@ -281,13 +283,13 @@ class OnePass:
             seen = self._seen(header)
             outcome = this.clean(seen.batch)
             if outcome.places is None:
-                left.goes()
+                left.deleted()
             elif outcome.is_changed:
                 left.changed(self._changed(seen, outcome))
             elif header.locator in moved:
                 left.changed(self._moved(header))
             else:
-                left.stays(header)
+                left.unchanged_batch(header)
             if left.size > LISTED_MAX:
                 raise _TooManyError
             if number % SLICE == 0:
@@ -297,7 +299,7 @@ class OnePass:
             log.topic_id, log.partition, range_.end, left.batches, aborted, left.unchanged
         )
 
-    def _changed(self, seen: _Seen, outcome: CleanedBatch) -> Batch:
+    def _changed(self, seen: _DecodedBatch, outcome: CleanedBatch) -> Batch:
         header = seen.batch.header
         changed = cleaned_batches.left_of(seen.data, header, seen.records, outcome)
         first = seen.records[outcome.places[0]].timestamp if outcome.places else NO_TIMESTAMP
@@ -307,7 +309,7 @@ class OnePass:
         return msgspec.convert(fields | {"locator": locator}, Batch)
 
     def _to_move(self, clean: list[StoredBatch]) -> set[str | None]:
-        """The locators of the batches that lie furthest to the beginning."""
+        """Return the locators of the batches nearest to the beginning of the storage."""
         found = [place for each in clean if (place := Locator.of(each.locator or "")) is not None]
         oldest = nsmallest(self._moved_max, found, key=lambda place: place.offset)
         return {str(place) for place in oldest}
@@ -315,13 +317,13 @@ class OnePass:
     def _moved(self, header: StoredBatch) -> Batch:
         data = self._store.get(header.locator or "")
         if data is None:
-            raise _NotReadableError("the bytes of a batch are lost")
+            raise _UnreadableBatchError("the bytes of a batch are lost")
         locator = self._store.put(data)
         self.written.append(locator)
         return msgspec.structs.replace(header.header(), locator=locator)
 
     def _headers(self) -> Iterator[StoredBatch]:
-        """All batches of the log, sealed ones among them."""
+        """Yield all batches of the log, including sealed ones."""
         broker, log, *_ = self._due
         for sealed in sealed_segments(self._tables.logs, broker, log):
             yield from self._of_part(sealed)
@@ -331,26 +333,26 @@ class OnePass:
         log = self._due.log
         found = self._sealed(log.topic_id, log.partition, part.base_offset)
         if found is None:
-            raise _NotReadableError("a sealed segment of the index is lost")
+            raise _UnreadableBatchError("a sealed segment of the index is lost")
         batches = (msgspec.convert(each, Batch) for each in found)
         return [StoredBatch(*msgspec.structs.astuple(batch)) for batch in batches]
 
-    def _seen(self, header: StoredBatch) -> _Seen:
+    def _seen(self, header: StoredBatch) -> _DecodedBatch:
         data = self._bytes(header)
-        return _Seen(*cleaned_batches.seen(data, header), data)
+        return _DecodedBatch(*cleaned_batches.seen(data, header), data)
 
     def _bytes(self, header: StoredBatch) -> bytes:
-        """A batch's bytes as a Fetch gives them."""
+        """Return a batch's bytes as in a Fetch response."""
         if header.locator is None:
             if header.end_marker is None:
-                raise _NotReadableError("a batch has no bytes")
+                raise _UnreadableBatchError("a batch has no bytes")
             return control_batches.to_bytes(header.header())
         data = self._store.get(header.locator)
         if data is None:
-            raise _NotReadableError("the bytes of a batch are lost")
-        told = {
+            raise _UnreadableBatchError("the bytes of a batch are lost")
+        placed = {
             "baseOffset": header.base_offset,
             "partitionLeaderEpoch": header.partition_leader_epoch,
             "maxTimestamp": header.max_timestamp,
         }
-        return bytes(records.as_stored(data, told))
+        return bytes(records.as_stored(data, placed))

@@ -1,10 +1,9 @@
-"""Batches in the codec that their topic asks for (`compression.type`), whatever the producer chose.
+"""Recompression of batches to their topic's codec (`compression.type`).
 
-Source: `LogValidator` in Kafka. `producer` keeps what came, so does a
-batch that is refused anyway, or that has the codec already. The header that the machine is told,
-its size and its CRC among it, is that of the bytes that are kept; `max.message.bytes` bounds that
-size and the one that came. Otherwise than in Kafka what comes in a version of Produce before zstd
-keeps its codec where zstd is asked for or has come.
+Source: `LogValidator` in Kafka. A batch stays unchanged if the setting is `producer`, if it is
+rejected, or if it has the codec already. The header for the state machine, with size and CRC,
+describes the stored bytes; `max.message.bytes` limits both the received and the stored size. Unlike
+in Kafka, Produce versions before zstd keep their codec if either codec is zstd.
 """
 
 import struct
@@ -19,7 +18,7 @@ from brokertwin.gateway.records.records import (
 from brokertwin.state.configs.codecs import TopicCodec
 
 ZSTD_VERSION = 7
-"""The first version of Produce that may bring zstd."""
+"""First version of Produce with zstd."""
 
 _SIZE_POSITION = 8
 _SIZE = struct.Struct(">i")
@@ -27,16 +26,16 @@ _INT16 = struct.Struct(">h")
 
 
 def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
-    """A record set with its batch in a codec; `version` is that of the Produce request."""
+    """Recompress the batch of a record set; `version` is that of the Produce request."""
     if found.data is None or found.error:
         return found
     header = found.batches[0]
-    came = header["compressionType"]
-    if came == codec.name or header["isControl"]:
+    received = header["compressionType"]
+    if received == codec.name or header["isControl"]:
         return found
-    if version < ZSTD_VERSION and "zstd" in (came, codec.name):
+    if version < ZSTD_VERSION and "zstd" in (received, codec.name):
         return found
-    plain = compression.decompress(came, found.data[HEADER_BYTES:])
+    plain = compression.decompress(received, found.data[HEADER_BYTES:])
     batch = bytearray(found.data[:HEADER_BYTES])
     batch += compression.compress(codec.name, plain, codec.level)
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
@@ -44,5 +43,5 @@ def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
     _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _SIZE.pack_into(batch, _SIZE_POSITION, len(batch) - records.LOG_OVERHEAD)
     crc = records.set_crc(batch)
-    told = {**header, "compressionType": codec.name, "sizeInBytes": len(batch), "crc": crc}
-    return found._replace(batches=[told], data=bytes(batch))
+    changed = {**header, "compressionType": codec.name, "sizeInBytes": len(batch), "crc": crc}
+    return found._replace(batches=[changed], data=bytes(batch))

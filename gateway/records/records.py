@@ -1,8 +1,8 @@
-"""Record sets: what a Produce request brings, checked, and the batch headers that an event has.
+"""Record sets: validation of Produce data, and batch headers for events.
 
 Source: `ByteBufferLogInputStream`, `DefaultRecordBatch`, `DefaultRecord`, `LogValidator` in Kafka;
-KIP-98 (magic 2). The bytes of a batch are kept as they came. Only its base offset, leader epoch
-and, where the topic has log append time, its greatest timestamp are set when it is read.
+KIP-98 (magic 2). Bytes are stored as received. Base offset, leader epoch and, with log append time,
+maximum timestamp are set when a batch is read.
 """
 
 import struct
@@ -21,17 +21,17 @@ from brokertwin.state.core.records import UNKNOWN_CODEC, Batch
 from brokertwin.state.logs import control_batches
 
 LOG_OVERHEAD = 12
-"""Base offset and size; the size does not count these bytes."""
+"""Base offset and size field; the size does not include them."""
 
 MAGIC_END = 17
 LEGACY_OVERHEAD = 14
-"""The least size that a batch of any magic can tell."""
+"""Minimum size field of a batch of any magic."""
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 CRC_POSITION = 17
 CHECKED_FROM = 21
-"""The CRC covers the bytes from the attributes on: not the base offset, not the leader epoch."""
+"""The CRC covers the bytes from the attributes on."""
 
 ATTRIBUTES_POSITION = 21
 MAX_TIMESTAMP_POSITION = 35
@@ -42,10 +42,10 @@ CONTROL_FLAG = 0x20
 MAGIC = 2
 NO_TIMESTAMP = -1
 RECORDS_MAX = 1_000_000
-"""Of one batch: compressed, so many of 7 bytes each are 725 bytes on their way here."""
+"""Maximum of records in a batch. A million records of 7 bytes each compress to 725 bytes."""
 
 BATCHES_READ_MAX = 2
-"""A Produce request may bring one batch; a second one shows that there are more."""
+"""A valid Produce request has one batch; a second one proves the request invalid."""
 
 _SIZE = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -58,11 +58,11 @@ LEADER_EPOCH_POSITION = 12
 
 
 class RecordSet(NamedTuple):
-    """The record set of one partition of a Produce request.
+    """Record set of one partition of a Produce request.
 
-    `batches` are headers in the form of events; `error` is what the state machine is told of the
-    bytes (`recordsError`), 0 where nothing is wrong; `data` is the only batch where there is one;
-    `seen` is what it is told of the records beyond that (`recordsSeen`), None where nothing.
+    `batches` are headers as in events. `error` is `recordsError` for the state machine, or 0.
+    `data` is the only batch, if there is one. `seen` is further information on its records
+    (`recordsSeen`), or None.
     """
 
     size_in_bytes: int
@@ -72,10 +72,10 @@ class RecordSet(NamedTuple):
     seen: dict[str, Any] | None = None
 
 
-class Record(NamedTuple):
-    """Where a record is in its batch: the deltas of its offset and of its timestamp in ms.
+class RecordDeltas(NamedTuple):
+    """Deltas of a record's offset and timestamp (ms) in its batch.
 
-    `key_size` and `value_size` are in bytes, negative where there is none.
+    `key_size` and `value_size` are in bytes, negative for null.
     """
 
     offset_delta: int
@@ -85,7 +85,7 @@ class Record(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The same of all records of a batch: a list for each."""
+    """`RecordDeltas` of all records of a batch, as columns."""
 
     offset_deltas: list[int]
     timestamp_deltas: list[int]
@@ -97,15 +97,15 @@ NO_RECORDS = Columns([], [], [], [])
 
 
 class _CorruptError(ValueError):
-    """Bytes that are no batch at all."""
+    """The bytes are no batch."""
 
 
 class InvalidRecordsError(ValueError):
-    """The records of a batch do not decode."""
+    """The records of a batch cannot be decoded."""
 
 
 def parse(data: bytes | None) -> RecordSet:
-    """The batches in `data` and what is wrong with them. Never raises."""
+    """Parse and validate batches. Never raises."""
     data = data or b""
     try:
         spans = list(islice(_spans(data), BATCHES_READ_MAX))
@@ -127,7 +127,7 @@ def parse(data: bytes | None) -> RecordSet:
 
 
 def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, Any] | None:
-    """What the machine is told of the records (`RecordsSeen`), None where nothing."""
+    """Return the `RecordsSeen` for the state machine, or None."""
     seen: dict[str, Any] = {}
     has_append_time = has_append_time_flag(batch)
     base, greatest = header["baseTimestamp"], header["maxTimestamp"]
@@ -157,13 +157,13 @@ def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, A
 
 
 def has_append_time_flag(batch: bytes) -> bool:
-    """Whether a batch says that its records have the time of their append."""
+    """True if the attributes of a batch have the log append time flag."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     return bool(attributes & APPEND_TIME_FLAG)
 
 
 def _first_odd(data: bytes) -> list[dict[str, Any]]:
-    """The first batch, where its magic is one that there is not: all of it that is legible."""
+    """Return the legible part of a first batch with an unknown magic."""
     if len(data) < MAGIC_END or data[MAGIC_END - 1] <= MAGIC:
         return []
     if _SIZE.unpack_from(data, 8)[0] < LEGACY_OVERHEAD:
@@ -172,7 +172,7 @@ def _first_odd(data: bytes) -> list[dict[str, Any]]:
 
 
 def batch_headers(data: bytes) -> list[dict[str, Any]]:
-    """The headers of all whole batches in `data`, unchecked, up to bytes that are no batch."""
+    """Return the headers of all complete batches, unchecked, up to invalid bytes."""
     headers = []
     with suppress(_CorruptError):
         for start, end in _spans(data):
@@ -181,7 +181,7 @@ def batch_headers(data: bytes) -> list[dict[str, Any]]:
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """First and last byte of each whole batch; a part of one at the end is passed over."""
+    """Yield the span of each complete batch; skip an incomplete last one."""
     position = 0
     while True:
         remaining = len(data) - position
@@ -203,7 +203,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
-    """A batch as events show it; of an older magic, or too short, only what is legible."""
+    """Return a batch header as in events; only the legible part of an older magic."""
     magic = data[start + MAGIC_END - 1]
     if magic != MAGIC or end - start < HEADER_BYTES:
         (base_offset,) = _BASE_OFFSET.unpack_from(data, start)
@@ -249,12 +249,12 @@ def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
 
 
 def codec_name(codec: int) -> str:
-    """The codec's name; of a number that Kafka does not have, `none`."""
+    """Return the codec's name; `none` for an unknown number."""
     return compression.NAMES[codec] if codec < len(compression.NAMES) else "none"
 
 
 def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
-    """What is wrong with the only batch of magic 2, beyond what its header shows; its records."""
+    """Validate a batch of magic 2; return an error and its records."""
     if len(batch) < HEADER_BYTES:
         return Error.CORRUPT_MESSAGE, NO_RECORDS
     if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
@@ -263,7 +263,7 @@ def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
     if attributes & CODEC_MASK >= len(compression.NAMES):
         return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
     if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
-        return Error.NONE, NO_RECORDS  # the state machine sees that in the header
+        return Error.NONE, NO_RECORDS  # the state machine validates the header
     try:
         records = _columns_of(batch)
     except DecompressionError:
@@ -278,7 +278,7 @@ def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
 
 
 def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> bytes:
-    """The batch with the greatest timestamp that its records have, as Kafka corrects it."""
+    """Set the maximum timestamp to that of the records, like Kafka."""
     greatest = header["baseTimestamp"] + delta
     if greatest == header["maxTimestamp"] or not -(2**63) <= greatest < 2**63:
         return batch
@@ -290,24 +290,24 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> by
 
 
 def set_crc(batch: bytearray) -> int:
-    """Put the CRC of a batch into it; gives it back."""
+    """Set the CRC of a batch and return it."""
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     _CRC.pack_into(batch, CRC_POSITION, crc)
     return crc
 
 
-def records_of(batch: bytes) -> list[Record]:
-    """The records of a batch of magic 2, in order.
+def records_of(batch: bytes) -> list[RecordDeltas]:
+    """Return the records of a batch of magic 2, in order.
 
     Raises:
         DecompressionError: they cannot be decompressed.
-        InvalidRecordsError: they do not decode, or there are more or fewer than the header says.
+        InvalidRecordsError: they cannot be decoded, or their number differs from the header.
     """
-    return list(map(Record._make, zip(*_columns_of(batch), strict=True)))
+    return list(map(RecordDeltas._make, zip(*_columns_of(batch), strict=True)))
 
 
 def _columns_of(batch: bytes) -> Columns:
-    """As `records_of`, without an object for each record."""
+    """Same as `records_of`, without an object for each record."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
     if count > RECORDS_MAX:
@@ -321,15 +321,14 @@ def _columns_of(batch: bytes) -> Columns:
     except IndexError:
         raise InvalidRecordsError("the records end too early") from None
     if position != len(data):
-        raise InvalidRecordsError(f"{len(data) - position} bytes behind the last record")
+        raise InvalidRecordsError(f"{len(data) - position} bytes after the last record")
     return columns
 
 
 def _decode(data: bytes, count: int, columns: Columns) -> int:
-    """Adds so many records to the columns; gives back where they end. IndexError at the end.
+    """Append records to the columns; return the end position. Raises IndexError.
 
-    Nearly every number here is one byte or two, and is decoded in place: a call for each of them
-    would take most of the time that a gateway has for a record.
+    Numbers of one byte are decoded inline because function calls would take most of the time.
     """
     offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
     end = 0
@@ -338,7 +337,7 @@ def _decode(data: bytes, count: int, columns: Columns) -> int:
         end = position + size
         if size < 0 or end > len(data):
             raise InvalidRecordsError(f"a record of {size} bytes")
-        byte = data[position + 1]  # before it are the attributes
+        byte = data[position + 1]  # after the attributes
         if byte < 0x80:
             timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 2
@@ -362,14 +361,14 @@ def _decode(data: bytes, count: int, columns: Columns) -> int:
         value_sizes.append(value_size)
         if value_size > 0:
             position += value_size
-        position = _behind_headers(data, position, size) if data[position] else position + 1
+        position = _after_headers(data, position, size) if data[position] else position + 1
         if position != end:
             raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
     return end
 
 
-def _behind_headers(data: bytes, position: int, size: int) -> int:
-    """Where the headers of a record of `size` bytes end. Raises IndexError at the end."""
+def _after_headers(data: bytes, position: int, size: int) -> int:
+    """Return the end of a record's headers. Raises IndexError at the end of data."""
     headers, position = varint(data, position)
     if not 0 <= headers <= size:
         raise InvalidRecordsError(f"{headers} headers")
@@ -383,7 +382,7 @@ def _behind_headers(data: bytes, position: int, size: int) -> int:
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it. Raises IndexError at the end."""
+    """Decode a zigzag varint; return it and the next position. Raises IndexError."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -400,12 +399,12 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
-    """A batch's bytes as a Fetch gives them: where the state machine put it in the log.
+    """Return a batch's bytes as in a Fetch response, with its offsets in the log.
 
     Args:
-        data: the bytes as they came.
-        header: the batch in a Fetch answer. Where its greatest timestamp is not the one in the
-            bytes, the topic has log append time; then the CRC is made anew.
+        data: bytes as received.
+        header: batch in the Fetch response. A maximum timestamp other than in the bytes means log
+            append time; the CRC is then recomputed.
     """
     batch = bytearray(data)
     _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
@@ -420,17 +419,17 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
 
 
 def end_marker(header: dict[str, Any]) -> bytes:
-    """The bytes of a batch that ends a transaction: nobody has sent them."""
+    """Encode a batch that ends a transaction."""
     return control_batches.to_bytes(msgspec.convert(header, Batch))
 
 
 def last_offset_delta(data: bytes) -> int:
-    """How far a batch's last record is from its first."""
+    """Return the difference of a batch's last and first offset."""
     return int(HEADER.unpack_from(data)[6])
 
 
 def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record of a batch that was put at `base_offset`.
+    """Return offset and timestamp of each record of a batch at `base_offset`.
 
     Raises:
         DecompressionError, InvalidRecordsError: as `records_of`.

@@ -1,7 +1,7 @@
-"""Which records of a refused batch are to blame, in Kafka's words (KIP-467).
+"""Errors of single records of a rejected batch, with Kafka's messages (KIP-467).
 
-The machine says what the topic asks of its records (`refusedRecords`); the bytes say which ones are
-otherwise. Source: `LogValidator.validateRecord`, `LogValidator.processRecordErrors`, and
+The state machine returns the topic's requirements (`refusedRecords`); the bytes show which records
+violate them. Source: `LogValidator.validateRecord`, `LogValidator.processRecordErrors`, and
 `DefaultRecord.toString` in Kafka.
 """
 
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from brokertwin.gateway.records import records
-from brokertwin.gateway.records.records import NO_TIMESTAMP, Record
+from brokertwin.gateway.records.records import NO_TIMESTAMP, RecordDeltas
 from brokertwin.state.core.errors import Error
 
 SHOWN_MAX = 3
-"""Records whose errors are in the text about the batch."""
+"""Maximum of records in the error message of a batch."""
 
 
-def tell(partition: dict[str, Any], why: dict[str, Any], data: bytes) -> None:
-    """Put `recordErrors`, and for 87 the text, into a partition's answer.
+def add_errors(partition: dict[str, Any], why: dict[str, Any], data: bytes) -> None:
+    """Add `recordErrors`, and the message of `87 INVALID_RECORD`, to a partition.
 
     Args:
-        partition: of a Produce answer.
+        partition: partition of a Produce response.
         why: its `refusedRecords`.
-        data: the batch that was refused; its records decode.
+        data: the rejected batch, whose records can be decoded.
     """
     errors = list(_errors(why, partition["index"], data))
     if "recordErrors" in partition:
@@ -53,7 +53,7 @@ def _errors(why: dict[str, Any], partition: int, data: bytes) -> Iterator[dict[s
             yield {"batchIndex": index, "batchIndexErrorMessage": text}
 
 
-def _key_text(why: dict[str, Any], partition: int, record: Record) -> str | None:
+def _key_text(why: dict[str, Any], partition: int, record: RecordDeltas) -> str | None:
     if not why["isCompacted"] or record.key_size >= 0:
         return None
     place = f"{why['topic']}-{partition}"
@@ -61,7 +61,7 @@ def _key_text(why: dict[str, Any], partition: int, record: Record) -> str | None
 
 
 def _time_text(
-    why: dict[str, Any], record: Record, timestamp: int, has_append_time: bool
+    why: dict[str, Any], record: RecordDeltas, timestamp: int, has_append_time: bool
 ) -> str | None:
     if why["takesAppendTime"]:
         if not has_append_time:
@@ -83,5 +83,5 @@ def _time_text(
 
 
 def _wrapped(number: int) -> int:
-    """A number as a long of Java that has overflowed."""
+    """Wrap a number like an overflowing Java long."""
     return (number + 2**63) % 2**64 - 2**63

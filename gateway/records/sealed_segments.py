@@ -1,9 +1,8 @@
-"""The topic `segments`: sealed parts of the logs' batch indexes, which only the edge reads.
+"""The topic `segments`: sealed segments of the logs' batch indexes.
 
-A thread follows the topic from its beginning and notes where the row of each segment lies; the rows
-themselves are read when they are asked for. An answer that announces a segment may come before the
-segment's row: a micro-batch writes its rows in any order. So the edge waits for the row, for a
-while.
+A thread reads the topic from its beginning and notes the position of each segment's row. Rows are
+read on demand. A response may refer to a segment before its row is written, because a micro-batch
+writes its rows in any order. Reads wait for the row, up to a timeout.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ import msgspec
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
-from brokertwin.gateway.records.topic_rows import Place, RowReader
+from brokertwin.gateway.records.topic_rows import RowPosition, RowReader
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import consumer, is_end, partitions_of
 from brokertwin.kafka_io.topics import full_name
@@ -32,21 +31,21 @@ Body = dict[str, Any]
 
 
 class _Noted(NamedTuple):
-    """A row of the topic; without a value the segment is no longer needed."""
+    """A row of the topic; without a value, the segment is deleted."""
 
     key: SegmentKey
-    place: Place
+    place: RowPosition
     value: bytes | None
 
 
 class SealedSegments:
-    """Follows `segments` for one cluster and one event loop.
+    """Reads `segments` for one cluster and one event loop.
 
     Args:
-        client: how to reach Kafka.
-        prefix: what the names of the job's topics begin with.
-        cluster: whose segments.
-        wait_s: how long to wait for a row that is not there yet.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        cluster: cluster of the segments.
+        wait_s: how long to wait for a missing row.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class SealedSegments:
         self._cluster = cluster
         self._wait_s = wait_s
         self._rows = RowReader(client, self._topic, CACHE_BYTES)
-        self._places: dict[SegmentKey, Place] = {}
+        self._places: dict[SegmentKey, RowPosition] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,7 +64,7 @@ class SealedSegments:
         self._key_decoder = msgspec.json.Decoder(SegmentKey)
 
     async def start(self) -> None:
-        """Begin to follow. Raises UserError: no such topic, or Kafka does not answer."""
+        """Start reading. Raises UserError: missing topic, or no response from Kafka."""
         partitions = await asyncio.to_thread(partitions_of, self._client, self._topic)
         self._loop = asyncio.get_running_loop()
         self._rows.start()
@@ -82,10 +81,10 @@ class SealedSegments:
         await self._rows.close()
 
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
-        """The batches of a sealed part of a log, None where its row does not come in time.
+        """Return the batches of a sealed segment, or None after a timeout.
 
         Raises:
-            OSError: Kafka does not answer in time.
+            OSError: Kafka does not respond in time.
         """
         key = SegmentKey(self._cluster, topic_id, partition, base_offset)
         try:
@@ -101,7 +100,7 @@ class SealedSegments:
             return None
 
     async def _read(self, key: SegmentKey) -> bytes | None:
-        """A segment's row; compaction may have dropped the place where it was before."""
+        """Read a segment's row; compaction may have removed its previous position."""
         place = self._places.get(key)
         return await self._rows.read(place) if place is not None else None
 
@@ -116,7 +115,7 @@ class SealedSegments:
         changed.set()
 
     def _follow(self, partitions: int) -> None:
-        """The thread: every row from the beginning on, and those that come."""
+        """Read all rows and then new ones, in the thread."""
         assert self._loop is not None
         with closing(consumer(self._client)) as reader:
             reader.assign(
@@ -132,7 +131,7 @@ class SealedSegments:
                     self._loop.call_soon_threadsafe(self._note, rows)
 
     def _row(self, message: Message) -> _Noted | None:
-        """What a message notes, where it is a row of this cluster."""
+        """Decode a message, if it is a row of this cluster."""
         try:
             if is_end(message):
                 return None
@@ -145,5 +144,5 @@ class SealedSegments:
             return None
         if key.cluster != self._cluster:
             return None
-        place = Place(message.partition() or 0, message.offset() or 0)
+        place = RowPosition(message.partition() or 0, message.offset() or 0)
         return _Noted(key, place, message.value())

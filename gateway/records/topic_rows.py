@@ -1,8 +1,8 @@
-"""Single rows of a topic by their place, with a cache of those that were just written or read.
+"""Reads of single rows of a topic by position, with a cache.
 
-A thread of its own has the consumer. It works in rounds: all that is asked for meanwhile, of each
-partition a run of offsets that lie close together, is read in one go. What comes with it goes to
-the cache, too: who reads a row mostly wants those behind it next.
+A thread has the consumer and works in rounds. A round reads, for each partition, a run of requested
+offsets that are close together. All rows of the run are cached because readers usually continue
+with the following rows.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from brokertwin.kafka_io.topic_reader import consumer
 READ_TIMEOUT_S = 10.0
 POLL_S = 0.25
 ROWS_AHEAD = 500
-"""Rows that one round may pass over to reach one that is asked for."""
+"""Maximum of rows that a round skips to reach a requested one."""
 
 _CONFIGURATION = {
     "auto.offset.reset": "error",
@@ -31,42 +31,44 @@ _CONFIGURATION = {
     "queued.max.messages.kbytes": 4096,
     "receive.message.max.bytes": 200 * 1024 * 1024,
 }
-"""A fetch that waits at a partition's end would hold up the next read by that time. A row larger
-than the fetch size comes whole (KIP-74), if the answer may be that large."""
+"""A fetch that waits at a partition's end would delay the next read by that time.
+
+A row above the fetch size arrives complete (KIP-74) if the response may be that large.
+"""
 
 
-class Place(NamedTuple):
-    """Where a row lies."""
+class RowPosition(NamedTuple):
+    """Position of a row."""
 
     partition: int
     offset: int
 
 
-Found = tuple[Place, bytes | None]
-"""A row's value; None where there is no such row (any more)."""
+Found = tuple[RowPosition, bytes | None]
+"""A row's value; None if the row does not exist (any more)."""
 
 
 class RowCache:
-    """Values by place; those not used for longest go first.
+    """Values by position; least recently used ones are evicted.
 
     Args:
-        bytes_max: what all values together may have; a larger one is not kept.
+        bytes_max: maximum of all values together; a larger value is not cached.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.size_in_bytes = 0
         self._bytes_max = bytes_max
-        self._values: OrderedDict[Place, bytes] = OrderedDict()
+        self._values: OrderedDict[RowPosition, bytes] = OrderedDict()
 
-    def get(self, place: Place) -> bytes | None:
-        """The value at a place, None where it is not here."""
+    def get(self, place: RowPosition) -> bytes | None:
+        """Return the value at a position, or None."""
         value = self._values.get(place)
         if value is not None:
             self._values.move_to_end(place)
         return value
 
-    def put(self, place: Place, value: bytes) -> None:
-        """Keep a value as long as there is room."""
+    def put(self, place: RowPosition, value: bytes) -> None:
+        """Add a value and evict others as necessary."""
         if len(value) > self._bytes_max or place in self._values:
             return
         self._values[place] = value
@@ -77,13 +79,13 @@ class RowCache:
 
 
 class RowReader:
-    """Reads rows of a topic by place, for one event loop.
+    """Reads rows of a topic by position, for one event loop.
 
     Args:
-        client: how to reach Kafka.
-        topic: its full name.
-        cache_bytes: the size of the cache.
-        timeout_s: how long a read may take.
+        client: connection properties.
+        topic: full topic name.
+        cache_bytes: size of the cache.
+        timeout_s: timeout of a read.
     """
 
     def __init__(
@@ -97,22 +99,22 @@ class RowReader:
         self._client = client
         self._topic = topic
         self._timeout_s = timeout_s
-        self._wanted: dict[Place, asyncio.Future[bytes | None]] = {}
-        self._asked: SimpleQueue[Place | None] = SimpleQueue()
+        self._wanted: dict[RowPosition, asyncio.Future[bytes | None]] = {}
+        self._requests: SimpleQueue[RowPosition | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"read {topic}", daemon=True)
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Start the thread; comes before the first read."""
+        """Start the thread, before the first read."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    async def read(self, place: Place) -> bytes | None:
-        """A row's value, None where there is no such row (any more).
+    async def read(self, place: RowPosition) -> bytes | None:
+        """Return a row's value, or None if the row does not exist (any more).
 
         Raises:
-            OSError: Kafka does not answer in time.
+            OSError: Kafka does not respond in time.
         """
         value = self.cache.get(place)
         if value is not None:
@@ -122,15 +124,15 @@ class RowReader:
             assert self._loop is not None, "start() comes first"
             future = self._wanted[place] = self._loop.create_future()
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._asked.put(place)
+            self._requests.put(place)
         return await asyncio.shield(future)
 
     async def close(self) -> None:
-        """End the thread; reads that still wait fail."""
+        """End the thread; pending reads fail."""
         self._is_closed = True
         if self._loop is None:
             return
-        self._asked.put(None)
+        self._requests.put(None)
         await asyncio.to_thread(self._thread.join)
         self._fail(list(self._wanted), "closed")
 
@@ -142,16 +144,16 @@ class RowReader:
             if future is not None and not future.done():
                 future.set_result(value)
 
-    def _fail(self, places: Iterable[Place], reason: str) -> None:
+    def _fail(self, places: Iterable[RowPosition], reason: str) -> None:
         for place in places:
             future = self._wanted.pop(place, None)
             if future is not None and not future.done():
                 future.set_exception(OSError(f"cannot read {self._topic}: {reason}"))
 
     def _serve(self) -> None:
-        """The thread: rounds, until it is told to end."""
+        """Run rounds until closed, in the thread."""
         assert self._loop is not None
-        pending: dict[Place, float] = {}
+        pending: dict[RowPosition, float] = {}
         reason = "no answer"
         with closing(consumer(self._client, _CONFIGURATION)) as reader:
             while self._take(pending):
@@ -166,12 +168,12 @@ class RowReader:
                     reason = error.args[0].str()
                     time.sleep(POLL_S)
 
-    def _take(self, pending: dict[Place, float]) -> bool:
-        """Add what is asked for; waits where nothing is. False at the end."""
+    def _take(self, pending: dict[RowPosition, float]) -> bool:
+        """Add new requests; block if none are pending. Returns False at the end."""
         is_idle = not pending
         while not self._is_closed:
             try:
-                place = self._asked.get(block=is_idle)
+                place = self._requests.get(block=is_idle)
             except Empty:
                 return True
             if place is None:
@@ -180,8 +182,8 @@ class RowReader:
             is_idle = False
         return False
 
-    def _round(self, reader: Consumer, pending: dict[Place, float]) -> str:
-        """Read a run of each partition; what is settled leaves `pending`. Gives back an error."""
+    def _round(self, reader: Consumer, pending: dict[RowPosition, float]) -> str:
+        """Read a run of each partition; remove settled rows from `pending`. Returns an error."""
         assert self._loop is not None
         runs = dict(_runs(pending))
         reader.assign([TopicPartition(self._topic, p, run[0]) for p, run in runs.items()])
@@ -189,8 +191,8 @@ class RowReader:
         reason = ""
         while runs and not self._is_closed:
             first = reader.poll(POLL_S)
-            if first is None and (self._asked.qsize() or time.monotonic() > until):
-                break  # others need not wait for a partition that does not answer
+            if first is None and (self._requests.qsize() or time.monotonic() > until):
+                break  # an unresponsive partition must not delay the others
             rows: list[Found] = []
             for message in [*filter(None, [first]), *reader.consume(ROWS_AHEAD, 0)]:
                 reason = _note(message, runs, rows) or reason
@@ -201,8 +203,8 @@ class RowReader:
         return reason
 
 
-def _runs(places: Iterable[Place]) -> Iterator[tuple[int, deque[int]]]:
-    """For each partition the least offset that is asked for and those close behind it."""
+def _runs(places: Iterable[RowPosition]) -> Iterator[tuple[int, deque[int]]]:
+    """Yield for each partition the lowest requested offset and those close after it."""
     by_partition: dict[int, list[int]] = {}
     for place in places:
         by_partition.setdefault(place.partition, []).append(place.offset)
@@ -212,23 +214,23 @@ def _runs(places: Iterable[Place]) -> Iterator[tuple[int, deque[int]]]:
 
 
 def _note(message: Message, runs: dict[int, deque[int]], rows: list[Found]) -> str:
-    """Take a message's row, and what it tells of rows that are gone. Gives back an error."""
+    """Note a message's row, and rows that it proves deleted. Returns an error."""
     error = message.error()
     partition, offset = message.partition(), message.offset()
     run = runs.get(partition if partition is not None else -1)
     if error is None:
         assert partition is not None and offset is not None
-        rows.append((Place(partition, offset), message.value()))
+        rows.append((RowPosition(partition, offset), message.value()))
         while run and run[0] <= offset:
             passed = run.popleft()
             if passed < offset:
-                rows.append((Place(partition, passed), None))
+                rows.append((RowPosition(partition, passed), None))
     elif run and partition is not None and error.code() == KafkaError._PARTITION_EOF:
-        rows += [(Place(partition, beyond), None) for beyond in run]
+        rows += [(RowPosition(partition, beyond), None) for beyond in run]
         run.clear()
     elif run and partition is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-        rows.append((Place(partition, run[0]), None))
-        run.clear()  # those behind it may be there: the next round tells
+        rows.append((RowPosition(partition, run[0]), None))
+        run.clear()  # later rows may exist; the next round finds out
     else:
         return error.str()
     if not run and partition is not None:

@@ -1,9 +1,9 @@
-"""Key and trust stores that a broker's listener is given while it runs, as `kafka-configs` can.
+"""Key and trust stores that are altered while a broker runs (`kafka-configs`).
 
-What is altered under the listener's name counts for the next connection to that broker, passwords,
-too (`store_passwords.py`). What Kafka would refuse is refused (`store_checks.py`). Stores that were
-taken and cannot be loaded later, after a restart or without the passwords, are warned of, and those
-before them stay in force.
+Values under the listener's prefix, including passwords (`store_passwords.py`), apply to the next
+connection to that broker. Stores that Kafka would reject are rejected (`store_checks.py`). If
+accepted stores cannot be loaded later, after a restart or without their passwords, a warning is
+logged and the previous stores stay in force.
 
 Source: `SslFactory.reconfigure`, `SslConfigs.RECONFIGURABLE_CONFIGS` in Kafka (KIP-226).
 """
@@ -18,7 +18,7 @@ import structlog
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security import store_checks
-from brokertwin.gateway.security.store_checks import StoreError, Stores
+from brokertwin.gateway.security.store_checks import ListenerStores, StoreError
 from brokertwin.gateway.security.tls import Tls
 from brokertwin.state.configs.dynamic_configs import is_secret
 from brokertwin.state.configs.setting_kinds import OF_LISTENERS
@@ -27,24 +27,24 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 Changed = tuple[Mapping[str, str], Mapping[str, str]]
-"""A broker's settings other than those of the start, of secrets the names alone; their texts."""
+"""A broker's altered settings, with only the names of secrets; and the secrets' values."""
 
 
 class _Altered(NamedTuple):
-    """What a broker's listener was given, and what it serves."""
+    """Altered settings of a broker's listener, and its current TLS."""
 
     own: Mapping[str, str]
     tls: Tls
-    stores: Stores | None
+    stores: ListenerStores | None
 
 
 class AlteredStores:
     """TLS of each broker.
 
     Args:
-        given: TLS by the settings of the start.
-        start: those settings, where `given` has others besides: `own`.
-        own: what it has besides.
+        given: TLS with the settings of the start.
+        start: those settings, if `given` also includes `own`.
+        own: altered settings included in `given`.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class AlteredStores:
         self._altered: dict[int, _Altered] = {}
 
     def context(self, broker: int, now: Changed) -> ssl.SSLContext:
-        """That for a new connection to a broker whose settings have changed since the start."""
+        """Return the context for a new connection to a broker with altered settings."""
         return self._now(broker, now).tls.context()
 
     def fault(self, broker: int, now: Changed, then: Changed) -> str | None:
-        """What Kafka has against the settings `then`, in the place of those that hold now."""
+        """Return why Kafka would reject the change of settings, or None."""
         known = self._now(broker, now)
         before = self._start.altered(known.own)
         after = self._start.altered(self._own(then))
@@ -73,7 +73,7 @@ class AlteredStores:
         return store_checks.fault(stores, after) or _unserved(after)
 
     def _own(self, now: Changed) -> dict[str, str]:
-        """The listener's own; a secret whose text is not known is that of the start."""
+        """Return the listener's own settings; an unknown secret keeps its value of the start."""
         changed, passwords = now
         own = self._start.named(OF_LISTENERS, changed)
         return {
@@ -99,8 +99,8 @@ class AlteredStores:
         return known
 
 
-def _loaded(properties: BrokerProperties) -> Stores | None:
-    """What is in stores; None where that cannot be told."""
+def _loaded(properties: BrokerProperties) -> ListenerStores | None:
+    """Return the content of stores, or None if they cannot be loaded."""
     try:
         return store_checks.load(properties)
     except StoreError:
@@ -108,7 +108,7 @@ def _loaded(properties: BrokerProperties) -> Stores | None:
 
 
 def _unserved(properties: BrokerProperties) -> str | None:
-    """Why stores that Kafka takes cannot be served here, in its words for what it cannot load."""
+    """Return why the gateway cannot serve stores that Kafka accepts, as a load failure."""
     try:
         Tls(properties)
     except UserError as error:

@@ -1,8 +1,8 @@
-"""`ssl.cipher.suites`: which ciphers TLS may use, by the names of Java, which are IANA's.
+"""Cipher suites (`ssl.cipher.suites`), by the IANA names that Java uses.
 
-OpenSSL has names of its own for those of TLS 1.2. Those of TLS 1.3 cannot be chosen one by one from
-Python: all of them are served, or none. Where a list has none of a version, that version is not
-spoken, as by Java. Served are those of ECDHE that OpenSSL takes for sound.
+OpenSSL has other names for the suites of TLS 1.2. Python cannot select single suites of TLS 1.3:
+all of them are served, or none. As in Java, a version without a suite in the list is disabled. Only
+ECDHE suites that OpenSSL considers secure are served.
 """
 
 import re
@@ -17,18 +17,18 @@ OF_TLS_1_3 = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
 _SIGNALS = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
-"""Stands in Java's lists and is no cipher."""
+"""A signalling value in Java's lists, not a cipher."""
 
 _SUITE = re.compile(r"TLS_ECDHE_(RSA|ECDSA)_WITH_AES_(128|256)_(\w+)")
 _CHACHA = re.compile(r"TLS_ECDHE_(RSA|ECDSA)_WITH_CHACHA20_POLY1305_SHA256")
 
 
 def restrict(context: ssl.SSLContext, names: Sequence[str]) -> None:
-    """Let a context speak these alone, where there are any.
+    """Restrict a context to the named suites, if any.
 
     Raises:
-        UserError: one is not served, or some of TLS 1.3 without the others, or nothing is left of
-            the versions that may be spoken.
+        UserError: a suite is unsupported, the list has only some of the TLS 1.3 suites, or no
+            enabled version has a suite.
     """
     wanted = [name for name in names if name != _SIGNALS]
     if not wanted:
@@ -58,7 +58,7 @@ def _set(context: ssl.SSLContext, names: Sequence[str]) -> None:
 
 
 def openssl_name(name: str) -> str | None:
-    """OpenSSL's name of a suite of TLS 1.2; None where it is none of those."""
+    """Return OpenSSL's name of a TLS 1.2 suite, or None."""
     found = _CHACHA.fullmatch(name)
     if found:
         return f"ECDHE-{found[1]}-CHACHA20-POLY1305"

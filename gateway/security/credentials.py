@@ -1,13 +1,13 @@
-"""The credentials file: who may authenticate, with hashed entries only.
+"""The credentials file: users with hashed passwords.
 
 One JSON document on each line, one line for each user and SCRAM mechanism:
 
     {"user":"alice","mechanism":"SCRAM-SHA-256","iterations":16384,
      "salt":"…","storedKey":"…","serverKey":"…"}
 
-`brokertwin credentials` writes it. The same entries serve PLAIN: what comes is derived and
-compared. Whoever reads the file can try passwords, and with a server key answer in a broker's
-place: it is for its owner only.
+`brokertwin credentials` writes it. PLAIN uses the same entries: the received password is hashed and
+compared. A reader of the file can guess passwords offline, and impersonate a broker with a server
+key. Only its owner may read it.
 """
 
 import hashlib
@@ -44,10 +44,10 @@ _log = structlog.get_logger("brokertwin.gateway")
 def make(
     user: str, mechanism: Mechanism, password: str, iterations: int = ITERATIONS_MAX
 ) -> Credential:
-    """An entry for a password, with a new salt.
+    """Create an entry for a password, with a new salt.
 
     Raises:
-        UserError: no user name or password, or a number of iterations that Kafka does not take.
+        UserError: the user name or password is empty, or the number of iterations is out of range.
     """
     if not user or "\0" in user:
         raise UserError("A user name must have at least one character and no NUL.")
@@ -62,10 +62,11 @@ def make(
 
 
 def read(path: Path) -> list[Credential]:
-    """The entries of a file.
+    """Read the entries of a file.
 
     Raises:
-        UserError: the file cannot be read, or a line is no entry; what the line has is not told.
+        UserError: the file cannot be read, or a line is no entry. The message omits the line's
+            content.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -91,7 +92,7 @@ def read(path: Path) -> list[Credential]:
 
 
 def write(path: Path, credentials: Iterable[Credential]) -> None:
-    """Put the entries in the place of the file, as a whole, readable for its owner only.
+    """Replace the file atomically; only its owner may read it.
 
     Raises:
         UserError: it cannot be written.
@@ -104,7 +105,7 @@ def write(path: Path, credentials: Iterable[Credential]) -> None:
 
 
 def mode_warning(path: Path) -> str | None:
-    """What to say where others than its owner can read or write the file."""
+    """Return a warning if others than its owner can read or write the file."""
     mode = path.stat().st_mode & 0o777
     if not mode & _OTHERS:
         return None
@@ -145,7 +146,7 @@ class KeptUsers:
     """Entries of a gateway that authenticates no client with them.
 
     Args:
-        path: the file of a journal; None keeps the entries in memory only.
+        path: a file beside the journal; None keeps the entries in memory only.
 
     Raises:
         UserError: as `read`.
@@ -169,16 +170,16 @@ class KeptUsers:
 
 
 class Credentials:
-    """The entries of a file, looked up by user; a changed file is read anew.
+    """Entries of a file, looked up by user. A changed file is reloaded.
 
-    For a user that there is not, an entry is made up, the same each time, so that neither an
-    answer nor its time tells who is known. No password fits it.
+    An unknown user gets a derived entry, always the same, so that neither the response nor its
+    timing reveals which users exist. No password matches it.
 
     Args:
         path: the file.
 
     Raises:
-        UserError: as `read`, or there is no entry in it.
+        UserError: as `read`, or the file is empty.
     """
 
     may_be_empty = False
@@ -194,12 +195,12 @@ class Credentials:
             )
 
     def find(self, user: str, mechanism: str) -> Credential:
-        """The entry of a user for a SCRAM mechanism, made up where there is none."""
+        """Return a user's entry for a SCRAM mechanism, or a derived one."""
         self._refresh()
         return self._entries.get((user, mechanism)) or self._made_up(user, mechanism)
 
     def find_any(self, user: str) -> Credential:
-        """An entry of a user, to verify a password that came in the clear."""
+        """Return any entry of a user, to verify a plaintext password."""
         self._refresh()
         for mechanism in MECHANISMS:
             if (user, mechanism) in self._entries:
@@ -207,12 +208,12 @@ class Credentials:
         return self._made_up(user, next(iter(MECHANISMS)))
 
     def entries(self) -> list[Credential]:
-        """Every entry, in the order of the file."""
+        """Return every entry, in the order of the file."""
         self._refresh()
         return list(self._entries.values())
 
     def replace(self, credentials: list[Credential]) -> None:
-        """Put other entries in the place of the file's. Raises UserError as `write`."""
+        """Replace the entries of the file. Raises UserError as `write`."""
         write(self._path, credentials)
         self._refresh()
 
@@ -224,7 +225,7 @@ class Credentials:
         return now.st_mtime_ns, now.st_size, now.st_ino
 
     def _refresh(self) -> None:
-        """Read the file again where it has changed; one that cannot be read changes nothing."""
+        """Reload a changed file; if that fails, keep the old entries."""
         version = self._file_version()
         if version == self._version:
             return
@@ -248,7 +249,7 @@ class Credentials:
         }
 
     def _made_up(self, user: str, mechanism: str) -> Credential:
-        """Of the file's own secrets: every gateway with this file makes up the same."""
+        """Derive an entry from the file's secrets, so all gateways with this file agree."""
 
         def drawn(what: str, size: int) -> bytes:
             seed = f"{what} {mechanism} {user}".encode()

@@ -1,9 +1,9 @@
-"""A log of what was denied: who asked for what, and was not allowed to.
+"""A log of denied requests.
 
-Every answer with an authorization error gives a line, `denied`, at level `info`, as Kafka's
-authorizer does (`kafka.authorizer.logger`): principal, host, API, error and resources. A client
-that asks again and again has one line a minute, which says how often it asked meanwhile. What
-clients may not see and are not told of (topics that Metadata leaves out) has none, as in Kafka.
+Each response with an authorization error is logged as `denied` at level `info`, like Kafka's
+authorizer (`kafka.authorizer.logger`): principal, host, API, error and resources. Repeated denials
+are logged once a minute with their count. As in Kafka, resources that a response omits (topics
+hidden from Metadata) are not logged.
 
 Source: `StandardAuthorizerData.logAuditMessage` in Kafka.
 """
@@ -24,17 +24,17 @@ RESOURCE_TYPES = {
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
     Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "User",
 }
-"""What each authorization error is about, in the words of Kafka's ACLs."""
+"""Resource type of each authorization error, as in Kafka's ACLs."""
 
 AGAIN_AFTER_S = 60.0
-"""How long the same denial is counted and not logged."""
+"""How long a repeated denial is counted and not logged."""
 
 KEPT = 1_000
-"""How many denials are remembered; one more, and the oldest is logged again when it comes."""
+"""Maximum of remembered denials; the oldest is evicted."""
 
 CLUSTER = "kafka-cluster"
 _OF_REQUESTS = ("groupId", "transactionalId", "key")
-_OF_ANSWERS = (
+_OF_RESPONSES = (
     *("name", "topicName", "topic", "resourceName", *_OF_REQUESTS),
     *("topicId", "principalName"),
 )
@@ -42,28 +42,28 @@ _OF_ANSWERS = (
 _log = structlog.get_logger("brokertwin.gateway")
 
 
-class Denials:
+class DenialLog:
     """Logs denials, each at most once a minute.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[tuple[str, ...], tuple[float, int]] = {}
 
-    def look(self, asked: EdgeRequest, answer: Body) -> None:
-        """Log what an answer denies, if it does."""
+    def look(self, request: EdgeRequest, response: Body) -> None:
+        """Log the denials in a response."""
         found: dict[Error, dict[str, None]] = {}
-        for error, name in denied(asked.body, answer):
+        for error, name in denied(request.body, response):
             found.setdefault(error, {})[name] = None
         for error, names in found.items():
-            self._told(asked, error, sorted(names))
+            self._log_denial(request, error, sorted(names))
 
-    def _told(self, asked: EdgeRequest, error: Error, names: list[str]) -> None:
-        api = str(asked.header["requestApiKeyName"])
-        key = (asked.principal, asked.host, api, error_name(error), *names)
+    def _log_denial(self, request: EdgeRequest, error: Error, names: list[str]) -> None:
+        api = str(request.header["requestApiKeyName"])
+        key = (request.principal, request.host, api, error_name(error), *names)
         now = self._clock()
         since, count = self._known.pop(key, (now - AGAIN_AFTER_S, 0))
         if now - since < AGAIN_AFTER_S:
@@ -75,8 +75,8 @@ class Denials:
         again = {"times": count + 1} if count else {}
         _log.info(
             "denied",
-            principal=asked.principal,
-            host=asked.host,
+            principal=request.principal,
+            host=request.host,
             api=api,
             error=error_name(error),
             resource=f"{RESOURCE_TYPES[error]}:{','.join(names)}",
@@ -84,9 +84,9 @@ class Denials:
         )
 
 
-def denied(request: Body, answer: Body) -> Iterator[tuple[Error, str]]:
-    """Each authorization error in an answer, with the name of what it is about."""
-    return _denied(answer, _name(request, _OF_REQUESTS, ""))
+def denied(request: Body, response: Body) -> Iterator[tuple[Error, str]]:
+    """Yield each authorization error of a response with the name of its resource."""
+    return _denied(response, _name(request, _OF_REQUESTS, ""))
 
 
 def _denied(within: Any, name: str) -> Iterator[tuple[Error, str]]:
@@ -94,7 +94,7 @@ def _denied(within: Any, name: str) -> Iterator[tuple[Error, str]]:
         for each in within:
             yield from _denied(each, name)
     elif isinstance(within, dict):
-        name = _name(within, _OF_ANSWERS, name)
+        name = _name(within, _OF_RESPONSES, name)
         error = within.get("errorCode")
         if error in RESOURCE_TYPES:
             is_cluster = error == Error.CLUSTER_AUTHORIZATION_FAILED

@@ -1,11 +1,11 @@
-"""The elements of DER, in which certificates are written; the bytes have to be well-formed."""
+"""DER elements of well-formed certificates."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
-    """An element of DER: its tag, where it begins, and where its contents begin and end."""
+class DerElement(NamedTuple):
+    """A DER element: tag, begin, and begin and end of its content."""
 
     tag: int
     begin: int
@@ -13,18 +13,18 @@ class Part(NamedTuple):
     end: int
 
 
-def part(data: bytes, at: int) -> Part:
-    """The element that begins there."""
+def part(data: bytes, at: int) -> DerElement:
+    """Return the element that begins at `at`."""
     size, content = data[at + 1], at + 2
     if size & 0x80:
         count = size & 0x7F
         size = int.from_bytes(data[content : content + count], "big")
         content += count
-    return Part(data[at], at, content, content + size)
+    return DerElement(data[at], at, content, content + size)
 
 
-def parts(data: bytes, outer: Part) -> Iterator[Part]:
-    """The elements within another one."""
+def parts(data: bytes, outer: DerElement) -> Iterator[DerElement]:
+    """Yield the elements within another one."""
     at = outer.content
     while at < outer.end:
         found = part(data, at)
@@ -33,7 +33,7 @@ def parts(data: bytes, outer: Part) -> Iterator[Part]:
 
 
 def oid(data: bytes) -> str:
-    """An object identifier as people write it."""
+    """Format an object identifier in dotted form."""
     numbers = []
     number = 0
     for byte in data:

@@ -1,12 +1,11 @@
-"""Key and trust stores in the three types that Kafka reads: PEM, PKCS12 and JKS.
+"""Key and trust stores in Kafka's three formats: PEM, PKCS12 and JKS.
 
-What a file is its first bytes say, as Java's own reader of both older types has it; a `type` that
-says PEM where it is another, or the other way round, is refused. Both older types are made PEM in
-memory. A private key is in a file only while OpenSSL loads it, and encrypted there by a password
-that nobody else has.
+As in Java, the first bytes distinguish PKCS12 and JKS. A store is rejected if its `type` is PEM and
+its content is not, or the reverse. PKCS12 and JKS are converted to PEM in memory. A private key is
+in a file only while OpenSSL loads it, encrypted with a random password.
 
-A JKS store is a list of entries with a digest at its end (`JavaKeyStore` in OpenJDK); the libraries
-that read it are no longer kept. Its keys are hidden by a stream of SHA-1 digests only.
+A JKS store is a list of entries with a digest at its end (`JavaKeyStore` in OpenJDK); no maintained
+library reads it. Its keys are only masked by a stream of SHA-1 digests.
 
 Sources: `DefaultSslEngineFactory` in Kafka; KIP-651 (PEM); RFC 7292 (PKCS12).
 """
@@ -33,50 +32,45 @@ PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES = (PEM, PKCS12, JKS)
 
 STORE_BYTES_MAX = 16 * 1024 * 1024
-"""A larger file is not read."""
+"""Maximum size of a store file."""
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
-_DER_SEQUENCE = 0x30
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
-_TYPED_CERTIFICATES = 2  # the version since which a certificate says its type
+_TYPED_CERTIFICATES = 2  # first version whose certificates have a type
 _DIGEST_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
 
 
-class Entry(NamedTuple):
-    """An entry of a store as Java sees it: its alias, its certificate in DER."""
+class StoreEntry(NamedTuple):
+    """An entry of a store: alias, and certificate in DER."""
 
     alias: str
     certificate: bytes
 
 
 class KeyStore(NamedTuple):
-    """What is in a store that is not PEM.
+    """Content of a PKCS12 or JKS store, in PEM.
 
-    `identity` has the private key, encrypted by `password`, and its certificates, `trusted` the
-    certificates of authorities; all in PEM, and empty where there are none.
+    `identity` has the private key, encrypted with `password`, and its certificate chain. `trusted`
+    has the authorities' certificates. Both may be empty.
     """
 
     identity: str
     password: str
     trusted: str
-    entries: tuple[Entry, ...] = ()
-
-
-class KeyPasswordError(UserError):
-    """The store opens, but not the key in it."""
+    entries: tuple[StoreEntry, ...] = ()
 
 
 def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
-    """A store's type and bytes.
+    """Return a store's type and bytes.
 
     Args:
-        file: where it is.
-        name: what its settings begin with, such as `ssl.keystore`.
-        declared: its `type` as it was given.
+        file: path of the store.
+        name: prefix of its settings, such as `ssl.keystore`.
+        declared: its `type` setting.
 
     Raises:
-        UserError: it cannot be read, there is no such type, or it is of another one.
+        UserError: the file cannot be read, or the type is unknown or does not match.
     """
     if declared not in (None, PEM) and str(declared).upper() not in (PKCS12, JKS):
         raise UserError(f"Unknown {name}.type {declared}.", f"Use one of: {', '.join(TYPES)}.")
@@ -93,11 +87,11 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
 
 
 def bytes_of(file: Path) -> bytes:
-    """A store's bytes; clients name files, too. Raises OSError for what is no file of a store."""
+    """Read a store file, which a client may have named. Raises OSError."""
     try:
         is_file = file.is_file()
         file.stat()
-    except ValueError:  # a NUL, or half a character
+    except ValueError:  # a NUL or a lone surrogate
         raise OSError(errno.EINVAL, "it is not a valid path") from None
     if not is_file:
         raise OSError(errno.EINVAL, "it is not a file")
@@ -107,14 +101,14 @@ def bytes_of(file: Path) -> bytes:
 
 
 def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | None) -> KeyStore:
-    """What a PKCS12 or JKS store has.
+    """Read a PKCS12 or JKS store.
 
     Args:
         kind: PKCS12 or JKS.
-        data: the store.
-        name: what its settings begin with.
-        password: the store's.
-        of_key: the key's own; the store's if None, as in Kafka.
+        data: bytes of the store.
+        name: prefix of its settings.
+        password: password of the store.
+        of_key: password of the key; None: that of the store, as in Kafka.
 
     Raises:
         UserError: a password is wrong or missing, or the store is damaged.
@@ -123,7 +117,7 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
     try:
         return (_of_jks if kind == JKS else _of_pkcs12)(data, password, of_key)
     except _HiddenKeyError:
-        raise KeyPasswordError(
+        raise UserError(
             f"Cannot decrypt the key in the {kind} store of {name}.location.",
             "Set ssl.key.password in the file of --broker-config.",
         ) from None
@@ -136,7 +130,7 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
 
 
 def _of_pkcs12(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
-    """PKCS12 has one password for all; that of the key is the same."""
+    """Read PKCS12, which has one password for the store and its key."""
     from cryptography.hazmat.primitives.serialization import pkcs12
 
     store = pkcs12.load_pkcs12(data, (password or of_key or "").encode() or None)
@@ -149,37 +143,37 @@ def _of_pkcs12(data: bytes, password: str | None, of_key: str | None) -> KeyStor
     return found._replace(entries=(own,))
 
 
-def _entry(found: "PKCS12Certificate") -> Entry:
+def _entry(found: "PKCS12Certificate") -> StoreEntry:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     alias = (found.friendly_name or b"1").decode(errors="replace").lower()
-    return Entry(alias, found.certificate.public_bytes(Encoding.DER))
+    return StoreEntry(alias, found.certificate.public_bytes(Encoding.DER))
 
 
 def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
-    """Without a password its certificates can be read, as by Java, and nobody knows whose."""
+    """Read JKS. As in Java, certificates can be read unverified without a password."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     secret = (password or "").encode("utf-16-be")
     if password is not None and not hmac.compare_digest(
         hashlib.sha1(secret + _WHITENER + body).digest(), digest
     ):
         raise ValueError
-    reader = _Reader(body)
+    reader = _JksReader(body)
     _, version, count = reader.numbers(">4sII")
     found: KeyStore | None = None
     trusted: list[bytes] = []
-    entries: list[Entry] = []
+    entries: list[StoreEntry] = []
     for _ in range(count):
         (tag,) = reader.numbers(">I")
         alias = reader.text()
-        reader.numbers(">Q")  # when it was made
+        reader.numbers(">Q")  # creation time
         if tag == _CERTIFICATE_ENTRY:
             trusted.append(reader.certificate(version))
-            entries.append(Entry(alias, trusted[-1]))
+            entries.append(StoreEntry(alias, trusted[-1]))
         elif tag == _KEY_ENTRY:
             hidden = reader.counted(">I")
             chain = [reader.certificate(version) for _ in range(*reader.numbers(">I"))]
-            entries += [Entry(alias, each) for each in chain[:1]]
+            entries += [StoreEntry(alias, each) for each in chain[:1]]
             if found is None:
                 found = _with_key(_shown(hidden, of_key or password or ""), chain, "")
         else:
@@ -189,7 +183,7 @@ def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
 
 
 def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":
-    """A JKS key without its protection: salt, the key under a stream of digests, a digest."""
+    """Decrypt a JKS key: salt, the key under a stream of digests, and a digest."""
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     secret = password.encode("utf-16-be")
@@ -207,8 +201,8 @@ def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":
 
 
 def _octets(der: bytes) -> bytes:
-    """The octets of an EncryptedPrivateKeyInfo: a sequence of an algorithm and these."""
-    reader = _Reader(der)
+    """Return the octets of an EncryptedPrivateKeyInfo: after its algorithm."""
+    reader = _JksReader(der)
     reader.length()
     reader.take(reader.length())  # the algorithm
     return reader.take(reader.length())
@@ -228,41 +222,41 @@ def _pem(certificates: Iterable[bytes]) -> str:
 
 
 class _HiddenKeyError(Exception):
-    """A key's password is another one."""
+    """The password of a key is wrong."""
 
 
-class _Reader:
-    """Reads a store from its beginning. Raises EOFError behind its end."""
+class _JksReader:
+    """Reads a store sequentially. Raises EOFError at its end."""
 
     def __init__(self, data: bytes) -> None:
         self._file = BytesIO(data)
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Read bytes."""
         data = self._file.read(count)
         if len(data) < count:
             raise EOFError
         return data
 
     def numbers(self, layout: str) -> tuple[int, ...]:
-        """The next numbers."""
+        """Read numbers by a struct layout."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def counted(self, layout: str) -> bytes:
-        """Bytes whose count goes before them."""
+        """Read bytes after their count."""
         return self.take(*self.numbers(layout))
 
     def text(self) -> str:
-        """A text, as Java writes it."""
+        """Read a text in Java's modified UTF-8."""
         return self.counted(">H").decode()
 
     def certificate(self, version: int) -> bytes:
-        """A certificate, in DER."""
+        """Read a certificate in DER."""
         if version >= _TYPED_CERTIFICATES:
             self.text()
         return self.counted(">I")
 
     def length(self) -> int:
-        """How long the DER element is that begins here."""
+        """Read the length of a DER element."""
         _, first = self.take(2)
         return int.from_bytes(self.take(first & 0x7F)) if first & 0x80 else first

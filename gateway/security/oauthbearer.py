@@ -1,16 +1,16 @@
-"""SASL/OAUTHBEARER (RFC 7628), and its unsecured tokens, as Kafka has it where nothing is set up.
+"""SASL/OAUTHBEARER (RFC 7628), and its unsecured tokens, Kafka's default.
 
-An unsecured token is a JWS without a signature: whoever writes one is whoever it says. It is for
-development, as in Kafka; tokens with a signature are in `signed_tokens`. Options are those of the
-module in `sasl.jaas.config` of the listener and mechanism:
+An unsecured token is a JWS without a signature: any client can claim any user. As in Kafka, it is
+for development. `signed_tokens` handles signed ones. Options of the module in the listener's and
+mechanism's `sasl.jaas.config`:
 
     unsecuredValidatorPrincipalClaimName      sub
     unsecuredValidatorScopeClaimName          scope
     unsecuredValidatorRequiredScope           none
     unsecuredValidatorAllowableClockSkewMs    0
 
-A token that is not taken is answered with a document; the failure comes with what the client says
-next. A session ends with its token.
+The reply to a rejected token is a JSON document; authentication fails with the client's next
+message. A session ends when its token expires.
 
 Sources: `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse`, `OAuthBearerUnsecuredJws`,
 `OAuthBearerUnsecuredValidatorCallbackHandler`, `OAuthBearerValidationUtils` in Kafka; KIP-255.
@@ -25,12 +25,12 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.protocol.primitives import MalformedError
-from brokertwin.gateway.security.scram import AuthenticationError
+from brokertwin.gateway.security.scram import LoginError
 
 MECHANISM = "OAUTHBEARER"
 JAAS = "sasl.jaas.config"
 ERROR_SEEN = b"\x01"
-"""What a client says that has got the document of its failure."""
+"""Client's message after the document of a failure."""
 
 INVALID_TOKEN, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
 _PREFIX = "unsecuredValidator"
@@ -42,30 +42,30 @@ _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII
 
 
 class Bearer(NamedTuple):
-    """Who a token says it is of, and until when; ms since 1970."""
+    """User and expiry of a token; time in ms since 1970."""
 
     user: str
     expiry_timestamp: int
 
 
 class TokenRules(Protocol):
-    """What a token has to have."""
+    """Requirements of a kind of tokens."""
 
     def user_of(self, token: str) -> str:
-        """Who a token says it is of, be it taken or not; empty where it does not say."""
+        """Return the user that an unverified token names, or an empty text."""
 
     def bearer(self, token: str, now: int) -> Bearer:
-        """Whose a token is, at a time in ms. Raises RefusedTokenError."""
+        """Verify a token at a time in ms. Raises RefusedTokenError."""
 
 
 def options(jaas: str | None) -> dict[str, str]:
-    """The options of the module in a text of `sasl.jaas.config`; empty ones are left out."""
+    """Return the non-empty options of the module in a `sasl.jaas.config`."""
     found = {name: quoted or plain for name, quoted, plain in _OPTION.findall(jaas or "")}
     return {name: value.strip() for name, value in found.items() if value.strip()}
 
 
-class Rules(NamedTuple):
-    """What an unsecured token has to have."""
+class TokenRequirements(NamedTuple):
+    """Requirements of an unsecured token."""
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -73,8 +73,8 @@ class Rules(NamedTuple):
     skew_ms: int = 0
 
     @classmethod
-    def of(cls, jaas: str | None) -> "Rules":
-        """Those of a module's options. Raises UserError where a number is none."""
+    def of(cls, jaas: str | None) -> "TokenRequirements":
+        """Create from a module's options. Raises UserError for an invalid number."""
         found = {k.removeprefix(_PREFIX): v for k, v in options(jaas).items()}
         skew = found.get("AllowableClockSkewMs", "0")
         if not skew.isdecimal():
@@ -89,7 +89,7 @@ class Rules(NamedTuple):
         )
 
     def user_of(self, token: str) -> str:
-        """Who a token says it is of, be it taken or not; empty where it does not say."""
+        """Return the user that an unverified token names, or an empty text."""
         try:
             found = _claims(token).get(self.principal_claim, "")
         except RefusedTokenError:
@@ -97,7 +97,7 @@ class Rules(NamedTuple):
         return found if isinstance(found, str) else ""
 
     def bearer(self, token: str, now: int) -> Bearer:
-        """Whose a token is, at a time in ms. Raises RefusedTokenError."""
+        """Verify a token at a time in ms. Raises RefusedTokenError."""
         claims = _claims(token)
         user, expires = claims.get(self.principal_claim), _number(claims, "exp")
         issued = _number(claims, "iat")
@@ -117,42 +117,42 @@ class Rules(NamedTuple):
 
 
 class RefusedTokenError(Exception):
-    """A token is not taken; the text is the document that the client gets."""
+    """A token is rejected; the message is the document for the client."""
 
 
 def claimed_user(message: bytes, rules: TokenRules) -> str:
-    """Who a message says it is from; empty where it does not say."""
+    """Return the user that an unverified message names, or an empty text."""
     try:
         token, _ = _parse(message)
-    except (AuthenticationError, MalformedError):
+    except (LoginError, MalformedError):
         return ""
     return rules.user_of(token)
 
 
-def told_user(message: bytes) -> str:
-    """As `claimed_user`, of a token that somebody else judges: its claim `sub`."""
+def sub_claim(message: bytes) -> str:
+    """Same for a token that another broker verifies: its claim `sub`."""
     try:
         token, _ = _parse(message)
         found = _document(token.split(".")[1]).get("sub", "")
-    except (AuthenticationError, MalformedError, RefusedTokenError, IndexError):
+    except (LoginError, MalformedError, RefusedTokenError, IndexError):
         return ""
     return found.strip() if isinstance(found, str) else ""
 
 
 def authenticate(rules: TokenRules, message: bytes, now: int) -> Bearer:
-    """Who a client's first message proves to be.
+    """Authenticate a client's first message.
 
-    A text for a scope is one scope, be it of several words, as in Kafka.
+    As in Kafka, a scope given as text is a single scope, even with several words.
 
     Raises:
-        AuthenticationError: it is none, or asks to act for another user.
-        MalformedError: it is of another scheme, for which Kafka closes the connection.
-        RefusedTokenError: its token is not taken.
+        LoginError: the message is malformed, or requests another authorization id.
+        MalformedError: another scheme, for which Kafka closes the connection.
+        RefusedTokenError: the token is rejected.
     """
     token, authorization = _parse(message)
     bearer = rules.bearer(token, now)
     if authorization not in ("", bearer.user):
-        raise AuthenticationError(
+        raise LoginError(
             f"Authentication failed: Client requested an authorization id ({authorization})"
             f" that is different from the token's principal name ({bearer.user})"
         )
@@ -160,16 +160,16 @@ def authenticate(rules: TokenRules, message: bytes, now: int) -> Bearer:
 
 
 def _parse(message: bytes) -> tuple[str, str]:
-    """The token of a client's first message, and for whom it wants to act."""
+    """Return the token and the authorization id of a client's first message."""
     found = _FIRST.fullmatch(message)
     if found is None:
-        raise AuthenticationError
+        raise LoginError
     pairs = dict(
         pair.split("=", 1) for pair in found["pairs"].decode("ascii").split("\x01") if pair
     )
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None:
-        raise AuthenticationError
+        raise LoginError
     if auth["scheme"].lower() != "bearer":
         raise MalformedError(f"OAUTHBEARER with the scheme {auth['scheme']}")
     return auth["token"], (found["authorization"] or b"").decode()
@@ -201,6 +201,6 @@ def _number(claims: dict[str, Any], name: str) -> float | None:
 
 
 def refused(status: str = INVALID_TOKEN, scope: str = "") -> RefusedTokenError:
-    """The error for a token that is not taken."""
+    """Create the error of a rejected token."""
     more = f', "scope":"{scope}"' if scope else ""
     return RefusedTokenError(f'{{"status":"{status}"{more}}}')

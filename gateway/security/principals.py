@@ -1,25 +1,25 @@
-r"""The principal of a client's certificate, as Kafka's default principal builder names it.
+r"""Principal of a client certificate, like Kafka's default principal builder.
 
-The name is the certificate's subject in the form of RFC 2253, as Java writes it: the last part
-first, the keywords of RFC 2253 alone (any other attribute goes by its OID, its value in hexadecimal
-DER), `\` before what has a meaning. `ssl.principal.mapping.rules` may make another name of it.
+The name is the certificate's subject in RFC 2253 form as Java writes it: last part first, only
+keywords of RFC 2253 (other attributes by OID with their DER in hexadecimal), special characters
+escaped with `\`. `ssl.principal.mapping.rules` can map it to another name.
 
-The bytes come from a certificate that OpenSSL has verified: they are well-formed.
+The certificate is well-formed because OpenSSL has verified it.
 
 Sources: `DefaultKafkaPrincipalBuilder`, `SslPrincipalMapper` in Kafka; KIP-371;
-`X500Principal.getName` in Java, with which the tests' table was made.
+`X500Principal.getName` in Java, which produced the table in the tests.
 """
 
 import re
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.security.der import Part, oid, part, parts
+from brokertwin.gateway.security.der import DerElement, oid, part, parts
 
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"
 
-KEYWORDS = {
+_KEYWORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
     "2.5.4.7": "L",
@@ -31,11 +31,11 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _VERSION = 0xA0
-SUBJECT = 4
-"""Which of the fields is the subject."""
+_SUBJECT = 4
+"""Index of the subject in a certificate's fields."""
 
-TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
-"""DER's tags of the string types that Java writes as text."""
+_TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
+"""DER tags of string types that Java writes as text."""
 
 _ESCAPED = re.compile(r'[,=+<>#;"\\]')
 _RULE = re.compile(
@@ -46,28 +46,28 @@ _RULE = re.compile(
 _REFERENCE = re.compile(r"\$(\d+)|\\(.)")
 
 
-class Rule(NamedTuple):
-    """A rule of `ssl.principal.mapping.rules`: the whole name must match. No pattern: DEFAULT."""
+class PrincipalRule(NamedTuple):
+    """A rule of `ssl.principal.mapping.rules`, for a full match; no pattern: DEFAULT."""
 
     pattern: re.Pattern[str] | None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The name that the rule makes, None where it does not apply."""
+        """Return the mapped name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        made = self.pattern.sub(self._made, name)  # every match in it, as Java does
+        made = self.pattern.sub(self._made, name)  # all matches, as in Java
         return {"L": str.lower, "U": str.upper}.get(self.case, str)(made)
 
     def _made(self, found: re.Match[str]) -> str:
         return _REFERENCE.sub(lambda each: _referred(found, each), self.replacement)
 
 
-def parse_rules(text: str) -> list[Rule]:
-    """The rules of a setting. Raises UserError for what is no rule."""
+def parse_rules(text: str) -> list[PrincipalRule]:
+    """Parse the rules of a setting. Raises UserError."""
     rules = []
     at = 0
     while at < len(text):
@@ -76,32 +76,34 @@ def parse_rules(text: str) -> list[Rule]:
             raise UserError(f"Invalid rule in {SETTING}: {text[at:]!r}.")
         at = found.end()
         if found["default"]:
-            rules.append(Rule(None))
+            rules.append(PrincipalRule(None))
         elif found["pattern"] is not None:
-            rules.append(Rule(_compiled(found["pattern"]), found["replacement"], found["case"]))
+            rules.append(
+                PrincipalRule(_compiled(found["pattern"]), found["replacement"], found["case"])
+            )
     return rules
 
 
-def principal_of(certificate: bytes, rules: list[Rule]) -> str | None:
-    """The principal of a certificate in DER; None where no rule applies."""
+def principal_of(certificate: bytes, rules: list[PrincipalRule]) -> str | None:
+    """Return the principal of a certificate in DER, or None if no rule matches."""
     name = distinguished_name(certificate)
     made = (rule.apply(name) for rule in rules)
     return next((f"User:{each}" for each in made if each is not None), None)
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER, in the form of RFC 2253."""
-    return name_text(certificate, fields_of(certificate)[SUBJECT])
+    """Return the subject of a certificate in DER, in RFC 2253 form."""
+    return name_text(certificate, fields_of(certificate)[_SUBJECT])
 
 
-def fields_of(certificate: bytes) -> list[Part]:
-    """What an authority has signed, without the version."""
+def fields_of(certificate: bytes) -> list[DerElement]:
+    """Return the fields of the signed part of a certificate, without the version."""
     signed = part(certificate, part(certificate, 0).content)
     return [each for each in parts(certificate, signed) if each.tag != _VERSION]
 
 
-def name_text(data: bytes, name: Part) -> str:
-    """A name in DER, in the form of RFC 2253: the last part first."""
+def name_text(data: bytes, name: DerElement) -> str:
+    """Format a DER name in RFC 2253 form: last part first."""
     sets = [
         "+".join(_attribute(data, attribute) for attribute in parts(data, relative))
         for relative in parts(data, name)
@@ -109,13 +111,13 @@ def name_text(data: bytes, name: Part) -> str:
     return ",".join(reversed(sets))
 
 
-def _attribute(data: bytes, attribute: Part) -> str:
+def _attribute(data: bytes, attribute: DerElement) -> str:
     kind, value = parts(data, attribute)
     kind_id = oid(data[kind.content : kind.end])
-    if kind_id not in KEYWORDS or value.tag not in TEXTS:
-        return f"{KEYWORDS.get(kind_id, kind_id)}=#{data[value.begin : value.end].hex()}"
+    if kind_id not in _KEYWORDS or value.tag not in _TEXTS:
+        return f"{_KEYWORDS.get(kind_id, kind_id)}=#{data[value.begin : value.end].hex()}"
     text = data[value.content : value.end].decode(errors="replace")
-    return f"{KEYWORDS[kind_id]}={_escape(text)}"
+    return f"{_KEYWORDS[kind_id]}={_escape(text)}"
 
 
 def _escape(text: str) -> str:
@@ -134,7 +136,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _referred(found: re.Match[str], reference: re.Match[str]) -> str:
-    """What stands for `$1` or an escaped character; a group that there is not stays as it is."""
+    """Replace `$1` or an escaped character; an unknown group stays unchanged."""
     if reference[1] is None:
         return reference[2]
     digits, rest = reference[1], ""

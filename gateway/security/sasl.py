@@ -1,23 +1,23 @@
-"""Who a connection is: nobody in particular, the owner of a certificate, or whom SASL proves.
+"""Authentication of a connection: anonymous, by certificate, or with SASL.
 
-`SaslHandshake` (key 17, versions 0 and 1) names a mechanism. After version 1 its messages go in
-`SaslAuthenticate` requests (key 36, versions 0 to 2), after version 0 as frames without a header.
+`SaslHandshake` (key 17, versions 0 and 1) selects a mechanism. After version 1 its messages are in
+`SaslAuthenticate` requests (key 36, versions 0 to 2), after version 0 in frames without a header.
 
     START --ApiVersions--> VERSIONS --SaslHandshake--> AUTHENTICATE --proof--> COMPLETE
       '--------------SaslHandshake-----------------------^  ^--SaslHandshake------'
 
-Until COMPLETE every other request ends the connection; while AUTHENTICATE it is first answered
-ILLEGAL_SASL_STATE. What fails is answered, and the connection closed, only after
-`connection.failed.authentication.delay.ms`. With `connections.max.reauth.ms` a client is told how
-long it may go on, and has to authenticate again by then, at most once a second, with the same
-mechanism and as the same user (KIP-368). Where there is nothing to prove, or no more, both APIs
-are answered ILLEGAL_SASL_STATE.
+Before COMPLETE, any other request closes the connection; in AUTHENTICATE it first gets `34
+ILLEGAL_SASL_STATE`. Failure responses and the close are delayed by
+`connection.failed.authentication.delay.ms`. With `connections.max.reauth.ms` a client receives its
+session lifetime and must re-authenticate within it, at most once a second, with the same mechanism
+and user (KIP-368). If authentication is not required or complete, both APIs get `34
+ILLEGAL_SASL_STATE`.
 
-Beyond Kafka: a user that there is not gets a SCRAM challenge like any other and fails with the
-proof; in Kafka its first message fails.
+Unlike in Kafka, an unknown user gets a SCRAM challenge and fails with its proof; in Kafka its first
+message fails.
 
 Sources: `SaslServerAuthenticator`, `KafkaChannel.maybeBeginServerReauthentication` in Kafka;
-KIP-43, KIP-152, KIP-368; checked against Kafka 4.3.1
+KIP-43, KIP-152, KIP-368; compared with Kafka 4.3.1
 (`tests/gateway/security/test_sasl_like_kafka.py`).
 """
 
@@ -36,12 +36,12 @@ from brokertwin.gateway.engine.engine import Body, now_ms
 from brokertwin.gateway.protocol.frames import Request, api_key_of, decode_request, encode_response
 from brokertwin.gateway.security import oauthbearer, plain, scram
 from brokertwin.gateway.security.credentials import Credentials
-from brokertwin.gateway.security.delegation_tokens import Owned, Tokens
+from brokertwin.gateway.security.delegation_tokens import TokenLogin, Tokens
 from brokertwin.gateway.security.scram import (
-    AuthenticationError,
     Challenge,
     ClientFirst,
     Credential,
+    LoginError,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import (
@@ -52,7 +52,7 @@ from brokertwin.state.core.kafka_apis import (
 )
 
 WITH_USERS = (plain.MECHANISM, *scram.MECHANISMS)
-"""The mechanisms that need a credentials file."""
+"""Mechanisms that require a credentials file."""
 
 MECHANISMS = (*WITH_USERS, oauthbearer.MECHANISM)
 REAUTHENTICATION_INTERVAL_S = 1
@@ -61,28 +61,28 @@ ANONYMOUS = "User:ANONYMOUS"
 _AFTERWARDS = "SaslAuthenticate request received after successful authentication"
 
 
-class Outcome(NamedTuple):
-    """What to do after a frame: send an answer, and where there is a reason, close the connection.
+class SaslStep(NamedTuple):
+    """Response to a frame, and a reason if the connection is to be closed.
 
-    `is_delayed`: both only after `connection.failed.authentication.delay.ms`, because somebody
-    could not authenticate.
+    `is_delayed`: after a failed authentication, both wait for
+    `connection.failed.authentication.delay.ms`.
     """
 
-    answer: bytes | bytearray | None = None
+    response: bytes | bytearray | None = None
     reason: str | None = None
     is_delayed: bool = False
 
 
 class Authentication:
-    """Who is at the other end of a connection; this one has nothing more to prove.
+    """Authentication of a connection that has nothing to prove.
 
     Args:
-        principal: who it is, such as `User:alice`.
+        principal: principal of the client, such as `User:alice`.
 
     Attributes:
-        principal: who it is.
-        is_complete: whether that is certain; until then every frame is for `receive`.
-        is_by_token: whether a delegation token has proven it.
+        principal: principal of the client.
+        is_complete: whether it is authenticated; until then `receive` gets every frame.
+        is_by_token: whether it was authenticated with a delegation token.
     """
 
     def __init__(self, principal: str = ANONYMOUS) -> None:
@@ -92,29 +92,29 @@ class Authentication:
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """The longest frame for now; None: as long as any other."""
+        """Maximum frame size in the current state; None: the general limit."""
         return None
 
     def takes(self, frame: bytes) -> bool:
-        """Whether a frame is for `receive` and not for the broker."""
+        """True if a frame is for `receive` and not for the broker."""
         return api_key_of(frame) in SASL_APIS
 
     @property
     def claimed(self) -> dict[str, str]:
-        """What a failure's log line says of who tried: mechanism and user, as far as known."""
+        """Mechanism and user of an incomplete authentication, as far as known."""
         return {}
 
-    async def receive(self, frame: bytes) -> Outcome:
-        """Answer a frame. Raises MalformedError."""
+    async def receive(self, frame: bytes) -> SaslStep:
+        """Process a frame. Raises MalformedError."""
         return _not_now(decode_request(frame))
 
 
 class SaslSettings(NamedTuple):
-    """How SASL goes on a listener.
+    """SASL settings of a listener.
 
-    `lifetimes_ms` has `connections.max.reauth.ms` of each mechanism, 0 for no limit; `gate` lets
-    one password at a time be hashed. `bearer` has the rules of OAUTHBEARER. There are no
-    credentials where no mechanism needs them.
+    `lifetimes_ms` has `connections.max.reauth.ms` of each mechanism, 0 for no limit. `gate` allows
+    one password hash at a time. `bearer` has the requirements of OAUTHBEARER. `credentials` is None
+    if no mechanism requires them.
     """
 
     credentials: Credentials | None
@@ -122,17 +122,17 @@ class SaslSettings(NamedTuple):
     lifetimes_ms: dict[str, int]
     receive_bytes_max: int
     gate: asyncio.Semaphore
-    bearer: oauthbearer.TokenRules = oauthbearer.Rules()
+    bearer: oauthbearer.TokenRules = oauthbearer.TokenRequirements()
 
     @property
     def users(self) -> Credentials:
-        """The credentials, for a mechanism that needs them."""
+        """Return the credentials, for a mechanism that requires them."""
         assert self.credentials is not None, "there is a file for every mechanism with users"
         return self.credentials
 
 
-class State(Enum):
-    """What is expected next."""
+class SaslState(Enum):
+    """The next expected message."""
 
     START = auto()
     VERSIONS = auto()
@@ -142,14 +142,14 @@ class State(Enum):
 
 
 class SaslAuthentication(Authentication):
-    """Authentication with SASL, of one connection.
+    """SASL authentication of one connection.
 
     Args:
-        settings: those of the listener.
-        clock: seconds that only grow.
-        features: what ApiVersions tells of the cluster before authentication, too.
-        tokens: the delegation tokens that SCRAM takes.
-        broker: whose connection it is.
+        settings: settings of the listener.
+        clock: monotonic seconds.
+        features: finalized features for ApiVersions before authentication.
+        tokens: delegation tokens that SCRAM accepts.
+        broker: broker of the connection.
     """
 
     def __init__(
@@ -163,15 +163,15 @@ class SaslAuthentication(Authentication):
         super().__init__()
         self._tokens = tokens
         self._broker = broker
-        self._owned: Owned | None = None
+        self._owned: TokenLogin | None = None
         self._ends: int | None = None
-        self._told = ""
+        self._rejection = ""
         self._lifetime_ms = 0
         self._features = features
         self.is_complete = False
         self._settings = settings
         self._clock = clock
-        self._state = State.START
+        self._state = SaslState.START
         self._has_headers = False
         self._mechanism = ""
         self._challenge: Challenge | None = None
@@ -182,42 +182,42 @@ class SaslAuthentication(Authentication):
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """`sasl.server.max.receive.size` until authentication is complete."""
+        """Return `sasl.server.max.receive.size` until authentication is complete."""
         return None if self.is_complete else self._settings.receive_bytes_max
 
     @property
     def claimed(self) -> dict[str, str]:
-        """Mechanism and user, as the client sent them, of a try that is not complete."""
+        """Mechanism and user as the client sent them, while authentication is incomplete."""
         named = {"mechanism": self._mechanism, "user": self._user}
         return {name: text for name, text in named.items() if text}
 
     def takes(self, frame: bytes) -> bool:
-        """Everything until complete, then what concerns SASL, and everything of a stale session."""
+        """True for all frames until complete, then for SASL, and for an expired session."""
         return not self.is_complete or self._is_expired() or super().takes(frame)
 
     def _is_expired(self) -> bool:
         return self._expires is not None and self._clock() > self._expires
 
-    async def receive(self, frame: bytes) -> Outcome:
-        """Take a frame. Raises MalformedError."""
+    async def receive(self, frame: bytes) -> SaslStep:
+        """Process a frame. Raises MalformedError."""
         api_key = api_key_of(frame)
-        if self._state is State.COMPLETE:
+        if self._state is SaslState.COMPLETE:
             return self._after(frame, api_key)
-        if self._state is State.ANOTHER_MECHANISM:
-            return Outcome(None, "another mechanism for re-authentication", True)
-        if self._state is State.AUTHENTICATE:
+        if self._state is SaslState.ANOTHER_MECHANISM:
+            return SaslStep(None, "another mechanism for re-authentication", True)
+        if self._state is SaslState.AUTHENTICATE:
             if not self._has_headers:
                 return await self._bare_message(frame)
             return await self._authenticate(decode_request(frame))
         if api_key == SASL_HANDSHAKE.key:
             return self._handshake(decode_request(frame))
-        if api_key == API_VERSIONS.key and self._state is State.START:
+        if api_key == API_VERSIONS.key and self._state is SaslState.START:
             return self._versions(frame)
         name = KAFKA_APIS[api_key].name if api_key in KAFKA_APIS else f"API key {api_key}"
-        return Outcome(None, f"{name} before authentication")
+        return SaslStep(None, f"{name} before authentication")
 
-    def _after(self, frame: bytes, api_key: int) -> Outcome:
-        """Authentication is complete: it may begin again, where a session ends some time."""
+    def _after(self, frame: bytes, api_key: int) -> SaslStep:
+        """Process a frame after authentication, which may start re-authentication."""
         now = self._clock()
         may_again = (
             self._began_again is None or now - self._began_again >= REAUTHENTICATION_INTERVAL_S
@@ -227,65 +227,65 @@ class SaslAuthentication(Authentication):
             self.is_complete = False
             return self._handshake(decode_request(frame))
         if self._is_expired():
-            return Outcome(None, "the session has expired without re-authentication")
+            return SaslStep(None, "the session has expired without re-authentication")
         return _not_now(decode_request(frame))
 
-    def _versions(self, frame: bytes) -> Outcome:
-        answer, error = api_versions.answer_to(frame, self._features)
+    def _versions(self, frame: bytes) -> SaslStep:
+        response, error = api_versions.response_frame(frame, self._features)
         if error == Error.NONE:
-            self._state = State.VERSIONS
-        return Outcome(answer)
+            self._state = SaslState.VERSIONS
+        return SaslStep(response)
 
-    def _handshake(self, request: Request) -> Outcome:
+    def _handshake(self, request: Request) -> SaslStep:
         mechanism = self._mechanism = request.body["mechanism"]
         is_served = mechanism in self._settings.mechanisms
         code = Error.NONE if is_served else Error.UNSUPPORTED_SASL_MECHANISM
-        answer = _answer(request, {"errorCode": code, "mechanisms": self._settings.mechanisms})
+        response = _encoded(request, {"errorCode": code, "mechanisms": self._settings.mechanisms})
         if not is_served:
-            return Outcome(answer, "a SASL mechanism that is not enabled", True)
+            return SaslStep(response, "a SASL mechanism that is not enabled", True)
         self._has_headers = request.version > 0
-        self._state = State.AUTHENTICATE
+        self._state = SaslState.AUTHENTICATE
         if self._proven is not None and mechanism != self._proven[0]:
-            self._state = State.ANOTHER_MECHANISM
+            self._state = SaslState.ANOTHER_MECHANISM
         self._user = ""
         self._challenge = self._owned = self._ends = None
-        self._told = ""
-        return Outcome(answer)
+        self._rejection = ""
+        return SaslStep(response)
 
-    async def _bare_message(self, message: bytes) -> Outcome:
-        """A frame without a header, after a handshake of version 0."""
+    async def _bare_message(self, message: bytes) -> SaslStep:
+        """Process a frame without a header, after a handshake of version 0."""
         try:
-            answer = await self._evaluate(message)
-        except AuthenticationError as error:
-            return Outcome(None, self._failure(error), True)
-        return Outcome(answer)
+            response = await self._evaluate(message)
+        except LoginError as error:
+            return SaslStep(None, self._failure(error), True)
+        return SaslStep(response)
 
-    async def _authenticate(self, request: Request) -> Outcome:
+    async def _authenticate(self, request: Request) -> SaslStep:
         if request.api_key != SASL_AUTHENTICATE.key:
             name = request.header["requestApiKeyName"]
             body = refusals.error_response(request, Error.ILLEGAL_SASL_STATE)
-            answer = _answer(request, body) if body is not None else None
-            return Outcome(answer, f"{name} during authentication", True)
+            response = _encoded(request, body) if body is not None else None
+            return SaslStep(response, f"{name} during authentication", True)
         body = {"errorCode": Error.NONE}
         try:
             body["authBytes"] = await self._evaluate(b64decode(request.body["authBytes"]))
-        except AuthenticationError as error:
+        except LoginError as error:
             message = self._failure(error)
             body = {"errorCode": Error.SASL_AUTHENTICATION_FAILED, "errorMessage": message}
-            return Outcome(_answer(request, body), message, True)
+            return SaslStep(_encoded(request, body), message, True)
         if self.is_complete:
             body["sessionLifetimeMs"] = self._lifetime_ms
-        return Outcome(_answer(request, body))
+        return SaslStep(_encoded(request, body))
 
-    def _failure(self, error: AuthenticationError) -> str:
+    def _failure(self, error: LoginError) -> str:
         doing = "authentication" if self._proven is None else "re-authentication"
-        return error.told or (
+        return error.detail or (
             f"Authentication failed during {doing} due to invalid credentials"
             f" with SASL mechanism {self._mechanism}"
         )
 
     async def _evaluate(self, message: bytes) -> bytes:
-        """The mechanism's answer to a message of the client. Raises AuthenticationError."""
+        """Return the mechanism's reply to a client message. Raises LoginError."""
         if self._mechanism == plain.MECHANISM:
             self._user = plain.claimed_user(message)
             async with self._settings.gate:
@@ -299,39 +299,39 @@ class SaslAuthentication(Authentication):
             self._user = first.user
             self._challenge = Challenge(first, await self._credential(first))
             return self._challenge.message
-        answer = self._challenge.verify(message)
+        response = self._challenge.verify(message)
         self._complete(self._user if self._owned is None else self._owned.owner)
-        return answer
+        return response
 
     def _bearer(self, message: bytes) -> bytes:
-        """The answer to a token, or to who has been told why it is not taken."""
-        if self._told and message == oauthbearer.ERROR_SEEN:
-            raise AuthenticationError(self._told)
-        self._told = ""
+        """Return the reply to a token, or fail after the client has seen the error."""
+        if self._rejection and message == oauthbearer.ERROR_SEEN:
+            raise LoginError(self._rejection)
+        self._rejection = ""
         rules = self._settings.bearer
         self._user = oauthbearer.claimed_user(message, rules)
         try:
             found = oauthbearer.authenticate(rules, message, now_ms())
         except oauthbearer.RefusedTokenError as refused:
-            self._told = str(refused)
-            return self._told.encode()
+            self._rejection = str(refused)
+            return self._rejection.encode()
         self._ends = found.expiry_timestamp
         self._complete(found.user)
         return b""
 
     async def _credential(self, first: ClientFirst) -> Credential:
-        """What the client's proof is checked with: a user's entry, or a token's secret."""
+        """Return the credential for the proof: a user's entry, or a token's."""
         if not first.is_token:
             return self._settings.users.find(first.user, self._mechanism)
         if self._tokens is None:
-            raise AuthenticationError
+            raise LoginError
         self._owned = await self._tokens.find(self._broker, first.user)
         self._ends = self._owned.expiry_timestamp
         return self._tokens.credential(first.user, scram.MECHANISMS[self._mechanism])
 
     def _complete(self, user: str) -> None:
         if self._proven is not None and user != self._proven[1]:
-            raise AuthenticationError(
+            raise LoginError(
                 "Cannot change principals during re-authentication"
                 f" from User.{self._proven[1]}: User.{user}"
             )
@@ -339,11 +339,11 @@ class SaslAuthentication(Authentication):
         self.principal = f"User:{user}"
         self._begin_session()
         self._challenge = None
-        self._state = State.COMPLETE
+        self._state = SaslState.COMPLETE
         self.is_complete = True
 
     def _begin_session(self) -> None:
-        """It ends after `connections.max.reauth.ms`, and with the token that it began with."""
+        """Start a session that ends with its maximum lifetime or its token."""
         ends = [each for each in (self._settings.lifetimes_ms[self._mechanism],) if each]
         self.is_by_token = self._owned is not None
         if self._ends is not None:
@@ -352,13 +352,13 @@ class SaslAuthentication(Authentication):
         self._expires = self._clock() + self._lifetime_ms / 1000 if ends else None
 
 
-def _not_now(request: Request) -> Outcome:
-    """The answer where there is nothing to authenticate, or no more."""
+def _not_now(request: Request) -> SaslStep:
+    """Return the response if there is nothing to authenticate."""
     body: Body = {"errorCode": Error.ILLEGAL_SASL_STATE, "mechanisms": []}
     if request.api_key == SASL_AUTHENTICATE.key:
         body = {"errorCode": Error.ILLEGAL_SASL_STATE, "errorMessage": _AFTERWARDS}
-    return Outcome(_answer(request, body))
+    return SaslStep(_encoded(request, body))
 
 
-def _answer(request: Request, body: Body) -> bytearray:
+def _encoded(request: Request, body: Body) -> bytearray:
     return encode_response(request.api_key, request.version, request.header["correlationId"], body)

@@ -1,14 +1,13 @@
-"""SCRAM on the server's side: RFC 5802, with SHA-256 (RFC 7677) and SHA-512 as Kafka has it.
+"""Server side of SCRAM: RFC 5802, with SHA-256 (RFC 7677) and SHA-512 as in Kafka.
 
-A server keeps no password: of salt and iterations it makes the salted password, and of that the
-stored key, which checks a client's proof, and the server key, which proves to the client that the
-server knows it. Channel binding and extensions are not used, as in Kafka. User names and passwords
-are taken as their UTF-8 bytes and not normalised (no SASLprep): Kafka's clients do not either, so
-that a library that does would refuse passwords that they send.
+A server stores no password. It derives the salted password, then the stored key, which verifies a
+client's proof, and the server key, which authenticates the server to the client. As in Kafka there
+is no channel binding and no extensions. User names and passwords are UTF-8 bytes without SASLprep,
+because Kafka's clients do not normalise either.
 
-Beyond Kafka, names may have characters beyond ASCII. The nonce must be the one that was given, and
-a reserved extension (`m=`) is refused, as the RFC wants. Like Kafka, what the client says of
-channel binding in its last message is not compared: there is nothing to bind.
+Unlike in Kafka, names may be non-ASCII, the nonce must match, and a reserved extension (`m=`) is
+rejected, as the RFC requires. As in Kafka, the channel binding data of the last message is not
+compared.
 
 Sources: `ScramSaslServer`, `ScramMessages`, `ScramMechanism` in Kafka; KIP-84.
 """
@@ -24,10 +23,10 @@ import msgspec
 
 NONCE_BYTES = 18
 ITERATIONS_MIN = 4096
-"""RFC 7677's least number, below which Kafka's clients refuse to go on."""
+"""Minimum of RFC 7677, enforced by Kafka's clients."""
 
 ITERATIONS_MAX = 16384
-"""The most that Kafka takes."""
+"""Maximum accepted by Kafka."""
 
 _SASL_NAME = rb"(?:[^\x00=,]|=2C|=3D)+"
 _PRINTABLE = rb"[\x21-\x2b\x2d-\x7e]+"
@@ -44,7 +43,7 @@ _CLIENT_FINAL = re.compile(
 
 
 class Mechanism(NamedTuple):
-    """A SCRAM mechanism: its name and that of its hash function in hashlib."""
+    """A SCRAM mechanism, and its hash function in hashlib."""
 
     name: str
     digest: str
@@ -54,20 +53,20 @@ MECHANISMS = {
     mechanism.name: mechanism
     for mechanism in (Mechanism("SCRAM-SHA-256", "sha256"), Mechanism("SCRAM-SHA-512", "sha512"))
 }
-"""The mechanisms that Kafka has, by name."""
+"""Kafka's SCRAM mechanisms by name."""
 
 
-class AuthenticationError(Exception):
-    """A client is not who it says it is, or does not speak its mechanism.
+class LoginError(Exception):
+    """Authentication failed, or the client violates the mechanism's protocol.
 
     Attributes:
-        told: what the client is told of it; None for no more than that it failed. Neither has
-            anything that the client sent.
+        told: error message for the client, or None for a generic one. It has nothing the client
+            sent.
     """
 
-    def __init__(self, told: str | None = None) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
 
 
 OTHER_AUTHORIZATION = (
@@ -76,9 +75,10 @@ OTHER_AUTHORIZATION = (
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server keeps of a password, for one user and one mechanism.
+    """Verifier of a password, for one user and one mechanism.
 
-    The keys do for whoever has them and listens what the password does: they are shown nowhere.
+    With the keys and a recorded login, an attacker can impersonate the user, so they are never
+    shown.
     """
 
     user: str
@@ -89,14 +89,14 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     server_key: bytes
 
     def __repr__(self) -> str:
-        """User and mechanism only."""
+        """Show user and mechanism only."""
         return f"Credential({self.user!r}, {self.mechanism})"
 
 
 def derive(
     user: str, mechanism: Mechanism, password: bytes, salt: bytes, iterations: int
 ) -> Credential:
-    """What to keep of a password; takes some ms of a core."""
+    """Derive the verifier of a password; takes some ms of processor time."""
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password, salt, iterations)
     return of_salted(user, mechanism, salted, salt, iterations)
 
@@ -104,7 +104,7 @@ def derive(
 def of_salted(
     user: str, mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int
 ) -> Credential:
-    """What to keep of a salted password."""
+    """Derive the verifier of a salted password."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     return Credential(
         user=user,
@@ -117,7 +117,7 @@ def of_salted(
 
 
 def matches(credential: Credential, password: bytes) -> bool:
-    """Whether a credential was made of a password; takes as long as `derive`."""
+    """True if a credential was derived from a password; takes as long as `derive`."""
     mechanism = MECHANISMS[credential.mechanism]
     found = derive(
         credential.user, mechanism, password, credential.salt, credential.iterations
@@ -126,38 +126,38 @@ def matches(credential: Credential, password: bytes) -> bool:
 
 
 class ClientFirst(NamedTuple):
-    """A client's first message: whom it wants to be, and what later proofs are made over."""
+    """A client's first message: its user, and the parts that later proofs sign."""
 
     user: str
     bare: bytes
     nonce: bytes
     is_token: bool = False
-    """The user is a delegation token's id (`tokenauth=true`)."""
+    """Whether the user is a delegation token's id (`tokenauth=true`)."""
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
-    """Raises AuthenticationError where the message is malformed or asks to act for another user."""
+    """Parse a client's first message. Raises LoginError."""
     found = _CLIENT_FIRST.fullmatch(message)
     if found is None:
-        raise AuthenticationError
+        raise LoginError
     try:
         user = _unescaped(found["name"]).decode()
     except UnicodeDecodeError:
-        raise AuthenticationError from None
+        raise LoginError from None
     if found["authorization"] not in (None, found["name"]):
-        raise AuthenticationError(OTHER_AUTHORIZATION)
+        raise LoginError(OTHER_AUTHORIZATION)
     extensions = dict(each.split(b"=", 1) for each in found["extensions"].split(b",") if each)
     is_token = extensions.get(b"tokenauth", b"").lower() == b"true"
     return ClientFirst(user, found["bare"], found["nonce"], is_token)
 
 
 class Challenge:
-    """What a server sends after the first message, and its check of the client's proof.
+    """The server's challenge, and the verification of the client's proof.
 
     Args:
         first: the client's first message.
-        credential: what is kept of the password of the user that it names.
-        nonce: the server's part of the nonce; random where not given.
+        credential: verifier of the user's password.
+        nonce: the server's part of the nonce; random by default.
     """
 
     def __init__(
@@ -175,19 +175,19 @@ class Challenge:
         )
 
     def verify(self, message: bytes) -> bytes:
-        """The server's last message. Raises AuthenticationError where the proof is none."""
+        """Return the server's final message. Raises LoginError if the proof is wrong."""
         found = _CLIENT_FINAL.fullmatch(message)
         if found is None or not hmac.compare_digest(found["nonce"], self._nonce):
-            raise AuthenticationError
+            raise LoginError
         signed = b",".join((self._first.bare, self.message, found["without_proof"]))
         signature = hmac.digest(self._credential.stored_key, signed, self._digest)
         proof = b64decode(found["proof"])
         if len(proof) != len(signature):
-            raise AuthenticationError
+            raise LoginError
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._digest, client_key).digest()
         if not hmac.compare_digest(stored_key, self._credential.stored_key):
-            raise AuthenticationError
+            raise LoginError
         own = hmac.digest(self._credential.server_key, signed, self._digest)
         return b"v=" + b64encode(own)
 

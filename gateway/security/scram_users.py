@@ -1,21 +1,21 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51): the credentials file.
+"""DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51).
 
-The gateway answers both itself: what is secret reaches no topic. A change is in the credentials
-file before it is answered, and in effect for the next connection of every gateway with that file.
-Without that file no client authenticates with these users; they are kept beside the journal or in
-memory. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
+The gateway answers both itself, so no secret reaches a topic. A change is in the credentials file
+before its response, and applies to the next connection of every gateway with that file. Without
+such a file no client authenticates with these users, which are then stored beside the journal or in
+memory. The engine checks DESCRIBE or ALTER on the cluster (`31 CLUSTER_AUTHORIZATION_FAILED`).
 
-Of each user whose credentials are to change, in this order, deletions first; the first error is it:
+Errors for each user, in this order, deletions first; the first error counts:
 
     no name                                 93 UNACCEPTABLE_CREDENTIAL
     an unknown mechanism                    33 UNSUPPORTED_SASL_MECHANISM
     too few or too many iterations          93 UNACCEPTABLE_CREDENTIAL
-    no salt, which Kafka takes              93 UNACCEPTABLE_CREDENTIAL
-    a deletion of what is not there         91 RESOURCE_NOT_FOUND
-    named once more in the request          92 DUPLICATE_RESOURCE, and neither changes anything
+    no salt, which Kafka accepts            93 UNACCEPTABLE_CREDENTIAL
+    a deletion of a missing entry           91 RESOURCE_NOT_FOUND
+    twice in the request                    92 DUPLICATE_RESOURCE, and neither changes anything
     the last entry of the credentials file  93 UNACCEPTABLE_CREDENTIAL: no client could log in
 
-Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
+Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; responses of 4.3.1.
 """
 
 from base64 import b64decode
@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Body, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest
 from brokertwin.gateway.security import scram
 from brokertwin.gateway.security.credentials import Users
 from brokertwin.gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
@@ -51,15 +51,15 @@ _NEEDS_JUST: dict[Operation, tuple[KafkaApi, int, Body]] = {
 Why = tuple[Error, str]
 
 
-async def answer(engine: Engine, users: Users, api_key: int, asked: EdgeRequest) -> Body:
-    """The body of an answer; a change is in the file. Raises UnansweredError."""
-    if not await _may(engine, asked, NEEDED[api_key]):
-        return _denied(api_key, asked.body)
-    return (describe if api_key == DESCRIBE else alter)(users, asked.body)
+async def respond(engine: BrokerEngine, users: Users, api_key: int, request: EdgeRequest) -> Body:
+    """Process a request and return the response body. Raises NoResponseError."""
+    if not await _may(engine, request, NEEDED[api_key]):
+        return _denied(api_key, request.body)
+    return (describe if api_key == DESCRIBE else alter)(users, request.body)
 
 
 def describe(users: Users, body: Body) -> Body:
-    """Mechanisms and iterations of the users that are asked for, or of all."""
+    """Describe mechanisms and iterations of the requested users, or of all."""
     entries = users.entries()
     names = [each["name"] for each in body["users"] or ()]
     if not names:
@@ -73,10 +73,10 @@ def describe(users: Users, body: Body) -> Body:
         result: Body = {"user": name, "errorCode": 0, "errorMessage": "", "credentialInfos": []}
         if counts[name] > 1:
             words = "Cannot describe SCRAM credentials for the same user twice in a single request"
-            result |= _told((Error.DUPLICATE_RESOURCE, f"{words}: {name}"))
+            result |= _result((Error.DUPLICATE_RESOURCE, f"{words}: {name}"))
         elif not found:
             words = "Attempt to describe a user credential that does not exist"
-            result |= _told((Error.RESOURCE_NOT_FOUND, f"{words}: {name}"))
+            result |= _result((Error.RESOURCE_NOT_FOUND, f"{words}: {name}"))
         else:
             result["credentialInfos"] = [{"mechanism": m, "iterations": n} for m, n in found]
         results.append(result)
@@ -84,36 +84,36 @@ def describe(users: Users, body: Body) -> Body:
 
 
 def alter(users: Users, body: Body) -> Body:
-    """Changes the file by all that is in order, and says of each user what became of it."""
+    """Apply all valid changes to the file and return a result for each user."""
     entries = {(each.user, each.mechanism): each for each in users.entries()}
-    told: dict[str, Why | None] = {}
+    outcomes: dict[str, Why | None] = {}
     accepted: dict[str, Body] = {}
     for change in [*body["deletions"], *body["upsertions"]]:
         name = change["name"]
         if name in accepted:
             words = "A user credential cannot be altered twice in the same request"
-            told[name] = Error.DUPLICATE_RESOURCE, words
+            outcomes[name] = Error.DUPLICATE_RESOURCE, words
             del accepted[name]
-        elif name not in told:
-            told[name] = _fault(entries, change)
-            if told[name] is None:
+        elif name not in outcomes:
+            outcomes[name] = _fault(entries, change)
+            if outcomes[name] is None:
                 accepted[name] = change
     for change in accepted.values():
         _apply(entries, change)
     if not (entries or users.may_be_empty) and users.entries():
-        nobody = (Error.UNACCEPTABLE_CREDENTIAL, "Nobody could authenticate any more")
-        told = {name: why or nobody for name, why in told.items()}
-    elif None in told.values():
+        empty = (Error.UNACCEPTABLE_CREDENTIAL, "No client could authenticate any more")
+        outcomes = {name: why or empty for name, why in outcomes.items()}
+    elif None in outcomes.values():
         why = _written(users, list(entries.values()))
-        told = {name: known or why for name, known in told.items()}
+        outcomes = {name: known or why for name, known in outcomes.items()}
     return {
         "throttleTimeMs": 0,
-        "results": [{"user": name, **_told(why)} for name, why in told.items()],
+        "results": [{"user": name, **_result(why)} for name, why in outcomes.items()],
     }
 
 
 def _fault(entries: Mapping[tuple[str, str], Credential], change: Body) -> Why | None:
-    """Why a credential cannot be set, or taken out; None where it can."""
+    """Return why a credential cannot be set or deleted, or None."""
     mechanism = _BY_CODE.get(change["mechanism"])
     if not change["name"]:
         return Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
@@ -138,7 +138,7 @@ def _fault_of_new(change: Body) -> Why | None:
 
 
 def _apply(entries: dict[tuple[str, str], Credential], change: Body) -> None:
-    """Puts an entry among the others, or takes one out."""
+    """Set or delete an entry."""
     name, mechanism = change["name"], _BY_CODE[change["mechanism"]]
     entries.pop((name, mechanism.name), None)
     if "iterations" in change:
@@ -156,7 +156,7 @@ def _written(users: Users, entries: list[Credential]) -> Why | None:
     return None
 
 
-def _told(why: Why | None) -> Body:
+def _result(why: Why | None) -> Body:
     code, message = why or (Error.NONE, None)
     return {"errorCode": int(code), "errorMessage": message}
 
@@ -164,21 +164,21 @@ def _told(why: Why | None) -> Body:
 def _denied(api_key: int, body: Body) -> Body:
     denied: Body = {"errorCode": int(Error.CLUSTER_AUTHORIZATION_FAILED), "errorMessage": None}
     if api_key == DESCRIBE:
-        nobody = {"user": "", "credentialInfos": [], **denied}
-        return {"throttleTimeMs": 0, **denied, "results": [nobody]}
+        empty = {"user": "", "credentialInfos": [], **denied}
+        return {"throttleTimeMs": 0, **denied, "results": [empty]}
     denied["errorMessage"] = needs(Operation.ALTER)
     names = dict.fromkeys(each["name"] for each in (*body["deletions"], *body["upsertions"]))
     return {"throttleTimeMs": 0, "results": [{"user": name, **denied} for name in names]}
 
 
-async def _may(engine: Engine, asked: EdgeRequest, operation: Operation) -> bool:
-    """Whether who asks may do it to the cluster: the engine is asked what needs no more than that.
+async def _may(engine: BrokerEngine, request: EdgeRequest, operation: Operation) -> bool:
+    """Check the permission with a harmless request to the engine.
 
-    An UpdateFeatures of nothing needs ALTER, a ListPartitionReassignments of nothing DESCRIBE.
+    An empty UpdateFeatures requires ALTER, an empty ListPartitionReassignments DESCRIBE.
     """
     api, version, body = _NEEDS_JUST[operation]
-    header = asked.header | {"requestApiKey": api.key, "requestApiVersion": version}
+    header = request.header | {"requestApiKey": api.key, "requestApiVersion": version}
     header["requestApiKeyName"] = api.name
-    answered = await engine.submit(asked._replace(header=header, body=body))
+    submitted = await engine.submit(request._replace(header=header, body=body))
     denied = Error.CLUSTER_AUTHORIZATION_FAILED
-    return answered.error is None and (answered.response or {}).get("errorCode") != denied
+    return submitted.error is None and (submitted.response or {}).get("errorCode") != denied

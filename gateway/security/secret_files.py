@@ -1,4 +1,4 @@
-"""Files with secrets: written as a whole, readable for their owner only."""
+"""Files with secrets: replaced atomically, readable for their owner only."""
 
 import os
 import tempfile
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put other bytes in the place of a file, as a whole. Raises OSError."""
+    """Replace a file atomically. Raises OSError."""
     target = path.resolve()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as file:  # mkstemp makes it with mode 0600
+        with os.fdopen(descriptor, "wb") as file:  # mkstemp sets mode 0600
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

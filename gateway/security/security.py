@@ -1,6 +1,6 @@
-"""How a gateway's ports are secured: by TLS, SASL, both, or not at all.
+"""Security of a gateway's ports: TLS, SASL, both, or neither.
 
-The settings have Kafka's own names; the credentials are in a file of their own (`credentials.py`).
+Settings have Kafka's names. Credentials are in a file of their own (`credentials.py`).
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from brokertwin.gateway.security import (
 )
 from brokertwin.gateway.security.credentials import Credentials, mode_warning
 from brokertwin.gateway.security.delegation_tokens import Tokens
-from brokertwin.gateway.security.principals import Rule
+from brokertwin.gateway.security.principals import PrincipalRule
 from brokertwin.gateway.security.sasl import (
     ANONYMOUS,
     MECHANISMS,
     WITH_USERS,
     Authentication,
-    Outcome,
     SaslAuthentication,
     SaslSettings,
+    SaslStep,
 )
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.tls import Tls
 
 TIME_MAX_S = 60.0
-"""How long a connection may take for TLS, and again for SASL. Kafka has only the idle time."""
+"""Time limit of a TLS handshake, and of SASL. Kafka has only the idle time."""
 
 _SASL_SETTINGS = frozenset(
     {
@@ -55,30 +55,30 @@ _MECHANISMS, _CLIENT_AUTH, _REAUTH = (
 )
 
 
-class Security(NamedTuple):
-    """How the ports of a gateway are secured; without values, not at all.
+class GatewaySecurity(NamedTuple):
+    """Security of a gateway's ports; by default PLAINTEXT.
 
-    `warnings` has a sentence for each setting that is not what it seems to be.
+    `warnings` has a sentence for each misleading setting.
     """
 
     tls: Tls | None = None
     sasl: SaslSettings | None = None
-    rules: tuple[Rule, ...] = (Rule(None),)
+    rules: tuple[PrincipalRule, ...] = (PrincipalRule(None),)
     failure_delay_s: float = 0.1
     time_max_s: float = TIME_MAX_S
     warnings: tuple[str, ...] = ()
     token_key: str | None = None
-    """`delegation.token.secret.key`; None: there are no delegation tokens."""
+    """`delegation.token.secret.key`; None disables delegation tokens."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """What the ports speak; the listener has its name."""
+    """Protocol of the ports; the listener is named after it."""
     secrets: Path | None = None
-    """Where passwords of stores are kept that are altered."""
+    """File of altered store passwords."""
     given: Mapping[str, str] = MappingProxyType({})
     credentials: Path | None = None
-    """Of what it was made."""
+    """Credentials file."""
 
-    def may_ask_for_tokens(self, known: Authentication) -> bool:
-        """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
+    def allows_token_requests(self, known: Authentication) -> bool:
+        """True if delegation token requests are allowed (`allowTokenRequests`)."""
         if known.is_by_token:
             return False
         return self.sasl is not None or (self.tls is not None and known.principal != ANONYMOUS)
@@ -91,18 +91,18 @@ class Security(NamedTuple):
         credentials: Path | None = None,
         secrets: Path | None = None,
         listener: str | None = None,
-    ) -> "Security":
-        """What broker settings make of a protocol.
+    ) -> "GatewaySecurity":
+        """Create from broker settings.
 
         Args:
-            protocol: what the ports speak.
-            given: broker settings by Kafka's names, secrets too.
-            credentials: the credentials file.
-            secrets: where altered passwords of stores are kept; None: in memory only.
-            listener: the listener's name; None: that of the protocol.
+            protocol: protocol of the ports.
+            given: broker settings by Kafka's names, with secrets.
+            credentials: credentials file.
+            secrets: file of altered store passwords; None: in memory only.
+            listener: listener name; None: that of the protocol.
 
         Raises:
-            UserError: something is missing, cannot be read, or is not served.
+            UserError: something is missing, unreadable or unsupported.
         """
         if credentials is not None and not protocol.has_sasl:
             raise UserError(
@@ -129,17 +129,17 @@ class Security(NamedTuple):
 
     def of_listener(
         self, name: str, protocol: SecurityProtocol, own: Mapping[str, str]
-    ) -> "Security":
-        """How another listener is secured, by what was given and its own settings.
+    ) -> "GatewaySecurity":
+        """Return the security of another listener, with its own settings.
 
         Raises:
             UserError: as `of`.
         """
         credentials = self.credentials if protocol.has_sasl else None
-        return Security.of(protocol, {**self.given, **own}, credentials, listener=name)
+        return GatewaySecurity.of(protocol, {**self.given, **own}, credentials, listener=name)
 
     def properties_of(self, name: str, protocol: SecurityProtocol) -> BrokerProperties:
-        """What was given for another listener."""
+        """Return the settings of another listener, as given at the start."""
         return _properties(protocol, self.given, name, [])
 
     def authentication(
@@ -149,9 +149,9 @@ class Security(NamedTuple):
         tokens: Tokens | None = None,
         broker: int = 1,
     ) -> Authentication:
-        """The authentication of a new connection to a broker.
+        """Create the authentication of a new connection to a broker.
 
-        `features` are what it may know before, `tokens` what somebody may log in with.
+        `features` are those known before authentication, `tokens` the accepted delegation tokens.
         """
         if self.sasl is not None:
             return SaslAuthentication(self.sasl, features=features, tokens=tokens, broker=broker)
@@ -164,23 +164,23 @@ class Security(NamedTuple):
 
 
 class Unnamed(Authentication):
-    """The owner of a certificate to whose name no rule applies."""
+    """Owner of a certificate whose name matches no rule."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_complete = False
 
     def takes(self, frame: bytes) -> bool:
-        """Everything."""
+        """Return True for every frame."""
         return True
 
-    async def receive(self, frame: bytes) -> Outcome:
-        """Close."""
-        return Outcome(None, f"no rule of {principals.SETTING} applies to the certificate's name")
+    async def receive(self, frame: bytes) -> SaslStep:
+        """Close the connection."""
+        return SaslStep(None, f"no rule of {principals.SETTING} applies to the certificate's name")
 
 
 def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
-    """The settings that have an effect with a protocol, also with the listener's prefix."""
+    """Return the settings with an effect, also under the listener's prefix."""
     names = (tls.SETTINGS if protocol.has_tls else frozenset()) | (
         _SASL_SETTINGS if protocol.has_sasl else frozenset()
     )
@@ -198,7 +198,7 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
 def _properties(
     protocol: SecurityProtocol, given: Mapping[str, str], listener: str, warnings: list[str]
 ) -> BrokerProperties:
-    """With SASL_SSL only the listener's own `ssl.client.auth` counts (KIP-684)."""
+    """With SASL_SSL only the listener's own `ssl.client.auth` has an effect (KIP-684)."""
     properties = BrokerProperties(given, listener)
     is_bare = _CLIENT_AUTH in given and properties.of_listener(_CLIENT_AUTH) is None
     if protocol is not SecurityProtocol.SASL_SSL or not is_bare:
@@ -232,7 +232,7 @@ def _sasl(
         )
     if plain.MECHANISM in enabled and protocol is SecurityProtocol.SASL_PLAINTEXT:
         warnings.append("with PLAIN over SASL_PLAINTEXT passwords can be read on the network")
-    bearer: oauthbearer.TokenRules = oauthbearer.Rules()
+    bearer: oauthbearer.TokenRules = oauthbearer.TokenRequirements()
     if oauthbearer.MECHANISM in enabled:
         bearer = _bearer(properties, warnings)
     known = Credentials(credentials) if credentials is not None else None
@@ -249,7 +249,7 @@ def _sasl(
 
 
 def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.TokenRules:
-    """What OAUTHBEARER asks of tokens."""
+    """Return the requirements of OAUTHBEARER tokens."""
     if signed_tokens.is_wanted(properties):
         lacking = [
             name
@@ -257,7 +257,11 @@ def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.To
             if not properties.given(name, oauthbearer.MECHANISM)
         ]
         if lacking:
-            warnings.append(f"without {' and '.join(lacking)} tokens for others are taken, too")
+            warnings.append(
+                f"without {' and '.join(lacking)} tokens issued for other services are accepted"
+            )
         return signed_tokens.SignedRules.of(properties)
-    warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
-    return oauthbearer.Rules.of(properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM))
+    warnings.append("OAUTHBEARER tokens are unsecured: a client may claim any principal")
+    return oauthbearer.TokenRequirements.of(
+        properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM)
+    )

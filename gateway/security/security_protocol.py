@@ -1,10 +1,10 @@
-"""Kafka's security protocols: what a port speaks."""
+"""Kafka's security protocols."""
 
 from enum import StrEnum
 
 
 class SecurityProtocol(StrEnum):
-    """What a port speaks, by Kafka's names."""
+    """Protocol of a port, by Kafka's name."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -13,10 +13,10 @@ class SecurityProtocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether everything goes over TLS."""
+        """True if connections use TLS."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients authenticate with SASL."""
+        """True if clients authenticate with SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)

@@ -1,9 +1,9 @@
-"""OAUTHBEARER's tokens with a signature, by the keys of a JWKS (RFC 7517).
+"""Signed OAUTHBEARER tokens, verified with the keys of a JWKS (RFC 7517).
 
-For listeners whose `sasl.server.callback.handler.class` is Kafka's `OAuthBearerValidator
-CallbackHandler`. The keys come from `token_keys`. A token needs `exp`, `iat` and whose it is; of an
-audience it may speak where one is expected. Signatures are PyJWT's to check; the claims are held
-against the gateway's clock here.
+For listeners whose `sasl.server.callback.handler.class` is Kafka's
+`OAuthBearerValidatorCallbackHandler`. `token_keys` provides the keys. A token requires `exp`, `iat`
+and a user, and `aud` only if an audience is expected. PyJWT verifies signatures; the claims are
+checked here against the gateway's clock.
 
 Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils` in
 Kafka, `VerificationJwkSelector` and `NumericDateValidator` in jose4j; KIP-768.
@@ -30,10 +30,10 @@ SKEW = "sasl.oauthbearer.clock.skew.seconds"
 ISSUER, AUDIENCE = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
 USER_CLAIM, SCOPE_CLAIM = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name"
 SETTINGS = frozenset({SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM}) | token_keys.SETTINGS
-"""The settings that are heeded, beside the handler's, which is the mechanism's own."""
+"""Settings with an effect, beside the handler's, which belongs to the mechanism."""
 
 SECONDS_MAX = (2**63 - 1) // 1000
-"""A time that ms count in 64 bits."""
+"""Maximum time in s whose ms fit into 64 bits."""
 
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
@@ -43,7 +43,7 @@ _ALGORITHMS = frozenset(
 
 
 class SignedRules(NamedTuple):
-    """What a token has to have; one of the keys has signed it."""
+    """Requirements of a signed token."""
 
     keys: KeySource
     skew_s: int = 30
@@ -54,10 +54,10 @@ class SignedRules(NamedTuple):
 
     @classmethod
     def of(cls, properties: BrokerProperties) -> "SignedRules":
-        """Those of a listener.
+        """Create from a listener's settings.
 
         Raises:
-            UserError: there are no keys where the settings say, or the extra is not there.
+            UserError: the keys cannot be loaded, or the extra is not installed.
         """
         need("OAUTHBEARER with signed tokens", "jwt")
         return cls(
@@ -70,7 +70,7 @@ class SignedRules(NamedTuple):
         )
 
     def user_of(self, token: str) -> str:
-        """Who a token says it is of, be it signed or not."""
+        """Return the user that an unverified token names, or an empty text."""
         from jwt import PyJWT, PyJWTError
 
         try:
@@ -81,7 +81,7 @@ class SignedRules(NamedTuple):
         return found if isinstance(found, str) else ""
 
     def bearer(self, token: str, now: int) -> Bearer:
-        """Who a token proves to be of. Raises RefusedTokenError."""
+        """Verify a token at a time in ms. Raises RefusedTokenError."""
         claims = self._verified(token)
         user, seconds = claims.get(self.user_claim), now // 1000
         expires, issued = _whole(claims, "exp"), _whole(claims, "iat")
@@ -99,7 +99,7 @@ class SignedRules(NamedTuple):
         return Bearer(user.strip(), 1000 * expires)
 
     def _verified(self, token: str) -> dict[str, Any]:
-        """The claims of a token whose signature is a key's."""
+        """Verify the signature and return the claims."""
         from jwt import PyJWS, PyJWTError
 
         verifier = PyJWS(options={"enforce_minimum_key_length": True})
@@ -115,7 +115,7 @@ class SignedRules(NamedTuple):
             raise refused() from None
 
     def _key(self, algorithm: str, kid: str | None) -> "PyJWK":
-        """The first key that may have signed; what is no key is passed over."""
+        """Return the first key that may have signed; invalid keys are skipped."""
         from jwt import PyJWK, PyJWTError
 
         for key in self.keys.newest():
@@ -133,7 +133,7 @@ class SignedRules(NamedTuple):
         raise refused()
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
-        """A token that is for somebody is for one who is expected here."""
+        """Reject a token for another audience."""
         found = claims.get("aud")
         if not isinstance(found, str | list | None):
             raise refused()
@@ -142,7 +142,7 @@ class SignedRules(NamedTuple):
             raise refused()
 
     def _check_scopes(self, claims: dict[str, Any]) -> None:
-        """Scopes are words, each once; there need not be any."""
+        """Reject empty or duplicate scopes; scopes are optional."""
         found = claims.get(self.scope_claim)
         listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
         words = [str(each).strip() for each in listed]
@@ -151,7 +151,7 @@ class SignedRules(NamedTuple):
 
 
 def is_wanted(properties: BrokerProperties) -> bool:
-    """Whether a listener takes signed tokens. Raises UserError for a handler that is not served."""
+    """True if a listener accepts signed tokens. Raises UserError for another handler."""
     found = properties.given(HANDLER, MECHANISM)
     if found not in (None, "", VALIDATOR):
         raise UserError(f"Unsupported {HANDLER}: {found}.", f"Use {VALIDATOR}.")
@@ -159,7 +159,7 @@ def is_wanted(properties: BrokerProperties) -> bool:
 
 
 def _whole(claims: dict[str, Any], name: str) -> int | None:
-    """A time in seconds; fractions are left out."""
+    """Return a time in seconds, truncated."""
     found = claims.get(name)
     if found is None:
         return None

@@ -1,62 +1,63 @@
-"""What Kafka says of key and trust stores that a listener is given while it runs (KIP-226).
+"""Validation of key and trust stores altered while a listener runs (KIP-226).
 
-A store has to load, and the certificates of the key store have the names of those before it, unless
-`ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise. The words are Kafka's and Java's,
-in the order in which they are found there:
+A store must load. The certificates of a key store must keep the names of the previous ones, unless
+`ssl.allow.dn.changes` and `ssl.allow.san.changes` allow a change. Exceptions, checked in this
+order:
 
-    settings that do not go together        InvalidConfigurationException
-    a store that is not there, or damaged, or whose password is another one     KafkaException
-    a key whose password is another one     KafkaException
+    inconsistent settings                               InvalidConfigurationException
+    missing or damaged store, or a wrong password       KafkaException
     another subject, then other alternative names       ConfigException
-    a trust store where there was none      ConfigException
+    a trust store, if there was none                    ConfigException
 
-A type that was not given is that of the file, where Kafka takes JKS. A PEM store whose key belongs
-to another certificate is refused; Kafka takes it, and nobody can connect any more.
+The messages are Kafka's, except for certificate names and reasons of decryption failures. Without a
+`type` the content decides, where Kafka assumes JKS. A PEM key of another certificate is rejected;
+Kafka accepts it, and then no client can connect.
 
-Source: `DefaultSslEngineFactory`, `SslFactory.CertificateEntries` in Kafka; answers of 4.3.1. Not
-done: the handshake that Kafka tries with the stores of the brokers' own listener.
+Source: `DefaultSslEngineFactory`, `SslFactory.CertificateEntries` in Kafka; responses of 4.3.1. Not
+done: Kafka's test handshake with the stores of the inter-broker listener.
 """
 
 import re
 import ssl
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import certificate_names, key_stores, principals
-from brokertwin.gateway.security.key_stores import JKS, PEM, Entry, KeyPasswordError, KeyStore
+from brokertwin.gateway.security import key_stores, principals
+from brokertwin.gateway.security.der import oid, part, parts
+from brokertwin.gateway.security.key_stores import JKS, PEM, KeyStore, StoreEntry
 
 ALLOW_NAMES, ALLOW_ALTERNATIVE = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 _CONFIG = "org.apache.kafka.common.config.ConfigException"
 _INVALID = "org.apache.kafka.common.errors.InvalidConfigurationException"
 _KAFKA = "org.apache.kafka.common.KafkaException"
-_UNRECOVERABLE = "java.security.UnrecoverableKeyException"
 _PEM_ALIAS = "kafka"
+_EXTENSIONS_TAG = 0xA3
+_SUBJECT_ALTERNATIVE_NAMES = "2.5.29.17"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN (ENCRYPTED |)PRIVATE KEY-----")
 
 
-class Stores(NamedTuple):
-    """What is in a listener's stores: the key store's entries, and whether somebody is trusted."""
+class ListenerStores(NamedTuple):
+    """Content of a listener's stores: key entries, and whether it has a trust store."""
 
-    keys: tuple[Entry, ...] | None
+    keys: tuple[StoreEntry, ...] | None
     has_trust: bool
 
 
 class StoreError(Exception):
-    """Kafka refuses the stores; the text begins with Java's name of the exception."""
+    """Kafka rejects the stores; the message begins with the Java class."""
 
 
-def load(properties: BrokerProperties) -> Stores:
-    """What is in a listener's stores. Raises StoreError where Kafka could not load them."""
+def load(properties: BrokerProperties) -> ListenerStores:
+    """Load a listener's stores. Raises StoreError."""
     keys = _key_entries(properties)
-    return Stores(keys, _has_trust(properties))
+    return ListenerStores(keys, _has_trust(properties))
 
 
-def fault(now: Stores | None, then: BrokerProperties) -> str | None:
-    """What Kafka has against these stores after those; None: it takes them."""
+def fault(now: ListenerStores | None, then: BrokerProperties) -> str | None:
+    """Return why Kafka would reject the change of stores, or None."""
     try:
         found = load(then)
         if now is not None:
@@ -69,26 +70,26 @@ def fault(now: Stores | None, then: BrokerProperties) -> str | None:
                 )
     except StoreError as error:
         return refusal(str(error))
-    except (ValueError, IndexError):  # a certificate that is none
+    except (ValueError, IndexError):  # not a certificate
         location = then.given("ssl.keystore.location") or ""
         return refusal(not_loaded(location, type_of(then, "ssl.keystore", location)))
     return None
 
 
 def refusal(why: str) -> str:
-    """The refusal of stores."""
+    """Return the error message for rejected stores."""
     return f"Validation of dynamic config update of SSLFactory failed: {why}"
 
 
 def not_loaded(location: str, kind: str) -> str:
-    """What is said of a store that cannot be loaded."""
+    """Return the reason for a store that cannot be loaded."""
     if kind == PEM:
         return f"{_INVALID}: Failed to load PEM SSL keystore {location}"
     return f"{_KAFKA}: Failed to load SSL keystore {location} of type {kind}"
 
 
 def type_of(properties: BrokerProperties, name: str, location: str) -> str:
-    """The type of a store as it was given, else that of its file."""
+    """Return the type that was set, or that of the file's content."""
     given = properties.given(f"{name}.type")
     if given is not None:
         return given
@@ -98,7 +99,7 @@ def type_of(properties: BrokerProperties, name: str, location: str) -> str:
         return JKS
 
 
-def _key_entries(properties: BrokerProperties) -> tuple[Entry, ...] | None:
+def _key_entries(properties: BrokerProperties) -> tuple[StoreEntry, ...] | None:
     name = "ssl.keystore"
     location, password = (properties.given(f"{name}.{part}") for part in ("location", "password"))
     key, chain = (properties.given(f"{name}.{part}") for part in ("key", "certificate.chain"))
@@ -108,21 +109,23 @@ def _key_entries(properties: BrokerProperties) -> tuple[Entry, ...] | None:
         _check_inline_key(properties, chain, location, password)
         return _of_pem(f"{key}\n{chain}", of_key, f"{_INVALID}: Invalid PEM keystore configs")
     if chain is not None:
-        said = "SSL certificate chain is specified, but private key is not specified"
-        raise _error(_INVALID, said)
+        message = "SSL certificate chain is specified, but private key is not specified"
+        raise _error(_INVALID, message)
     if kind == PEM and location is not None:
         if password is not None and properties.given(f"{name}.type") is not None:
-            said = "SSL key store password cannot be specified with PEM format, only key password"
-            raise _error(_INVALID, f"{said} may be specified")
+            message = (
+                "SSL key store password cannot be specified with PEM format, only key password"
+            )
+            raise _error(_INVALID, f"{message} may be specified")
         return _of_pem(_text(location), of_key, not_loaded(location, PEM))
     if location is None and password is not None:
-        said = "SSL key store is not specified, but key store password is specified."
-        raise _error(_INVALID, said)
+        message = "SSL key store is not specified, but key store password is specified."
+        raise _error(_INVALID, message)
     if location is None:
         return None
     if password is None:
-        said = "SSL key store is specified, but key store password is not specified."
-        raise _error(_INVALID, said)
+        message = "SSL key store is specified, but key store password is not specified."
+        raise _error(_INVALID, message)
     return _of_store(location, kind, name, password, of_key).entries
 
 
@@ -131,17 +134,19 @@ def _check_inline_key(
 ) -> None:
     kind = properties.given("ssl.keystore.type") or JKS
     if kind != PEM:
-        said = f"SSL private key can be specified only for PEM, but key store type is {kind}."
+        message = f"SSL private key can be specified only for PEM, but key store type is {kind}."
     elif chain is None:
-        said = "SSL private key is specified, but certificate chain is not specified."
+        message = "SSL private key is specified, but certificate chain is not specified."
     elif location is not None:
-        said = "Both SSL key store location and separate private key are specified."
+        message = "Both SSL key store location and separate private key are specified."
     elif password is not None:
-        said = "SSL key store password cannot be specified with PEM format, only key password may"
-        said += " be specified."
+        message = (
+            "SSL key store password cannot be specified with PEM format, only key password may"
+        )
+        message += " be specified."
     else:
         return
-    raise _error(_INVALID, said)
+    raise _error(_INVALID, message)
 
 
 def _has_trust(properties: BrokerProperties) -> bool:
@@ -152,66 +157,60 @@ def _has_trust(properties: BrokerProperties) -> bool:
     if certificates is not None:
         kind = properties.given(f"{name}.type") or JKS
         if kind != PEM:
-            said = "SSL trust store certs can be specified only for PEM, but trust store type is"
-            raise _error(_INVALID, f"{said} {kind}.")
+            message = "SSL trust store certs can be specified only for PEM, but trust store type is"
+            raise _error(_INVALID, f"{message} {kind}.")
         if location is not None:
-            said = "Both SSL trust store location and separate trust certificates are specified."
-            raise _error(_INVALID, said)
+            message = "Both SSL trust store location and separate trust certificates are specified."
+            raise _error(_INVALID, message)
     if kind == PEM and (certificates is not None or location is not None):
         if password is not None and properties.given(f"{name}.type") is not None:
-            said = "SSL trust store password cannot be specified for PEM format."
-            raise _error(_INVALID, said)
+            message = "SSL trust store password cannot be specified for PEM format."
+            raise _error(_INVALID, message)
         if certificates is not None:
-            said = f"{_INVALID}: No matching CERTIFICATE entries in PEM file"
-            _certificates(certificates, said, f"{_INVALID}: Invalid PEM truststore configs")
+            message = f"{_INVALID}: No matching CERTIFICATE entries in PEM file"
+            _certificates(certificates, message, f"{_INVALID}: Invalid PEM truststore configs")
         elif location is not None:
-            said = not_loaded(location, PEM)
-            _certificates(_text(location), said, said)
+            message = not_loaded(location, PEM)
+            _certificates(_text(location), message, message)
         return True
     if location is None and password is not None:
-        said = "SSL trust store is not specified, but trust store password is specified."
-        raise _error(_INVALID, said)
+        message = "SSL trust store is not specified, but trust store password is specified."
+        raise _error(_INVALID, message)
     if location is not None and (password is not None or not Path(location).is_file()):
         _of_store(location, kind, name, password or "", None)
     return location is not None
 
 
 def _of_store(location: str, kind: str, name: str, password: str, of_key: str | None) -> KeyStore:
-    """What a PKCS12 or JKS store has. Java takes the one for the other."""
+    """Read a PKCS12 or JKS store. As in Java, either `type` reads both."""
     try:
         found, data = key_stores.content(Path(location), name, kind)
         store = key_stores.read(found, data, name, password, of_key)
-    except KeyPasswordError:
-        raise _error(_KAFKA, f"{_UNRECOVERABLE}: Cannot recover key") from None
     except UserError:
         raise StoreError(not_loaded(location, kind)) from None
     if found != JKS and of_key is not None and of_key != password:
-        raise _error(
-            _KAFKA,
-            f"{_UNRECOVERABLE}: Get Key failed: Given final block not properly padded. Such issues"
-            " can arise if a bad key is used during decryption.",
-        )
+        raise StoreError(not_loaded(location, kind))
     return store
 
 
-def _of_pem(text: str, password: str | None, said: str) -> tuple[Entry, ...]:
-    """The entry of a PEM store, whose key is encrypted where there is a password, and only then."""
+def _of_pem(text: str, password: str | None, message: str) -> tuple[StoreEntry, ...]:
+    """Return the entry of a PEM store. Its key is encrypted if and only if there is a password."""
     keys = _KEY.findall(text)
     if len(keys) != 1 or bool(keys[0]) != (password is not None):
-        raise StoreError(said)
-    return (Entry(_PEM_ALIAS, _certificates(text, said, said)[0]),)
+        raise StoreError(message)
+    return (StoreEntry(_PEM_ALIAS, _certificates(text, message, message)[0]),)
 
 
-def _certificates(text: str, said_of_none: str, said_of_bad: str) -> list[bytes]:
-    """The certificates of a PEM text, in DER."""
+def _certificates(text: str, if_empty: str, if_invalid: str) -> list[bytes]:
+    """Return the certificates of a PEM text, in DER."""
     try:
         found = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
         for each in found:
             principals.distinguished_name(each)
     except (ValueError, IndexError):
-        raise StoreError(said_of_bad) from None
+        raise StoreError(if_invalid) from None
     if not found:
-        raise StoreError(said_of_none)
+        raise StoreError(if_empty)
     return found
 
 
@@ -223,43 +222,58 @@ def _text(location: str) -> str:
 
 
 def _check_names(
-    now: tuple[Entry, ...] | None, then: tuple[Entry, ...] | None, properties: BrokerProperties
+    now: tuple[StoreEntry, ...] | None,
+    then: tuple[StoreEntry, ...] | None,
+    properties: BrokerProperties,
 ) -> None:
-    """Raises StoreError where the certificates have other names."""
+    """Raise StoreError if the certificates have other names."""
     if now is None or then is None:
         if now != then:
             how = "add SSL keystore to" if now is None else "remove the SSL keystore from"
             had = "no" if now is None else "a"
-            said = f"Cannot {how} an existing listener for which {had} keystore was configured."
-            raise _error(_CONFIG, said)
+            message = f"Cannot {how} an existing listener for which {had} keystore was configured."
+            raise _error(_CONFIG, message)
         return
     may_change = [properties.value(each) for each in (ALLOW_NAMES, ALLOW_ALTERNATIVE)]
     if not all(may_change) and len(now) != len(then):
-        said = f"existing store contains {len(now)} entries, new store contains {len(then)} entries"
-        raise _error(_CONFIG, f"Keystore entries do not match, {said}")
+        message = (
+            f"existing store contains {len(now)} entries, new store contains {len(then)} entries"
+        )
+        raise _error(_CONFIG, f"Keystore entries do not match, {message}")
     for old, new in zip(now, then, strict=False) if not may_change[0] else ():
         if _comparable(old) != _comparable(new):
-            names = (certificate_names.subject(each.certificate) for each in (old, new))
-            raise _error(_CONFIG, _differ("DistinguishedName", "DN", (old, new), names))
+            raise _mismatch("DistinguishedName does", old, new)
     for old, new in zip(now, then, strict=False) if not may_change[1] else ():
-        known = [certificate_names.alternative_names(each.certificate) for each in (old, new)]
-        if not set(known[0]) <= set(known[1]):
-            texts = map(certificate_names.text_of, known)
-            raise _error(_CONFIG, _differ("SubjectAltNames", "SAN", (old, new), texts))
+        if not _alternative_names(old) <= _alternative_names(new):
+            raise _mismatch("SubjectAltNames do", old, new)
 
 
-def _comparable(entry: Entry) -> str:
+def _comparable(entry: StoreEntry) -> str:
     return " ".join(principals.distinguished_name(entry.certificate).casefold().split())
 
 
-def _differ(what: str, short: str, entries: tuple[Entry, Entry], texts: Iterable[str]) -> str:
-    old, new = (
-        f"{{alias={entry.alias}, {short}={text}}}"
-        for entry, text in zip(entries, texts, strict=True)
+def _alternative_names(entry: StoreEntry) -> set[bytes]:
+    """The subject alternative names of a certificate, each as its DER element."""
+    certificate = entry.certificate
+    names: set[bytes] = set()
+    for field in principals.fields_of(certificate):
+        if field.tag != _EXTENSIONS_TAG:
+            continue
+        for extension in parts(certificate, part(certificate, field.content)):
+            kind, *_, value = parts(certificate, extension)
+            if oid(certificate[kind.content : kind.end]) == _SUBJECT_ALTERNATIVE_NAMES:
+                listed = part(certificate, value.content)
+                names |= {certificate[each.begin : each.end] for each in parts(certificate, listed)}
+    return names
+
+
+def _mismatch(what: str, old: StoreEntry, new: StoreEntry) -> StoreError:
+    existing, given = (
+        f"{{alias={each.alias}, DN={principals.distinguished_name(each.certificate)}}}"
+        for each in (old, new)
     )
-    verb = "does" if what == "DistinguishedName" else "do"
-    return f"Keystore {what} {verb} not match:  existing={old}, new={new}"
+    return _error(_CONFIG, f"Keystore {what} not match:  existing={existing}, new={given}")
 
 
-def _error(kind: str, said: str) -> StoreError:
-    return StoreError(f"{kind}: {said}")
+def _error(kind: str, message: str) -> StoreError:
+    return StoreError(f"{kind}: {message}")

@@ -1,8 +1,8 @@
-"""Passwords of key and trust stores that brokers are given while they run.
+"""Passwords of key and trust stores that are altered while brokers run.
 
-The machines keep no secrets: of one that was altered they have the name. The text is here, and in
-a file where there is one, so that it outlives the gateway, and other gateways with that file have
-it, too; Kafka has it in its metadata log. The name in a machine says whether it counts.
+The state machine stores only the names of altered secrets, and decides which are in force. The
+values are stored here and optionally in a file, so that they survive a restart and other gateways
+can use them. Kafka stores them in its metadata log.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _Texts = dict[str, dict[str, str]]
 
 
 class StorePasswords:
-    """The altered passwords of each broker, by the names of their settings.
+    """Altered passwords of each broker, by name of setting.
 
     Args:
-        file: where they are kept; None: in memory only.
+        file: file that stores them; None: in memory only.
 
     Raises:
-        UserError: the file cannot be read, or is none of this kind.
+        UserError: the file cannot be read or has another format.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -37,14 +37,14 @@ class StorePasswords:
             self._texts = self._read()
 
     def of(self, broker: int) -> Mapping[str, str]:
-        """Those of a broker."""
+        """Return the passwords of a broker."""
         self._refresh()
         return self._texts.get(str(broker), {})
 
     def put(self, broker: int, texts: Mapping[str, str | None]) -> None:
-        """Keep what a broker was given, forget what is None.
+        """Store a broker's passwords; None deletes one.
 
-        A file that cannot be written is warned of.
+        If the file cannot be written, an error is logged.
         """
         self._refresh()
         known = {**self._texts.get(str(broker), {}), **texts}

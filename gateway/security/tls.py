@@ -1,7 +1,7 @@
 """TLS on the gateway's ports, by Kafka's settings for key and trust stores.
 
-A file of a store that is exchanged counts for the next connection (`Tls.context`), without a word
-from anybody; in Kafka somebody alters the broker's settings to the same location.
+A replaced store file applies to the next connection (`Tls.context`) automatically. Kafka reloads it
+only after its setting is altered to the same location.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ SETTINGS = frozenset(
         "ssl.truststore.type",
     }
 )
-"""The settings that are heeded with SSL and SASL_SSL."""
+"""Settings with an effect for SSL and SASL_SSL."""
 
 SHUTDOWN_MAX_S = 5.0
-"""How long a connection that is closed waits for its client to agree."""
+"""How long a closed connection waits for the peer's close_notify."""
 
 LOOKS_EVERY_S = 1.0
-"""How often the files of key and trust stores are looked at, with connections that come."""
+"""Minimum interval of checks of store files, done with new connections."""
 
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -58,11 +58,11 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 def server_context(properties: BrokerProperties) -> ssl.SSLContext:
-    """What a broker's settings make of TLS.
+    """Create a server context from a broker's settings.
 
     Raises:
-        UserError: certificate or key is missing, unreadable, or does not fit; a type of store, a
-            version of TLS or a cipher that is not served.
+        UserError: the certificate or key is missing, unreadable or does not match; or a store type,
+            TLS version or cipher is unsupported.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, properties)
@@ -75,10 +75,10 @@ def server_context(properties: BrokerProperties) -> ssl.SSLContext:
 
 
 def client_context(options: Mapping[str, str]) -> ssl.SSLContext:
-    """For an address that is asked: a trust store's authorities, or the system's without one.
+    """Create a client context with a trust store, or with the system's authorities.
 
     Raises:
-        UserError: the trust store is not there, or has no certificate of an authority.
+        UserError: the trust store is missing or has no certificate of an authority.
     """
     if not {"ssl.truststore.location", "ssl.truststore.certificates"} & options.keys():
         return ssl.create_default_context()
@@ -124,7 +124,7 @@ def _load_identity(context: ssl.SSLContext, properties: BrokerProperties) -> Non
 
 
 def _store(properties: BrokerProperties, name: str, location: str) -> str | KeyStore:
-    """A store's PEM, or what is in a store of another type."""
+    """Return the PEM text, or the content of a store of another type."""
     kind, data = key_stores.content(Path(location), name, properties.given(f"{name}.type"))
     if kind == key_stores.PEM:
         return data.decode("utf-8", "replace")
@@ -134,7 +134,7 @@ def _store(properties: BrokerProperties, name: str, location: str) -> str | KeyS
 
 def _load_chain(context: ssl.SSLContext, pem: str, what: str, password: str) -> None:
     try:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # mode 0600
             file.write(pem)
             file.flush()
             context.load_cert_chain(file.name, password=password)
@@ -165,17 +165,17 @@ def _load_trust(context: ssl.SSLContext, properties: BrokerProperties) -> None:
 
 
 class Tls:
-    """TLS by a broker's settings, with the certificates that its files have now.
+    """TLS by a broker's settings, with the current certificates of its files.
 
     Args:
-        properties: the settings.
-        clock: seconds that only grow.
+        properties: settings of the broker.
+        clock: monotonic seconds.
 
     Raises:
         UserError: as `server_context`.
 
     Attributes:
-        properties: the settings.
+        properties: settings of the broker.
     """
 
     def __init__(
@@ -193,9 +193,9 @@ class Tls:
         self._context = server_context(properties)
 
     def context(self) -> ssl.SSLContext:
-        """That for a new connection; files are looked at once a second at most.
+        """Return the context for a new connection; checks the files once a second.
 
-        Stores that cannot be loaded are warned of, and those before them stay in force.
+        If changed stores cannot be loaded, a warning is logged and the old ones stay in force.
         """
         if self._clock() - self._looked < LOOKS_EVERY_S:
             return self._context
@@ -215,21 +215,21 @@ class Tls:
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes where a file changes; None where there is none."""
-    with suppress(OSError, ValueError):  # ValueError: it is not a path
+    """Return a value that changes with the file; None without a file."""
+    with suppress(OSError, ValueError):  # ValueError: not a path
         found = file.stat()
         return found.st_mtime_ns, found.st_ino, found.st_size
     return None
 
 
 class TlsHandshake(asyncio.Protocol):
-    """A connection whose TLS is not agreed yet; then the connection goes on over TLS.
+    """A connection during its TLS handshake; then `connection` takes over.
 
     Args:
-        connection: what takes over.
-        context: the server's side.
-        time_max_s: how long the handshake may take.
-        on_end: is told when it is over, and whether the connection took over.
+        connection: protocol after the handshake.
+        context: server context.
+        time_max_s: time limit of the handshake.
+        on_end: called at the end, with whether the handshake succeeded.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class TlsHandshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start the handshake."""
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()  # until asyncio's own protocol is in place
         self._transport = transport
@@ -256,11 +256,11 @@ class TlsHandshake(asyncio.Protocol):
         self._task = loop.create_task(self._shake_hands(loop, transport))
 
     def data_received(self, data: bytes) -> None:
-        """What came with the end of the handshake, before the connection took over."""
+        """Buffer data that arrived with the end of the handshake."""
         self._early += data
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         if self._task is not None and self._transport is not None:
             self._transport.abort()
             self._task.cancel()

@@ -1,10 +1,9 @@
-"""The keys of OAUTHBEARER's signed tokens: a JWKS (RFC 7517) in a file or at an address.
+"""Keys of signed OAUTHBEARER tokens: a JWKS (RFC 7517) in a file or at a URL.
 
-`sasl.oauthbearer.jwks.endpoint.url` says where. A file is read again when it has changed. An
-address is asked every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon after a token has come
-whose key is not among those that are there; that token is refused, a later one is not. The
-certificates of https are held against the trust store of the module's options in
-`sasl.jaas.config`, or against the system's authorities.
+`sasl.oauthbearer.jwks.endpoint.url` names it. A changed file is reloaded. A URL is fetched every
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon after a token with an unknown key, which is
+rejected itself. HTTPS certificates are verified with the trust store in the module's options in
+`sasl.jaas.config`, or with the system's authorities.
 
 Sources: `VerificationKeyResolverFactory`, `JwksFileVerificationKeyResolver`, `RefreshingHttpsJwks`,
 `JaasOptionsUtils` in Kafka; KIP-768.
@@ -33,30 +32,30 @@ BACKOFF = "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
 BACKOFF_MAX = "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
 SETTINGS = frozenset({ENDPOINT, REFRESH, BACKOFF, BACKOFF_MAX})
 
-ANSWER_MAX_S = 20.0
-"""How long an address may take, as in jose4j."""
+FETCH_TIMEOUT_S = 20.0
+"""Request timeout, as in jose4j."""
 
 MISSING_MAX, MISSING_LENGTH_MAX, MISSING_S = 16, 1_000, 60.0
-"""So many names of keys that are not there are known, so long ones, and asked for so seldom."""
+"""Limits of remembered unknown keys: their number, length, and interval of refreshes in s."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 Keys = tuple[Mapping[str, Any], ...]
-"""Those of a JWKS, as they stand there."""
+"""Keys of a JWKS, as JSON objects."""
 
 
 class KeySource(Protocol):
-    """Where keys come from."""
+    """Source of keys."""
 
     def newest(self) -> Keys:
-        """The keys that there are."""
+        """Return the current keys."""
 
     def missing(self, kid: str) -> None:
-        """A token names a key that is not there."""
+        """Report that a token names an unknown key."""
 
 
 def key_source(properties: BrokerProperties) -> KeySource:
-    """That of a listener's settings. Raises UserError where there are no keys."""
+    """Create the source that a listener's settings name. Raises UserError."""
     url = properties.text(ENDPOINT, MECHANISM) or ""
     where = urlsplit(url)
     if where.scheme == "file" and where.path:
@@ -70,14 +69,14 @@ def key_source(properties: BrokerProperties) -> KeySource:
 
 
 class KeyFile:
-    """The keys of a JWKS in a file, as it is now.
+    """Keys of a JWKS file, reloaded when it changes.
 
     Args:
-        url: its name in settings.
-        path: where it lies.
+        url: its URL in the settings.
+        path: its path.
 
     Raises:
-        UserError: it is not there, or no JWKS.
+        UserError: the file is missing or no JWKS.
     """
 
     def __init__(self, url: str, path: Path) -> None:
@@ -87,7 +86,7 @@ class KeyFile:
         self._changed_ns = self._modified_ns()
 
     def newest(self) -> Keys:
-        """The keys; where the file has become none of them those that it had."""
+        """Return the current keys; an invalid file keeps the old ones."""
         changed_ns = self._modified_ns()
         if changed_ns != self._changed_ns:
             self._changed_ns = changed_ns
@@ -98,7 +97,7 @@ class KeyFile:
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """A file is looked at with each token."""
+        """Do nothing: `newest` checks the file for each token."""
 
     def _read(self) -> Keys:
         try:
@@ -118,17 +117,17 @@ class KeyFile:
 
 
 class FetchedKeys:
-    """The keys of a JWKS at an address, as they were when it was last asked.
+    """Keys of a JWKS at a URL, as last fetched.
 
-    A thread asks, which ends with this object.
+    A thread fetches them; it ends with this object.
 
     Args:
-        url: the address.
-        properties: how often it is asked, and whose certificates it may have.
-        clock: seconds that only grow.
+        url: the URL.
+        properties: settings of the refresh, and of trusted certificates.
+        clock: monotonic seconds.
 
     Raises:
-        UserError: it does not answer, or with no JWKS; a trust store that cannot be read.
+        UserError: the URL does not respond with a JWKS, or the trust store cannot be read.
     """
 
     def __init__(
@@ -147,8 +146,8 @@ class FetchedKeys:
         options = oauthbearer.options(properties.given(oauthbearer.JAAS, MECHANISM))
         trusted: ssl.SSLContext = tls.client_context(options)
         self._url, self._clock = url, clock
-        self._asked = PyJWKClient(
-            url, cache_jwk_set=False, timeout=ANSWER_MAX_S, ssl_context=trusted
+        self._client = PyJWKClient(
+            url, cache_jwk_set=False, timeout=FETCH_TIMEOUT_S, ssl_context=trusted
         )
         self._keys = self._fetched()
         self._missing: dict[str, float] = {}
@@ -158,11 +157,11 @@ class FetchedKeys:
         threading.Thread(target=_refreshing, args=refreshed, daemon=True, name="jwks").start()
 
     def newest(self) -> Keys:
-        """The keys."""
+        """Return the keys."""
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """Has the address asked soon; for one name of a key once a minute at most."""
+        """Request a refresh soon, at most once a minute for each key."""
         now = self._clock()
         if len(kid) > MISSING_LENGTH_MAX or now < self._missing.get(kid, now):
             return
@@ -173,7 +172,7 @@ class FetchedKeys:
         self._wanted.set()
 
     def refresh(self) -> None:
-        """Asks the address, some times until it answers; then the keys stay as they were."""
+        """Fetch the keys with retries; after the last failure keep the old ones."""
         ends, pause_s = self._clock() + self._backoff_max_s, self._backoff_s
         while True:
             try:
@@ -193,7 +192,7 @@ class FetchedKeys:
         from jwt import PyJWTError
 
         try:
-            return _keys(self._url, self._asked.fetch_data())
+            return _keys(self._url, self._client.fetch_data())
         except (PyJWTError, OSError) as error:
             raise UserError(f"{ENDPOINT} {self._url} did not respond: {error}.") from None
         except ValueError:
@@ -203,7 +202,7 @@ class FetchedKeys:
 def _refreshing(
     keys: "weakref.ref[FetchedKeys]", wanted: threading.Event, refresh_s: float
 ) -> None:
-    """Has an address asked from time to time, and when that is wanted, as long as there is one."""
+    """Refresh periodically and on request, until the object is deleted."""
     while True:
         wanted.wait(min(refresh_s, threading.TIMEOUT_MAX))
         wanted.clear()
@@ -215,7 +214,7 @@ def _refreshing(
 
 
 def _keys(url: str, document: Any) -> Keys:
-    """The keys of a JWKS."""
+    """Return the keys of a JWKS document."""
     try:
         return tuple(msgspec.convert(document["keys"], list[dict[str, Any]]))
     except (msgspec.ValidationError, KeyError, TypeError):

@@ -1,21 +1,21 @@
-"""What went wrong in recorded traffic: findings, each with the lines that show it.
+"""Problems in recorded traffic, each with the lines that show it.
 
-finding       one finding and its evidence
-history       a recording in the order of its answers, as the finders go through it
-producers     fenced producers, sequences that are missing, repeated, or written twice
-sessions      fetch sessions that were lost, and clients that open many
-groups        rebalances and who began them, members that were dropped or refused
-members       members that left and came back, joins that wait for a member id
-commits       offsets that go back, commits of members that are none any more
+finding       a finding of the audit: the machines' findings about one subject
+history       a recording with the findings of all machines
+producers     fenced producers, missing and repeated sequences, batches that were written twice
+sessions      lost fetch sessions, clients that open many
+groups        rebalances and their causes, members that were dropped, refused or came back
+commits       offsets that go back, commits of former members
 lag           groups that fall behind
-replication   in-sync sets, leaders and high watermarks, as the observer follows them
-refusals      too few in-sync replicas, and every other error
-finders       the table of them all
-decided       answers that differ from the rules, where every request is decided again
+shares        records that were delivered again, rejected or not held any more
+replication   in-sync sets, leaders and high watermarks, from the observer of replication
+refusals      writes with too few in-sync replicas, and all other errors
+finders       the table of all finders
+decided       responses that differ from those of the broker model
 reading       files as a history
-plots         what the page draws
+plots         plots of the page
 page          the page
 
-Every finding is drawn from lines that are there, never from one that is not: a recording that
-is cut gives no finding that the whole one does not give.
+Findings come from `recordings/history`; modules here group them by subject and word the summary.
+A recording that is cut gives no finding that the whole recording does not give.
 """

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brokertwin.recordings.audit.finding import (
+    AuditFinding,
     Evidence,
-    Finding,
     Severity,
     counted,
     grouped,
@@ -15,15 +15,13 @@ from brokertwin.recordings.audit.finding import (
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.group_offsets import BACK, STALE
+from brokertwin.recordings.history.group_offsets import BACK
 from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import error_name
 
-__all__ = ["FINDERS", "STALE", "Commit", "commits"]
 
-
-class Commit(NamedTuple):
+class AcceptedCommit(NamedTuple):
     """An offset of a group and a partition that a broker accepted."""
 
     group: str
@@ -38,24 +36,24 @@ class Commit(NamedTuple):
         return self[:3]
 
 
-def commits(history: History) -> Iterator[Commit]:
+def commits(history: History) -> Iterator[AcceptedCommit]:
     """Accepted offsets in the order of the responses; those of a transaction once it committed."""
     for each in history.found(GROUPS, "offset-committed"):
         facts = each.facts
         place = facts["group"], facts["topic"], facts["partition"]
-        yield Commit(*place, facts["offset"], each.line)
+        yield AcceptedCommit(*place, facts["offset"], each.line)
 
 
-def back(history: History) -> Iterator[Finding]:
+def back(history: History) -> Iterator[AuditFinding]:
     """Groups whose committed offsets went back."""
     for subject, found in grouped(history.found(GROUPS, "offset-back")):
         evidence = [Evidence.shown_by(each) for each in found]
         who = names_of(name for each in evidence for name in each.by)
         said = f"{who} committed {times(len(evidence))} less than before; first: {evidence[0].said}"
-        yield Finding("offset-back", Severity.WARNING, subject, sentence(said), BACK, evidence)
+        yield AuditFinding("offset-back", Severity.WARNING, subject, sentence(said), BACK, evidence)
 
 
-def stale(history: History) -> Iterator[Finding]:
+def stale(history: History) -> Iterator[AuditFinding]:
     """Commits with an old generation, epoch or member, by group and error."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "commit-refused"):
@@ -63,7 +61,7 @@ def stale(history: History) -> Iterator[Finding]:
     for (subject, code), found in by_code.items():
         evidence = [Evidence.shown_by(each) for each in found]
         who = names_of(each.client for each in evidence)
-        yield Finding(
+        yield AuditFinding(
             "commit-refused",
             Severity.WARNING,
             subject,

@@ -12,10 +12,10 @@ from brokertwin.recordings.audit import (
     sessions,
     shares,
 )
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 
-Finder = Callable[[History], Iterable[Finding]]
+Finder = Callable[[History], Iterable[AuditFinding]]
 
 FINDERS: tuple[Finder, ...] = (
     *producers.FINDERS,
@@ -29,11 +29,11 @@ FINDERS: tuple[Finder, ...] = (
 )
 
 
-def findings(history: History) -> list[Finding]:
+def findings(history: History) -> list[AuditFinding]:
     """All that was found, the worst first, then by time."""
     return in_order(finding for finder in FINDERS for finding in finder(history))
 
 
-def in_order(found: Iterable[Finding]) -> list[Finding]:
+def in_order(found: Iterable[AuditFinding]) -> list[AuditFinding]:
     """The worst first, then by time."""
     return sorted(found, key=lambda each: (-each.severity, each.begin, each.kind, each.subject))

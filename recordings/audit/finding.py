@@ -1,4 +1,4 @@
-"""One thing that went wrong, how bad it is, and the lines of the recording that show it."""
+"""A finding of the audit: its severity, and the lines of the recording that show it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
-from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
 
@@ -17,9 +16,9 @@ class Evidence(NamedTuple):
     Attributes:
         place: file and line, as `replay` and `explain line` name it.
         time: when the request arrived, in ms since 1970.
-        client: who asked; "" where nobody is said.
-        said: what the line shows, in a few words.
-        by: the clients whose requests brought it about, as far as the recording shows them.
+        client: client id of the request; "" if it is not known.
+        said: the content of the line in a few words.
+        by: the clients whose requests caused it, as far as the recording shows them.
     """
 
     place: str
@@ -40,24 +39,19 @@ class Evidence(NamedTuple):
         """The evidence of an exchange that a machine kept."""
         return cls(line.place, line.time, line.name, said)
 
-    @classmethod
-    def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
-        """That of an exchange."""
-        return cls(exchange.id, exchange.time, client_of(exchange), said, tuple(dict.fromkeys(by)))
 
-
-class Finding(NamedTuple):
-    """What went wrong with a subject: a producer, a group, a client's sessions, a partition.
+class AuditFinding(NamedTuple):
+    """A problem of a subject: a producer, a group, the sessions of a client, a partition.
 
     Attributes:
-        kind: what it is, `offset-back`.
-        severity: how bad.
-        subject: of whom.
-        what: one sentence.
-        rule: Kafka's rule, its source, and what to do.
-        evidence: the lines, in the order of their answers.
-        code: the error, where it is about one.
-        often: how often, where that is not once for each line.
+        kind: `offset-back`.
+        severity: how bad it is.
+        subject: `group billing`.
+        what: a sentence.
+        rule: Kafka's rule, its source, and advice.
+        evidence: the lines, in the order of their responses.
+        code: the error code; 0 if it is not about an error.
+        often: number of occurrences, if it is not the number of lines.
     """
 
     kind: str
@@ -71,31 +65,31 @@ class Finding(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How often it happened."""
+        """Number of occurrences."""
         return len(self.evidence) if self.often is None else self.often
 
     @property
     def begin(self) -> float:
-        """When it was seen first, in ms since 1970."""
+        """Time of the first evidence, in ms since 1970."""
         return min(each.time for each in self.evidence)
 
     @property
     def end(self) -> float:
-        """When it was seen last, in ms since 1970."""
+        """Time of the last evidence, in ms since 1970."""
         return max(each.time for each in self.evidence)
 
     @property
     def clients(self) -> list[str]:
-        """Whom it befell, the most frequent first."""
+        """Clients that are affected, the most frequent first."""
         return [name for name, _ in Counter(e.client for e in self.evidence).most_common() if name]
 
     @property
     def by(self) -> list[str]:
-        """Who brought it about, the most frequent first."""
+        """Clients that caused it, the most frequent first."""
         return [name for name, _ in Counter(n for e in self.evidence for n in e.by).most_common()]
 
     def document(self, shown: int) -> dict[str, Any]:
-        """For programs, with so many lines of the evidence at most."""
+        """The finding as JSON, with at most `shown` lines of evidence."""
         return {
             "severity": self.severity.label,
             "kind": self.kind,
@@ -115,11 +109,6 @@ class Finding(NamedTuple):
         }
 
 
-def client_of(exchange: Exchange) -> str:
-    """The client id of a request; `?` where it has none."""
-    return exchange.header.client_id or "?"
-
-
 def grouped(found: Iterable[EntityFinding]) -> Iterator[tuple[str, list[EntityFinding]]]:
     """Machines' findings by subject."""
     by_subject: dict[str, list[EntityFinding]] = defaultdict(list)
@@ -133,4 +122,4 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "grouped", "rule_of"]
+__all__ = ["AuditFinding", "Evidence", "Severity", "counted", "grouped", "rule_of"]

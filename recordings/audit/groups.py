@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from brokertwin.recordings.audit.finding import (
+    AuditFinding,
     Evidence,
-    Finding,
     Severity,
     counted,
     grouped,
@@ -63,7 +63,7 @@ def rebalances(history: History) -> list[Rebalance]:
     ]
 
 
-def storms(history: History) -> Iterator[Finding]:
+def storms(history: History) -> Iterator[AuditFinding]:
     """How often each group rebalanced, and why; a warning if it is often within a minute."""
     for subject, found in grouped(history.found(GROUPS, "rebalances")):
         most = max(each.facts["within"] for each in found)
@@ -74,7 +74,7 @@ def storms(history: History) -> Iterator[Finding]:
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
             for (client, what), count in counts.most_common(CAUSES_SHOWN)
         ]
-        yield Finding(
+        yield AuditFinding(
             "rebalances",
             Severity.WARNING if most >= memberships.STORM else Severity.INFO,
             subject,
@@ -92,7 +92,7 @@ def _reasons(causes: Sequence[tuple[str, ...]], client: str, what: str) -> str:
     return f" ({'; '.join(dict.fromkeys(given))})" if given else ""
 
 
-def dropped(history: History) -> Iterator[Finding]:
+def dropped(history: History) -> Iterator[AuditFinding]:
     """Members that were in a generation, did not leave, and are not in the next one."""
     for subject, found in grouped(history.found(GROUPS, "member-dropped")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -100,12 +100,12 @@ def dropped(history: History) -> Iterator[Finding]:
             f"{names_of(e.client for e in evidence)}: {times(len(evidence))} a member had not left"
             " and was not in the next generation"
         )
-        yield Finding(
+        yield AuditFinding(
             "member-dropped", Severity.WARNING, subject, sentence(said), DROPPED, evidence
         )
 
 
-def refused(history: History) -> Iterator[Finding]:
+def refused(history: History) -> Iterator[AuditFinding]:
     """Members that have to begin again, by group and error."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "member-refused", "instance-fenced"):
@@ -115,7 +115,7 @@ def refused(history: History) -> Iterator[Finding]:
         by = [name for each in evidence for name in each.by]
         who = f"; its group.instance.id went to {names_of(by)}" if by else ""
         is_fenced = code == Error.FENCED_INSTANCE_ID
-        yield Finding(
+        yield AuditFinding(
             found[0].kind,
             Severity.ERROR if is_fenced else Severity.WARNING,
             subject,
@@ -127,18 +127,18 @@ def refused(history: History) -> Iterator[Finding]:
         )
 
 
-def exceeded(history: History) -> Iterator[Finding]:
+def exceeded(history: History) -> Iterator[AuditFinding]:
     """Members that left because they did not poll for max.poll.interval.ms, by group."""
     for subject, found in grouped(history.found(GROUPS, "max-poll-exceeded")):
         evidence = [Evidence.shown_by(each) for each in found]
         who = names_of(each.client for each in evidence)
         said = f"{who} exceeded max.poll.interval.ms {times(len(evidence))} and left the group"
-        yield Finding(
+        yield AuditFinding(
             "max-poll-exceeded", Severity.WARNING, subject, sentence(said), MAX_POLL, evidence
         )
 
 
-def came_back(history: History) -> Iterator[Finding]:
+def came_back(history: History) -> Iterator[AuditFinding]:
     """Members that left and joined again, by group and client."""
     by_client: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "member-came-back"):
@@ -148,17 +148,19 @@ def came_back(history: History) -> Iterator[Finding]:
         said = f"client {client} left and came back {often}; first: {found[0].said}"
         severity = max(each.severity for each in found)
         evidence = [Evidence.shown_by(each) for each in found]
-        yield Finding("member-came-back", severity, subject, sentence(said), CAME_BACK, evidence)
+        yield AuditFinding(
+            "member-came-back", severity, subject, sentence(said), CAME_BACK, evidence
+        )
 
 
-def waiting(history: History) -> Iterator[Finding]:
+def waiting(history: History) -> Iterator[AuditFinding]:
     """Joins that waited for a member id that was handed out and never used, by group."""
     for subject, found in grouped(history.found(GROUPS, "join-waits-for-member-id")):
         evidence = [Evidence.shown_by(each) for each in found]
         who = names_of(each.client for each in evidence)
         said = f"{counted(len(evidence), 'join')} of {who} {evidence[0].said}"
         kind, severity = "join-waits-for-member-id", Severity.WARNING
-        yield Finding(kind, severity, subject, sentence(said), UNUSED_ID, evidence)
+        yield AuditFinding(kind, severity, subject, sentence(said), UNUSED_ID, evidence)
 
 
 FINDERS = (storms, dropped, refused, exceeded, came_back, waiting)

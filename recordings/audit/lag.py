@@ -1,9 +1,9 @@
 """Findings about lag: groups whose committed offsets fall behind the high watermark.
 
-The lag at a commit lies between two bounds: by the high watermark (HW) that was told last before
-it, and by the one that was told first after it. A group has committed beyond the log end if both
-are negative. The lag has grown where the lower bound of a later
-commit is above the upper bound of an earlier one; so a HW that is not recorded makes it smaller.
+The lag at a commit is between two bounds: from the last high watermark (HW) before it, and from the
+first HW after it. If both are negative, the group committed beyond the log end. The lag has grown
+if the lower bound of a later commit is above the upper bound of an earlier one. So a HW that is not
+recorded never makes the lag greater.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.audit.commits import Commit, commits
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.commits import AcceptedCommit, commits
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.rules import Rule
 
 GROWTH = 1_000
-"""Records by which a lag has to grow to be a finding."""
+"""Records by which a lag has to grow for a finding."""
 
 LATEST = -1
-"""The timestamp by which ListOffsets asks for the end."""
+"""The timestamp of ListOffsets for the end of the log."""
 
 RULE = Rule(
     "The lag of a group is the high watermark less the committed offset.",
@@ -34,16 +34,16 @@ BEYOND_END = Rule(
     "A group may commit any offset; a broker does not compare it with the log end.",
     "OffsetMetadataManager.commitOffset",
     "Consumers that start there apply auto.offset.reset, or skip records. Look for an offset that"
-    " was set by hand, and for a log that was truncated or created anew.",
+    " was set by hand, and for a log that was truncated or created again.",
 )
 
 
-class Run:
-    """The high watermarks of a partition that leaders told, none less than one before it.
+class WatermarkRun:
+    """The high watermarks of a partition in responses, none less than one before it.
 
     Attributes:
-        asked: when each was asked for, in ms since 1970.
-        answered: when it had been answered; in order.
+        asked: arrivals of the requests, in ms since 1970.
+        answered: times of the responses, in order.
         told: the HWs.
     """
 
@@ -52,60 +52,61 @@ class Run:
         self.answered: list[int] = []
         self.told: list[int] = []
 
-    def add(self, exchange: Exchange, high_watermark: int) -> None:
-        """One more."""
-        self.asked.append(exchange.time)
-        self.answered.append(exchange.end)
+    def add(self, line: RecordedRequest, high_watermark: int) -> None:
+        """Add a high watermark."""
+        self.asked.append(line.time)
+        self.answered.append(line.end)
         self.told.append(high_watermark)
 
     def before(self, time: int) -> int | None:
-        """What was told last before a time."""
+        """The last HW in a response before a time."""
         count = bisect_right(self.answered, time)
         return self.told[count - 1] if count else None
 
     def after(self, time: int) -> int | None:
-        """What was told first by an answer that was asked for after a time."""
+        """The first HW whose request arrived after a time."""
         for number in range(bisect_left(self.answered, time), len(self.told)):
             if self.asked[number] >= time:
                 return self.told[number]
         return None
 
 
-class Point(NamedTuple):
-    """A commit with the bounds of the lag, None where nobody told a HW."""
+class LagPoint(NamedTuple):
+    """A commit with the bounds of the lag; None if no HW is recorded."""
 
-    commit: Commit
+    commit: AcceptedCommit
     least: int | None
     most: int | None
 
 
-def runs(history: History) -> dict[tuple[str, int], list[Run]]:
-    """The HWs of each partition; where one goes back, by a new leader, a new run begins."""
-    found: dict[tuple[str, int], list[Run]] = defaultdict(lambda: [Run()])
-    for exchange, place, value in _told(history):
+def runs(history: History) -> dict[tuple[str, int], list[WatermarkRun]]:
+    """The HWs of each partition; a HW that goes back, with a new leader, begins a run."""
+    found: dict[tuple[str, int], list[WatermarkRun]] = defaultdict(lambda: [WatermarkRun()])
+    for line, place, value in _told(history):
         run = found[place][-1]
         if run.told and value < run.told[-1]:
-            if exchange.time <= run.answered[-1]:
-                continue  # two answers at once have no order
-            found[place].append(Run())
-        found[place][-1].add(exchange, value)
+            if line.time <= run.answered[-1]:
+                continue  # two responses at once have no order
+            found[place].append(WatermarkRun())
+        found[place][-1].add(line, value)
     return found
 
 
-def _told(history: History) -> Iterator[tuple[Exchange, tuple[str, int], int]]:
-    for exchange, body in history.of("FETCH", "LIST_OFFSETS"):
-        answer, is_fetch = exchange.response or {}, exchange.api == "FETCH"
-        latest = None if is_fetch else _latest(history, body)
+def _told(history: History) -> Iterator[tuple[RecordedRequest, tuple[str, int], int]]:
+    """The high watermarks in responses, with their partitions."""
+    for exchange in history.of("FETCH", "LIST_OFFSETS"):
+        answer, is_fetch = exchange.response, exchange.line.api == "FETCH"
+        latest = None if is_fetch else _latest(history, exchange.request)
         for topic in answer.get("responses" if is_fetch else "topics") or ():
             for each in topic["partitions"]:
                 place = history.topic(topic), each["partitionIndex"]
                 value = each.get("highWatermark" if is_fetch else "offset", -1)
                 if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
-                    yield exchange, place, value
+                    yield exchange.line, place, value
 
 
 def _latest(history: History, body: Any) -> set[tuple[str, int]]:
-    """The partitions whose end a ListOffsets asks for, up to the HW."""
+    """The partitions of a ListOffsets for the high watermark."""
     if body.get("isolationLevel"):
         return set()
     return {
@@ -116,18 +117,18 @@ def _latest(history: History, body: Any) -> set[tuple[str, int]]:
     }
 
 
-def points(history: History) -> dict[tuple[str, str, int], list[list[Point]]]:
+def points(history: History) -> dict[tuple[str, str, int], list[list[LagPoint]]]:
     """The lag at each commit, by group and partition, and by run of the partition's HWs."""
     high_watermarks = runs(history)
-    found: dict[tuple[str, str, int], list[list[Point]]] = {}
+    found: dict[tuple[str, str, int], list[list[LagPoint]]] = {}
     for commit in commits(history):
-        of_place = high_watermarks.get((commit.topic, commit.partition), [Run()])
+        of_place = high_watermarks.get((commit.topic, commit.partition), [WatermarkRun()])
         time = commit.line.time
         begun = [n for n, run in enumerate(of_place) if run.told and run.asked[0] <= time]
         number = begun[-1] if begun else 0
         run = of_place[number]
         least, most = run.before(time), run.after(commit.line.end)
-        point = Point(
+        point = LagPoint(
             commit,
             least - commit.offset if least is not None else None,
             most - commit.offset if most is not None else None,
@@ -136,7 +137,7 @@ def points(history: History) -> dict[tuple[str, str, int], list[list[Point]]]:
     return found
 
 
-def grown(history: History) -> Iterator[Finding]:
+def grown(history: History) -> Iterator[AuditFinding]:
     """Groups whose lag in a partition grew by `GROWTH` records."""
     for (group, topic, partition), found in points(history).items():
         evidence: list[Evidence] = []
@@ -153,7 +154,7 @@ def grown(history: History) -> Iterator[Finding]:
                     lowest = point.most
         if evidence:
             grew, low, high = worst
-            yield Finding(
+            yield AuditFinding(
                 "lag-growing",
                 Severity.WARNING,
                 f"group {group} in {topic}-{partition}",
@@ -163,8 +164,8 @@ def grown(history: History) -> Iterator[Finding]:
             )
 
 
-def beyond_end(history: History) -> Iterator[Finding]:
-    """Groups that committed more than the leader had: the lag is negative by both bounds."""
+def beyond_end(history: History) -> Iterator[AuditFinding]:
+    """Groups that committed beyond the log end: the lag is negative by both bounds."""
     for (group, topic, partition), found in points(history).items():
         evidence: list[Evidence] = []
         lowest = 0
@@ -175,7 +176,7 @@ def beyond_end(history: History) -> Iterator[Finding]:
             said = f"committed {point.commit.offset}, {-point.most} beyond the log end"
             evidence.append(Evidence.at(point.commit.line, said))
         if evidence:
-            yield Finding(
+            yield AuditFinding(
                 "commit-beyond-end",
                 Severity.WARNING,
                 f"group {group} in {topic}-{partition}",

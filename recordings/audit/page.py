@@ -1,6 +1,6 @@
-"""The page: a summary, the findings with their lines, and plots. It needs nothing from elsewhere.
+"""The page: a summary, the findings with their lines, and plots. It loads nothing else.
 
-Vega stands in the page, once for all plots. What a recording says comes in as text alone.
+Vega is in the page once, for all plots. Text from a recording is escaped.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from brokertwin import extras
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.plots import Plot, plots
 from brokertwin.recordings.history.words import clock, moment
@@ -117,7 +117,7 @@ def write(
     path: Path,
     names: Sequence[str],
     history: History,
-    findings: Sequence[Finding],
+    findings: Sequence[AuditFinding],
     notes: Sequence[str],
 ) -> None:
     """Writes the page.
@@ -125,9 +125,9 @@ def write(
     Args:
         path: where it goes.
         names: of the files.
-        history: what the plots are drawn from.
+        history: the data of the plots.
         findings: the worst first.
-        notes: what else is to be said, a sentence each.
+        notes: further remarks, a sentence each.
     """
     drawn = plots(history, findings)
     text = PAGE.substitute(
@@ -154,18 +154,20 @@ def _script() -> str:
 
 
 def _inert(value: object) -> str:
-    """JSON that cannot end the element that it stands in."""
+    """JSON that cannot end the element that contains it."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _span(history: History) -> str:
-    if not history.asked:
+    if not history.recording.exchanges:
         return "No exchange was answered."
     begin, end = history.span
-    return f"{len(history.asked):,} exchanges from {moment(begin)} to {moment(end)} UTC"
+    return (
+        f"{len(history.recording.exchanges):,} exchanges from {moment(begin)} to {moment(end)} UTC"
+    )
 
 
-def _tiles(findings: Sequence[Finding]) -> str:
+def _tiles(findings: Sequence[AuditFinding]) -> str:
     counts = Counter(each.severity for each in findings)
     return "".join(
         f'<div class="tile"><b class="{each.label}">{counts[each]}</b>{each.label}'
@@ -174,7 +176,7 @@ def _tiles(findings: Sequence[Finding]) -> str:
     )
 
 
-def _finding(each: Finding) -> str:
+def _finding(each: AuditFinding) -> str:
     facts = {
         "error": f"{each.code} {error_name(each.code)}" if each.code else "",
         "from": moment(each.begin),
@@ -192,7 +194,7 @@ def _finding(each: Finding) -> str:
         f'<span class="what">{escape(each.what)}</span></summary><div><dl>'
         + "".join(f"<dt>{name}</dt><dd>{escape(v)}</dd>" for name, v in facts.items() if v)
         + '</dl><div class="lines"><table><thead><tr><th>line</th><th>time</th><th>client</th>'
-        "<th>what it shows</th></tr></thead><tbody>"
+        "<th>evidence</th></tr></thead><tbody>"
         + "".join(map(_line, shown))
         + "</tbody></table>"
         + (f'<p class="dim">and {hidden} more (--json has up to 1,000)</p>' if hidden else "")

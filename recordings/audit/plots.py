@@ -1,4 +1,4 @@
-"""What the page draws: epochs, sequences, sessions, groups, lag, offsets and in-sync sets.
+"""Plots of the page: epochs, sequences, sessions, groups, lag, offsets and in-sync sets.
 
 A plot has rows, which are plain, and a Vega-Lite specification as wide as its container. Of many
 subjects those with findings are drawn first; of many rows some are left out evenly.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.audit import groups, lag, producers, sessions
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.sessions import CACHES
@@ -23,7 +23,7 @@ ROWS = 2_000
 """Points of a plot."""
 
 HEIGHT, STEP, STRIP = 220, 26, 70
-"""Of a plot, of a row of a timeline, and of a strip, in pixels."""
+"""Heights of a plot, a row of a timeline and a strip, in pixels."""
 
 FINE_MS, DAY_MS = 10_000, 86_400_000
 """Spans below which the axis has milliseconds, and days."""
@@ -31,23 +31,23 @@ FINE_MS, DAY_MS = 10_000, 86_400_000
 TICKS = 6
 
 OUTCOMES = ["written", "written again", "refused"]
-"""What became of a batch."""
+"""Outcomes of a batch."""
 
 GREY = "#8a8f98"
-"""Is seen on white and on black."""
+"""A colour that is visible on white and on black."""
 
 Row = dict[str, Any]
 
 
 class Plot(NamedTuple):
-    """A title, a sentence about what is drawn, and the specification for Vega-Lite."""
+    """A title, a sentence about the content, and the specification for Vega-Lite."""
 
     title: str
     said: str
     spec: dict[str, Any]
 
 
-def plots(history: History, findings: Sequence[Finding]) -> list[Plot]:
+def plots(history: History, findings: Sequence[AuditFinding]) -> list[Plot]:
     """The plots for which a recording has anything to draw."""
     import altair
 
@@ -94,18 +94,18 @@ def sequences(history: History) -> dict[str, list[Row]]:
     """The batches of each partition: their first sequence, and what became of them."""
     found: dict[str, list[Row]] = defaultdict(list)
     seen: set[tuple[Any, ...]] = set()
-    for exchange, body in history.of("PRODUCE"):
-        for batch in bodies.sent(body, exchange.response):
+    for exchange in history.of("PRODUCE"):
+        for batch in bodies.sent(exchange.request, exchange.response):
             is_again = not batch.error and batch in seen
             seen.add(batch)
             outcome = "refused" if batch.error else "written again" if is_again else "written"
             found[f"{history.named(batch.topic)}-{batch.partition}"].append(
                 {
-                    "time": exchange.time,
+                    "time": exchange.line.time,
                     "producer": f"{batch.producer_id}, epoch {batch.epoch}",
                     "sequence": batch.first,
                     "outcome": outcome,
-                    "line": exchange.id,
+                    "line": exchange.line.place,
                 }
             )
     return found
@@ -166,7 +166,7 @@ def thinned(rows: Sequence[Row], is_kept: Callable[[Row], bool] = lambda _: Fals
     return [row for n, row in enumerate(rows) if n % every == 0 or is_kept(row)]
 
 
-def _first(names: Iterable[str], findings: Sequence[Finding]) -> list[str]:
+def _first(names: Iterable[str], findings: Sequence[AuditFinding]) -> list[str]:
     """The subjects to draw: those in findings above information first, then those with most."""
     counts = Counter(names)
     told = " ".join(each.subject + " " for each in findings if each.severity)
@@ -178,7 +178,7 @@ def _some(shown: int, total: int) -> str:
     return f" {shown} of {total} are drawn." if shown < total else ""
 
 
-def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _epochs(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = epochs(history)
     names = _first((f"{row['producer']}" for row in rows), findings)
     kept = thinned([row for row in rows if row["producer"] in names])
@@ -194,7 +194,7 @@ def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
         yield _plot("Producer epochs", f"Each point is an epoch that was given.{some}", chart)
 
 
-def _sequences(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _sequences(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     found = sequences(history)
     names = _first((name for name, rows in found.items() for _ in rows), findings)
     for name in names:
@@ -222,15 +222,15 @@ def _shape(altair: Any) -> Any:
     return altair.Shape("outcome:N", title=None, scale=scale)
 
 
-def _sessions(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _sessions(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = session_events(history)
     if rows:
-        said = "When clients opened sessions, closed them, and were told that they are lost."
+        said = "When clients opened, closed and lost their sessions."
         chart = _timeline(altair, thinned(rows), "client", "what", ["session:N", "line:N"])
         yield _plot("Fetch sessions", said, chart)
 
 
-def _groups(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _groups(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = rebalances(history)
     if rows:
         told = ["generation:Q", "client:N", "line:N"]
@@ -238,7 +238,7 @@ def _groups(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
         yield _plot("Rebalances", "Each mark is a generation, by who began it.", chart)
 
 
-def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _lags(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = lags(history)
     names = _first((row["group"] for row in rows), findings)
     kept = thinned([row for row in rows if row["group"] in names])
@@ -254,10 +254,12 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
             )
         )
         some = _some(len(names), len({row["group"] for row in rows}))
-        yield _plot("Lag at commits", f"By the high watermark that was told last.{some}", chart)
+        yield _plot(
+            "Lag at commits", f"By the last high watermark before each commit.{some}", chart
+        )
 
 
-def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _replicas(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from brokertwin.recordings.audit.finding import (
+    AuditFinding,
     Evidence,
-    Finding,
     Severity,
     counted,
     grouped,
@@ -13,31 +13,23 @@ from brokertwin.recordings.audit.finding import (
 )
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import batches, producers
-from brokertwin.recordings.history.batches import OF_SEQUENCES
-from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
+from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.producers import FENCING, LATE, TIMED_OUT
+from brokertwin.recordings.history.producers import TIMED_OUT
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error
-
-CODES = frozenset({*FENCING, *OF_SEQUENCES})
 
 FIGHT = 3
 """Epochs in which a producer is fenced from which on two clients fight for it."""
 
-APIS = PRODUCER_APIS - {MARKERS}
-"""The APIs of clients whose errors of `CODES` are reported here."""
 
-__all__ = ["APIS", "CODES", "FINDERS", "LATE"]
-
-
-def fenced(history: History) -> Iterator[Finding]:
+def fenced(history: History) -> Iterator[AuditFinding]:
     """Producers whose epoch was too old, and the clients with newer epochs."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "producer-fenced")):
         epochs = {each.facts["epoch"] for each in found} - {-1}
         in_epochs = f" in {counted(len(epochs), 'epoch')}" if epochs else ""
         evidence = [Evidence.shown_by(each) for each in found]
-        yield Finding(
+        yield AuditFinding(
             "producer-fenced",
             Severity.ERROR if len(epochs) >= FIGHT else Severity.WARNING,
             subject,
@@ -72,7 +64,7 @@ def _cause(found: Sequence[EntityFinding]) -> str:
     return f"{said[0].lower()}{said[1:-1]}"
 
 
-def timed_out(history: History) -> Iterator[Finding]:
+def timed_out(history: History) -> Iterator[AuditFinding]:
     """Transactions that the coordinator aborted, because they were open for too long."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "transaction-timed-out")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -80,7 +72,7 @@ def timed_out(history: History) -> Iterator[Finding]:
         names = [each.client for each in evidence if each.client]
         owners = names_of(names) if names else "the producer"
         said = f"{counted(count, 'transaction')} of {owners} timed out; first: {evidence[0].said}"
-        yield Finding(
+        yield AuditFinding(
             "transaction-timed-out",
             Severity.WARNING,
             subject,
@@ -94,7 +86,7 @@ def timed_out(history: History) -> Iterator[Finding]:
 def late(history: History) -> set[str]:
     """The places of requests that `timed_out` reports."""
     found = history.found(producers.PRODUCERS, "transaction-timed-out")
-    return {each.line.place for each in found if each.line.api in APIS}
+    return {each.line.place for each in found if each.line.api != MARKERS}
 
 
 def owners(history: History) -> dict[str, str]:
@@ -103,7 +95,7 @@ def owners(history: History) -> dict[str, str]:
     return {each.line.place: each.facts["client"] for each in found}
 
 
-def sequences(history: History) -> Iterator[Finding]:
+def sequences(history: History) -> Iterator[AuditFinding]:
     """Batches that were refused for their sequence, by producer and partition."""
     by_subject: dict[tuple[int, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(batches.PRODUCERS, "sequence-gap", "duplicate-refused"):
@@ -113,7 +105,7 @@ def sequences(history: History) -> Iterator[Finding]:
         who = names_of(each.client for each in evidence)
         is_gap = code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         why = "out of order" if is_gap else "older than the last five"
-        yield Finding(
+        yield AuditFinding(
             found[0].kind,
             found[0].severity,
             subject,
@@ -125,7 +117,7 @@ def sequences(history: History) -> Iterator[Finding]:
         )
 
 
-def written(history: History) -> Iterator[Finding]:
+def written(history: History) -> Iterator[AuditFinding]:
     """Batches that were acknowledged again: at one offset, which is a repeat, or at two."""
     for subject, found in grouped(history.found(batches.PRODUCERS, "batch-repeated")):
         many = counted(len(found), "batch", "batches")
@@ -135,20 +127,22 @@ def written(history: History) -> Iterator[Finding]:
         yield _finding(subject, found, said)
 
 
-def skipped(history: History) -> Iterator[Finding]:
+def skipped(history: History) -> Iterator[AuditFinding]:
     """Batches that were accepted although their sequence does not follow the one before."""
     for subject, found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
-        yield _finding(subject, found, f"the broker took what does not follow: {found[0].said}")
+        yield _finding(
+            subject, found, f"the broker took a batch that does not follow: {found[0].said}"
+        )
 
 
-def reused(history: History) -> Iterator[Finding]:
+def reused(history: History) -> Iterator[AuditFinding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
-    for subject, found in grouped(history.found(batches.OFFSETS, "offset-reused")):
+    for subject, found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
         said = f"two batches were acknowledged at one offset: {found[0].said}"
         yield _finding(subject, found, said)
 
 
-def went_back(history: History) -> Iterator[Finding]:
+def went_back(history: History) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "epoch-back")):
         yield _finding(subject, found, found[0].said)
@@ -159,9 +153,9 @@ def given(history: History) -> Iterable[EntityFinding]:
     return history.found(producers.PRODUCERS, "epoch-given")
 
 
-def _finding(subject: str, found: Sequence[EntityFinding], said: str) -> Finding:
+def _finding(subject: str, found: Sequence[EntityFinding], said: str) -> AuditFinding:
     first, evidence = found[0], [Evidence.shown_by(each) for each in found]
-    return Finding(first.kind, first.severity, subject, sentence(said), first.advice, evidence)
+    return AuditFinding(first.kind, first.severity, subject, sentence(said), first.advice, evidence)
 
 
 FINDERS = (fenced, timed_out, sequences, written, skipped, reused, went_back)

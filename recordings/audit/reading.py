@@ -1,4 +1,4 @@
-"""Recorded exchanges as a history with all that the observer makes of them."""
+"""Files of recorded exchanges as a history."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.formats.batches import Headers
-from brokertwin.recordings.formats.pipeline import Reading, Source, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
 from brokertwin.state.observed.replication import ReplicationObserver
 
 
-class Read(NamedTuple):
-    """What was read: the history, and the lines that are damaged."""
+class ReadHistory(NamedTuple):
+    """The history, and the lines that are damaged."""
 
     history: History
     broken: Sequence[recording.Broken]
@@ -21,17 +21,17 @@ class Read(NamedTuple):
 
 def read(
     paths: Sequence[Path],
-    reading: Reading,
+    reading: FileReading,
     batches: Headers | None = None,
     observer: ReplicationObserver | None = None,
-) -> Read:
+) -> ReadHistory:
     """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
 
     Args:
         paths: the files.
         reading: how logs are read.
         batches: batch headers for Produce requests that have none.
-        observer: one that has the brokers' settings.
+        observer: an observer with the brokers' settings.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
@@ -41,8 +41,8 @@ def read(
 
 def read_from(
     source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
-) -> Read:
+) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
     found = watch(source, batches, observer)
     history = History(found.recording.exchanges, found.observer, found.until)
-    return Read(history, found.recording.broken)
+    return ReadHistory(history, found.recording.broken)

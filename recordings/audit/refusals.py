@@ -1,103 +1,66 @@
-"""Findings about every other error: too few in-sync replicas, and what was refused by whom."""
+"""Findings about all other errors, and about writes with too few in-sync replicas."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit import commits, producers, sessions, shares
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
+from brokertwin.recordings.audit import producers
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
-from brokertwin.recordings.history.own_clients import is_brokers_own
-from brokertwin.recordings.history.shares import SHARE_APIS
+from brokertwin.recordings.history.batches import PARTITIONS
+from brokertwin.recordings.history.clients import CLIENTS, severity_of
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.producers import LATE
 from brokertwin.recordings.history.words import names_of
-from brokertwin.state.core.errors import RETRIABLE, Error, error_name
-
-TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
-NONE_AT_ALL = frozenset({Error.MEMBER_ID_REQUIRED, Error.REBALANCE_IN_PROGRESS})
-"""What a member is told in the course of every rebalance."""
-
-BY_THE_WAY = RETRIABLE | {Error.GROUP_ID_NOT_FOUND, Error.TOPIC_ALREADY_EXISTS}
-"""Errors that clients meet every day and get over by themselves."""
-
-SEVERE = frozenset(
-    {
-        *(Error.UNKNOWN_SERVER_ERROR, Error.CORRUPT_MESSAGE, Error.KAFKA_STORAGE_ERROR),
-        *(Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED),
-        *(Error.CLUSTER_AUTHORIZATION_FAILED, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-    }
-)
-"""Errors that no client gets over, and those that say that data may be broken."""
-
-ELSEWHERE = {
-    **dict.fromkeys(producers.APIS, producers.CODES),
-    "FETCH": sessions.CODES,
-    **dict.fromkeys(MEMBER_APIS, REFUSED | NONE_AT_ALL),
-    "OFFSET_COMMIT": commits.STALE,
-    "TXN_OFFSET_COMMIT": commits.STALE | producers.CODES,
-    **dict.fromkeys(SHARE_APIS, shares.CODES),
-    "PRODUCE": producers.CODES.union(TOO_FEW),
-}
-"""API to the errors of it that other finders tell of."""
+from brokertwin.state.core.errors import Error, error_name
 
 
-def too_few(history: History) -> Iterator[Finding]:
+def too_few(history: History) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
-    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
-    for exchange, _ in history.of("PRODUCE"):
-        for topic in (exchange.response or {}).get("responses") or ():
-            for each in topic["partitionResponses"]:
-                if each["errorCode"] in TOO_FEW:
-                    place = f"{history.topic(topic)}-{each['index']}"
-                    found[place, each["errorCode"]].append(Evidence.of(exchange))
-    for (place, code), evidence in found.items():
+    by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
+    for each in history.found(PARTITIONS, "under-min-isr"):
+        by_code[each.subject, each.code].append(each)
+    for (subject, code), found in by_code.items():
         is_written = code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         became = "written, and not acknowledged" if is_written else "not written"
-        yield Finding(
+        yield AuditFinding(
             "under-min-isr",
             Severity.ERROR,
-            f"partition {place}",
-            f"{counted(len(evidence), 'Produce', 'Produces')} of"
-            f" {names_of(e.client for e in evidence)} {became}:"
+            subject,
+            f"{counted(len(found), 'Produce', 'Produces')} of"
+            f" {names_of(e.line.name for e in found)} {became}:"
             " fewer replicas were in sync than min.insync.replicas.",
             rule_of(code),
-            evidence,
+            [Evidence.shown_by(each) for each in found],
             code,
         )
 
 
-def others(history: History) -> Iterator[Finding]:
-    """Every error that no other finder tells of, by API."""
-    found: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
+def others(history: History) -> Iterator[AuditFinding]:
+    """Every error that no other finder reports, by API.
+
+    A request that a broker sent for a client counts as the client's.
+    """
+    by_api: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
     late, owners = producers.late(history), producers.owners(history)
-    for exchange, _ in history.asked:
-        elsewhere = ELSEWHERE.get(exchange.api, frozenset())
-        for code in dict.fromkeys(bodies.errors(exchange.response)):
-            if code in elsewhere or (exchange.id in late and code in producers.LATE):
-                continue
-            is_own = is_brokers_own(exchange)
-            line = Evidence.of(exchange)
-            if is_own:
-                line = line._replace(client=owners.get(exchange.id, ""))
-            found[exchange.api, code, is_own and not line.client].append(line)
-    for (api, code, is_own), evidence in found.items():
+    for each in history.found(CLIENTS, "refused"):
+        if each.line.place in late and each.code in LATE:
+            continue
+        shown = Evidence.shown_by(each)
+        if each.line.is_own:
+            shown = shown._replace(client=owners.get(each.line.place, ""))
+        by_api[each.line.api, each.code, not shown.client].append(shown)
+    for (api, code, is_own), evidence in by_api.items():
         who = "brokers" if is_own else names_of(each.client for each in evidence)
-        yield Finding(
+        severity = severity_of(code)
+        yield AuditFinding(
             "refused",
-            min(_severity(code), Severity.INFO) if is_own else _severity(code),
+            min(severity, Severity.INFO) if is_own else severity,
             f"{api} {error_name(code)}",
             f"{counted(len(evidence), 'response')} to {who}. {rule_of(code).why}",
             rule_of(code),
             evidence,
             code,
         )
-
-
-def _severity(code: int) -> Severity:
-    if code in SEVERE:
-        return Severity.ERROR
-    return Severity.INFO if code in BY_THE_WAY else Severity.WARNING
 
 
 FINDERS = (too_few, others)

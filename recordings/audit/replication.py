@@ -6,7 +6,7 @@ They are the observer's (`state/observed`).
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.words import times
 from brokertwin.recordings.rules import Rule
@@ -27,36 +27,37 @@ SHRUNK = Rule(
     " While it is away fewer copies are safe, and acks=all may be refused.",
 )
 LEADER = Rule(
-    "A partition gets a new leader when its leader goes, is asked to, or comes back as preferred.",
+    "A partition gets a new leader if its leader goes, if an election is requested, or if the"
+    " preferred leader comes back.",
     "PartitionChangeBuilder, KIP-951",
     "Look at why the broker went. Clients try again by themselves.",
 )
 HIGH_WATERMARK = Rule(
-    "The high watermark is the least log end offset of those in sync, and stands still below"
+    "The high watermark is the least log end offset of those in sync, and does not move below"
     " min.insync.replicas.",
     "Partition.maybeIncrementLeaderHW",
-    "Look at `brokertwin report` of this partition, with --broker-config of the brokers: what was"
-    " told is not what the rule gives.",
+    "Look at `brokertwin report` of this partition, with --broker-config of the brokers: the"
+    " response differs from the rule.",
 )
 EARLY = Rule(
-    "Who comes into the in-sync set has all below the high watermark; who goes was not caught up"
-    " for replica.lag.time.max.ms.",
+    "A broker that joins the in-sync set has all records below the high watermark. A broker that"
+    " leaves it was not caught up for replica.lag.time.max.ms.",
     "Partition.isFollowerInSync, getOutOfSyncReplicas",
     "Look at `brokertwin report` of this partition.",
 )
 
 
-def shrunk(history: History) -> Iterator[Finding]:
+def shrunk(history: History) -> Iterator[AuditFinding]:
     """Partitions whose in-sync set lost a broker; a warning where that happens again and again."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    for name, former, sample in _steps(history.observer.in_sync_told):
+    for name, former, sample in _steps(history.observer.isr_samples):
         for broker in sorted(set(former.isr) - set(sample.isr)):
             said = f"broker {broker} left"
             found[name].append(Evidence(sample.place, sample.time, "", said))
     for name, evidence in found.items():
         brokers = Counter(each.said for each in evidence)
         is_flapping = brokers.most_common(1)[0][1] >= FLAPPING
-        yield Finding(
+        yield AuditFinding(
             "isr-shrunk",
             Severity.WARNING if is_flapping else Severity.INFO,
             f"partition {name}",
@@ -68,7 +69,7 @@ def shrunk(history: History) -> Iterator[Finding]:
         )
 
 
-def led(history: History) -> Iterator[Finding]:
+def led(history: History) -> Iterator[AuditFinding]:
     """Partitions whose leader changed; a warning where that happens again and again."""
     found: dict[str, list[Evidence]] = defaultdict(list)
     for name, former, sample in _steps(history.observer.samples):
@@ -76,7 +77,7 @@ def led(history: History) -> Iterator[Finding]:
             said = f"broker {sample.leader} leads in epoch {sample.leader_epoch}"
             found[name].append(Evidence(sample.place, sample.time, "", said))
     for name, evidence in found.items():
-        yield Finding(
+        yield AuditFinding(
             "leader-changed",
             Severity.WARNING if len(evidence) >= CHANGES else Severity.INFO,
             f"partition {name}",
@@ -86,22 +87,22 @@ def led(history: History) -> Iterator[Finding]:
         )
 
 
-def told(history: History) -> Iterator[Finding]:
+def told(history: History) -> Iterator[AuditFinding]:
     """High watermarks that leaders told and the rule does not give, without a reason."""
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in history.observer.differences:
         if each.why == UNEXPLAINED and history.is_covered(each.time):
-            said = f"broker {each.leader} told {each.told}, by the rule it is {each.derived}"
+            said = f"broker {each.leader} told {each.reported}, by the rule it is {each.derived}"
             place = f"{each.topic}-{each.partition}"
             found[place].append(Evidence(each.place, each.time, "", said))
     for name, evidence in found.items():
         what = f"{counted(len(evidence), 'high watermark')} differ; first: {evidence[0].said}."
-        yield Finding(
+        yield AuditFinding(
             "hw-differs", Severity.ERROR, f"partition {name}", what, HIGH_WATERMARK, evidence
         )
 
 
-def early(history: History) -> Iterator[Finding]:
+def early(history: History) -> Iterator[AuditFinding]:
     """Brokers that a leader wanted in its in-sync set, or out, against the rule."""
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in history.observer.isr_changes:
@@ -112,7 +113,7 @@ def early(history: History) -> Iterator[Finding]:
             found[place].append(Evidence(each.place, each.time, "", said))
     for name, evidence in found.items():
         what = f"{counted(len(evidence), 'change')} of the in-sync set; first: {evidence[0].said}."
-        yield Finding(
+        yield AuditFinding(
             "isr-against-rule", Severity.ERROR, f"partition {name}", what, EARLY, evidence
         )
 

@@ -3,14 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import sessions
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.finding import EntityFinding, rule_of
 from brokertwin.recordings.history.words import names_of, sentence, times
-from brokertwin.state.core.errors import Error
-
-CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 EVENTS = {
     "session-opened": "opened",
@@ -21,7 +19,7 @@ EVENTS = {
 """Findings that the page draws, and their names there."""
 
 
-def lost(history: History) -> Iterator[Finding]:
+def lost(history: History) -> Iterator[AuditFinding]:
     """Sessions that the broker does not know (70), or with the wrong epoch (71), by client."""
     found: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-lost", "session-out-of-turn"):
@@ -36,7 +34,7 @@ def lost(history: History) -> Iterator[Finding]:
             said += f", {times(evicted)} though it had been in use"
         by = [name for each in group for name in each.by]
         said += f"; in between {names_of(by)} opened {counted(len(by), 'session')}" if by else ""
-        yield Finding(
+        yield AuditFinding(
             kind,
             max(each.severity for each in group),
             f"client {client}",
@@ -47,19 +45,19 @@ def lost(history: History) -> Iterator[Finding]:
         )
 
 
-def churn(history: History) -> Iterator[Finding]:
+def churn(history: History) -> Iterator[AuditFinding]:
     """Clients that open many sessions a minute."""
     opened: dict[str, list[EntityFinding]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-opened"):
         opened[each.line.name].append(each)
     found: dict[str, list[EntityFinding]] = defaultdict(list)
-    for each in history.found(sessions.OPENERS, "session-churn"):
+    for each in history.found(CLIENTS, "session-churn"):
         found[each.line.name].append(each)
     for client, members in found.items():
         most = max(each.facts["most"] for each in members)
         in_all = opened[client]
         connections = len({each.line.connection for each in in_all})
-        yield Finding(
+        yield AuditFinding(
             "session-churn",
             Severity.WARNING,
             f"client {client}",
@@ -71,7 +69,7 @@ def churn(history: History) -> Iterator[Finding]:
         )
 
 
-def without_room(history: History) -> Iterator[Finding]:
+def without_room(history: History) -> Iterator[AuditFinding]:
     """Clients that wanted a session while the cache had no room."""
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-denied"):
@@ -79,7 +77,7 @@ def without_room(history: History) -> Iterator[Finding]:
     for client, evidence in found.items():
         said = f"Client {client} asked for a fetch session {times(len(evidence))} and got none."
         subject, rule = f"client {client}", sessions.NO_ROOM
-        yield Finding("session-denied", Severity.WARNING, subject, said, rule, evidence)
+        yield AuditFinding("session-denied", Severity.WARNING, subject, said, rule, evidence)
 
 
 FINDERS = (lost, churn, without_room)

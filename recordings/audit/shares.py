@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from brokertwin.recordings.audit.finding import (
+    AuditFinding,
     Evidence,
-    Finding,
     Severity,
     counted,
     grouped,
@@ -13,14 +13,12 @@ from brokertwin.recordings.audit.finding import (
 )
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.shares import AGAIN, REJECTED, SESSION_ERRORS, SHARE_GROUPS
+from brokertwin.recordings.history.shares import AGAIN, REJECTED, SHARE_GROUPS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error, error_name
 
-CODES = SESSION_ERRORS | {Error.INVALID_RECORD_STATE}
 
-
-def redelivered(history: History) -> Iterator[Finding]:
+def redelivered(history: History) -> Iterator[AuditFinding]:
     """Records that were delivered more than once, by group: a warning if a lock expired."""
     for subject, found in grouped(history.found(SHARE_GROUPS, "records-redelivered")):
         kept = [each for each in found if each.facts["was"] == "kept"]
@@ -30,7 +28,7 @@ def redelivered(history: History) -> Iterator[Finding]:
         said = [f"{counted(records, 'redelivery', 'redeliveries')}, of one record up to {most - 1}"]
         said += [f"{_records(back)} because {_by(back)} gave records back"] if back else []
         said += [f"{_records(kept)} because {_by(kept)} kept them too long"] if kept else []
-        yield Finding(
+        yield AuditFinding(
             "records-redelivered",
             max(each.severity for each in found),
             subject,
@@ -49,14 +47,14 @@ def _by(found: Sequence[EntityFinding]) -> str:
     return names_of(name for each in found for name in each.by)
 
 
-def rejected(history: History) -> Iterator[Finding]:
+def rejected(history: History) -> Iterator[AuditFinding]:
     """Records that members rejected, by group and client."""
     by_client: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(SHARE_GROUPS, "records-rejected"):
         by_client[each.subject, each.line.name].append(each)
     for (subject, client), found in by_client.items():
         records = _records(found)
-        yield Finding(
+        yield AuditFinding(
             "records-rejected",
             Severity.WARNING,
             f"{subject}, client {client}",
@@ -67,12 +65,12 @@ def rejected(history: History) -> Iterator[Finding]:
         )
 
 
-def not_held(history: History) -> Iterator[Finding]:
+def not_held(history: History) -> Iterator[AuditFinding]:
     """Acknowledgements of records that the member does not hold (121), by group."""
     for subject, found in grouped(history.found(SHARE_GROUPS, "acknowledge-refused")):
         by = [name for each in found for name in each.by]
         since = f"; they were given to {names_of(by)} since" if by else ""
-        yield Finding(
+        yield AuditFinding(
             "acknowledge-refused",
             Severity.WARNING,
             subject,
@@ -84,13 +82,13 @@ def not_held(history: History) -> Iterator[Finding]:
         )
 
 
-def sessions(history: History) -> Iterator[Finding]:
+def sessions(history: History) -> Iterator[AuditFinding]:
     """Share sessions that were unknown, out of turn, or had no room, by client."""
     by_client: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(SHARE_GROUPS, "share-session-lost", "share-session-denied"):
         by_client[each.line.name, each.code].append(each)
     for (client, code), found in by_client.items():
-        yield Finding(
+        yield AuditFinding(
             found[0].kind,
             found[0].severity,
             f"client {client}",

@@ -1,17 +1,16 @@
-"""Why a broker answered as it did, told from a recording: nothing is decided again.
+"""Timelines from a recording: why a broker responded as it did. No broker model runs.
 
-bodies       what requests and answers say of producers
-producers    the walk over a recording: epochs and who holds them, batches, and what errors come of
-epochs       which responses gave epochs, and which transactions the coordinator aborted
-own_clients  which requests a broker made, and no client
-transactions the same for a transactional id: what each transaction took in, how it ended
-partitions   the same for a partition: leaders, in-sync sets, high watermarks, producers
-partition_parts  what of a body is about one partition
-groups       the same for a consumer group: rebalances and who began them, offsets that go back
-sessions     the same for a fetch session: who opened it, and how it ended
-exchange     one exchange, as the stories that it is part of tell it
-stored       what a checkpoint knows of the same, without a story
-rules        a folder: what each error means, where the rule is from, what the client should do
-error_pages  the page of an error, made of that
-story        one entry of the timeline, as a document and as lines
+producers    a producer: epochs, batches, refusals
+transactions a transactional id: contents and outcome of each transaction
+groups       a group: rebalances and their causes, commits, share groups
+sessions     a fetch session: opening, changes, end
+partitions   a partition: leaders, in-sync sets, high watermarks, producers
+partition_parts  the parts of a body about one partition
+clients      a client: its part in the timelines of its producers, groups and sessions
+exchange     one exchange, explained from the timelines that it belongs to
+stored       the state of the same subjects in a checkpoint, without a timeline
+error_pages  the page of an error, from the table in `recordings/rules`
+story        one entry of a timeline, as a document and as lines
+
+Causes and notes come from the machines of `recordings/history`.
 """

@@ -1,17 +1,16 @@
-"""The story of a client id: what its producers, its groups and its fetch sessions tell of it.
+"""The timeline of a client id: its part in the timelines of its producers, groups and sessions.
 
-Its requests are told as those stories tell them, from all that came before. Of the others only
-those that were refused are told.
+Other requests are listed only if they were refused.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from brokertwin.recordings.explain import groups
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
@@ -23,8 +22,8 @@ from brokertwin.wording import counted
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 
-class Clients:
-    """What a recording says of the requests of a client id.
+class ClientTimeline:
+    """The requests of a client id in a recording.
 
     Attributes:
         producers: the transactional ids, or producer ids, that it used.
@@ -46,22 +45,24 @@ class Clients:
         self.producers = list(dict.fromkeys(p for each in self._own for p in producers_of(each)))
         self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
 
-    def story(self) -> list[Entry]:
-        """One entry for each request that a story tells of, or that was refused."""
-        told: dict[str, Entry] = {}
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each request that is part of a timeline, or was refused."""
+        told: dict[str, TimelineEntry] = {}
         for entry in self._told():
             if entry.client == self.key:
                 told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
         for each in self._own:
             codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
             if codes or (each.is_text and each.id not in told):
-                told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
+                told[each.id] = TimelineEntry.of(
+                    each, "", [], [TimelineError(code) for code in codes]
+                )
             if each.is_text:
                 told[each.id] = _timed(told[each.id], each)
         return [told[each.id] for each in self._own if each.id in told]
 
     def ending(self) -> list[str]:
-        """How much it asked and what was refused, and whose stories have the others' part."""
+        """Counts of requests and refusals, and the commands for the timelines."""
         first, last = min(each.time for each in self._own), max(each.end for each in self._own)
         ways = len({each.connection for each in self._own})
         codes = Counter(
@@ -81,12 +82,12 @@ class Clients:
             lines += _latencies(self._own)
         return lines
 
-    def _told(self) -> Iterator[Entry]:
-        """The entries of all stories that it has a part in; of sessions those that were lost."""
+    def _told(self) -> Iterator[TimelineEntry]:
+        """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
-            yield from Producers(self._recording, key).story()
+            yield from ProducerTimeline(self._recording, key).story()
         for key in self.groups:
-            yield from Groups(self._recording, key).story()
+            yield from GroupTimeline(self._recording, key).story()
         lost = dict.fromkeys(
             each.body().get("sessionId", NONE)
             for each in self._own
@@ -94,11 +95,11 @@ class Clients:
         )
         for session in lost:
             if session != NONE:
-                yield from Sessions(self._recording, str(session)).story()
+                yield from SessionTimeline(self._recording, str(session)).story()
 
 
-def _timed(entry: Entry, exchange: Exchange) -> Entry:
-    """The entry with what a client's log tells of the response: its time, and its error."""
+def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:
+    """The entry with the response of a client's log: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
     said = f"response of {where} after {exchange.latency_ms:.6g} ms"
     if not exchange.is_recorded:
@@ -109,7 +110,7 @@ def _timed(entry: Entry, exchange: Exchange) -> Entry:
 
 
 def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
-    """For each API how many requests a client's log has, and how long responses took."""
+    """Number of requests in a client's log and times of responses, by API."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
         answered = sorted(
@@ -126,7 +127,7 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
 
 
 def producers_of(exchange: Exchange) -> list[str]:
-    """The keys of the producers that an exchange is of."""
+    """The keys of the producers of an exchange."""
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
@@ -137,13 +138,13 @@ def producers_of(exchange: Exchange) -> list[str]:
 
 
 def groups_of(exchange: Exchange) -> list[str]:
-    """The group that an exchange is of, if there is one."""
+    """The group of an exchange, if it names one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []
 
 
-def _joined(one: Entry, other: Entry) -> Entry:
-    """What two stories tell of one request; each error once, with its reason if one has it."""
+def _joined(one: TimelineEntry, other: TimelineEntry) -> TimelineEntry:
+    """The entries of one request in two timelines; each error once, with a cause if known."""
     refused = {each.code: each for each in one.refused}
     for each in other.refused:
         if not (each.code in refused and refused[each.code].because):

@@ -22,7 +22,7 @@ SESSIONS = (
 
 
 def page_of(code: int) -> str:
-    """Where the page of an error lies."""
+    """Return the path of the page of an error."""
     return f"{FOLDER}/{name_of(code)}.md"
 
 
@@ -109,7 +109,7 @@ def index() -> str:
 
 
 def _told_by(code: int) -> str:
-    """Which command tells of such an error."""
+    """Return the command that explains an error."""
     line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
     story = _story_of(code)
     whole = f", `brokertwin explain {story} FILE…` shows the timeline" if story else ""

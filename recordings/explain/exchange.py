@@ -1,21 +1,21 @@
-"""One exchange of a recording, explained from what came before it."""
+"""One exchange of a recording, explained from its timelines."""
 
 from collections.abc import Sequence
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.clients import groups_of, producers_of
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.replay.recording import Exchange, id_of
 
 
-def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
-    """The exchange as the stories of its group, producers and fetch session tell it, each once.
+def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
+    """The entries of an exchange in the timelines of its group, producers and fetch session.
 
     Args:
         exchanges: the recording.
@@ -34,13 +34,13 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
             else "It is empty.",
         )
     recording = observed_recording(exchanges)
-    stories = [Producers(recording, key).story() for key in producers_of(found)]
-    stories += [Groups(recording, key).story() for key in groups_of(found)]
+    stories = [ProducerTimeline(recording, key).story() for key in producers_of(found)]
+    stories += [GroupTimeline(recording, key).story() for key in groups_of(found)]
     session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
-        stories.append(Sessions(recording, str(session)).story())
+        stories.append(SessionTimeline(recording, str(session)).story())
     told = [entry for story in stories for entry in story if entry.id == wanted]
     if told:
         return [entry for place, entry in enumerate(told) if entry not in told[:place]]
     codes = dict.fromkeys(bodies.errors(found.response))
-    return [Entry.of(found, "", [], [Refused(code) for code in codes])]
+    return [TimelineEntry.of(found, "", [], [TimelineError(code) for code in codes])]

@@ -6,7 +6,13 @@ Successful heartbeats are left out: a rebalance shows in those that were refused
 from collections import Counter
 from collections.abc import Sequence
 
-from brokertwin.recordings.explain.story import NO_VERSION, Entry, Refused, absent
+from brokertwin.recordings.explain.story import (
+    NO_VERSION,
+    NOT_TOLD,
+    TimelineEntry,
+    TimelineError,
+    absent,
+)
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKey
@@ -20,7 +26,7 @@ from brokertwin.recordings.history.shares import SHARE_APIS, SHARE_GROUPS
 from brokertwin.recordings.history.words import sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.topology_topics import Status
+from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.wording import counted
 
 APIS = frozenset({*MEMBER_APIS, *SHARE_APIS, *COMMIT_APIS, "OFFSET_DELETE"})
@@ -39,8 +45,8 @@ NOTES = (
 LEFT = "The member has left"
 
 
-class Groups:
-    """What a recording shows of a group.
+class GroupTimeline:
+    """A group in a recording.
 
     Args:
         exchanges: the recording.
@@ -78,7 +84,7 @@ class Groups:
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each request that changed the group, or was refused, and log line."""
         found = [(each.line.end, self._entry(each)) for each in self._asked]
         found += [(each.time, _line(each)) for each in self._logged]
@@ -100,26 +106,26 @@ class Groups:
             for each in sorted(newest, key=lambda each: (each.topic, each.partition))
         ]
 
-    def _entry(self, exchange: RecordedExchange) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line = exchange.line
         found = [
             each for each in self._found.get(line.place, ()) if each.subject == f"group {self.key}"
         ]
         refused = [
-            Refused(code, self._because(code, exchange, found))
+            TimelineError(code, self._because(code, exchange, found))
             for code in dict.fromkeys(bodies.errors(exchange.response))
         ]
         notes = [self._note(each, line.end) for each in found if each.kind in NOTES]
         if not exchange.is_answered:
-            notes.append("the log has no response")
+            notes.append(NOT_TOLD)
         if line.api in QUIET and not refused and not notes:
             return None
-        return Entry.at(line, _said(exchange, self._known), notes, refused)
+        return TimelineEntry.at(line, _said(exchange, self._known), notes, refused)
 
     def _note(self, found: EntityFinding, end: int) -> str:
         """An ordinary event in words; the coordinator's reason for a rebalance is better."""
         if found.kind == "streams-status":
-            return f"status {Status(found.facts['code']).name}: {found.facts['detail']}"
+            return f"status {TopologyStatus(found.facts['code']).name}: {found.facts['detail']}"
         if found.kind == "generation-began":
             number = found.facts["number"]
             reason = self._logged_reason(number - 1, end)
@@ -153,10 +159,10 @@ class Groups:
         return found[-1] if found else ""
 
 
-def _line(logged: Logged) -> Entry:
+def _line(logged: Logged) -> TimelineEntry:
     """A line of the coordinator."""
     broker = f"broker {logged.broker}"
-    return Entry(
+    return TimelineEntry(
         id=logged.place,
         time=logged.time,
         client="",

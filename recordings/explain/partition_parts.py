@@ -1,4 +1,4 @@
-"""What of a request or an answer is about one partition, of whatever API.
+"""The parts of a request or a response about one partition, for all APIs.
 
 Bodies say topic and partition in the same few ways in all APIs: an object with the topic's name or
 id, and below it objects with the partition's number.

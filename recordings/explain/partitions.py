@@ -1,20 +1,25 @@
-"""The story of a partition: leaders, in-sync sets, high watermarks, producers, what was cut off.
+"""The timeline of a partition: leaders, in-sync sets, high watermarks, producers, truncations.
 
-Leaders, in-sync sets and high watermarks are the observer's (`state/observed`), which goes through
-what brokers and the controller said, too. The rest is what requests that name the partition were
-answered.
+Leaders, in-sync sets and high watermarks come from the observer of replication (`state/observed`),
+which reads the requests of brokers and of the controller, too. Producers come from the machines of
+`recordings/history`.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
-from brokertwin.recordings.explain.producers import Producers, said_of_batch
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.producers import cause_of, said_of_batch
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
+from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
+from brokertwin.recordings.history.exchange import exchanges_of
+from brokertwin.recordings.history.producers import PRODUCERS
+from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
@@ -46,20 +51,12 @@ OF_PRODUCERS = (
 )
 
 
-class Written(NamedTuple):
-    """The last batch of a producer in the partition, and the client that wrote it."""
-
-    batch: bodies.Sent
-    client: str
-    time: float
-
-
-class Partitions:
-    """What a recording says of a partition.
+class PartitionTimeline:
+    """A partition in a recording.
 
     Args:
-        watched: the recording, with what brokers said to each other.
-        key: topic and number, `orders-0`; an id in the topic's place where nothing tells a name.
+        watched: the recording, with the requests of brokers.
+        key: topic and number, `orders-0`; the topic id if no response shows the name.
 
     Raises:
         UserError: the recording has no such partition.
@@ -78,18 +75,20 @@ class Partitions:
         topic, self.number = named[key]
         self.topics = {topic, observer.names.get(topic, topic)}
         self.known: PartitionReplicas = observer.partitions[named[key]]
-        self.producers: dict[int, Written] = {}
+        self._recording = ObservedRecording(
+            exchanges_of(watched.recording.exchanges), topics=observer.names
+        )
+        self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
         self._samples = [each for each in observer.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
-        told = [each for each in observer.in_sync_told if self._is_mine(each)]
+        told = [each for each in observer.isr_samples if self._is_mine(each)]
         self._in_sync = _news(told, lambda sample: sample.isr)
         self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
         self._told = _by_place(each for each in observer.differences if self._is_mine(each))
-        self._stories: dict[int, dict[str, str]] = {}
 
-    def story(self) -> list[Entry]:
-        """One for each exchange that changed the partition, wrote to it, or was refused."""
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         asked = {each.id: each for each in self._watched.recording.exchanges}
         found = []
         for seen in sorted(self._watched.exchanges, key=self._when):
@@ -119,31 +118,40 @@ class Partitions:
             if known.lost != UNKNOWN:
                 led += f"; broker {known.lost} led it last"
             elif known.leader_epoch == UNKNOWN:
-                led = f"the recording does not show who leads {self.key}"
+                led = f"the recording does not show the leader of {self.key}"
         lines = [
             f"{led}; in sync are {_listed(known.in_sync)}",
             f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
-            f"producer {number} epoch {batch.epoch} wrote last sequences {batch.first} to"
-            f" {batch.last} at offset {batch.offset}, by client {client} at {clock(time)}"
-            for number, (batch, client, time) in sorted(self.producers.items())
+            f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
+            f" {each.batch.first} to {each.batch.last} at offset {each.batch.offset}, by client"
+            f" {each.line.name} at {clock(each.line.time)}"
+            for each in sorted(self._last_batches(), key=lambda each: each.batch.producer_id)
         ]
+
+    def _last_batches(self) -> Iterator[AcknowledgedBatch]:
+        """The last batch of each producer."""
+        for entity in self._recording.observed(PRODUCERS_IN_PARTITIONS).entities.values():
+            if isinstance(entity, ProducerInPartition) and entity.place == self.key and entity.kept:
+                yield entity.kept[-1]
 
     def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
 
-    def _entry(self, seen: Observed, request: Any, response: Any) -> Entry | None:
+    def _entry(self, seen: Observed, request: Any, response: Any) -> TimelineEntry | None:
         samples = self._at.get(seen.place, [])
         codes = dict.fromkeys(errors_of(response, self.topics, self.number))
         sent = bodies.sent(request, response) if _api(seen) == "PRODUCE" else ()
         batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
-        refused = [Refused(code, self._because(code, seen, request, batches)) for code in codes]
+        refused = [
+            TimelineError(code, self._because(code, seen, request, batches)) for code in codes
+        ]
         notes = [
             *self._replicated(seen.place),
             *self._asked_for(seen),
             *self._changed(seen, request, response, bool(codes)),
-            *self._produced(seen, batches),
+            *self._produced(seen.place),
         ]
         said = "; ".join(filter(None, [*map(said_of_batch, batches), *_moved(samples)]))
         if not (said or notes or refused):
@@ -153,7 +161,7 @@ class Partitions:
         version = header.request_api_version
         place, time = seen.place, int(seen.taken)
         broker = f"broker {seen.broker}"
-        return Entry(place, time, client, broker, _api(seen), version, said, notes, refused)
+        return TimelineEntry(place, time, client, broker, _api(seen), version, said, notes, refused)
 
     def _when(self, seen: Observed) -> float:
         """When an exchange changed the partition, or was answered."""
@@ -161,7 +169,7 @@ class Partitions:
         return samples[0].time if samples else seen.made
 
     def _replicated(self, place: str) -> Iterator[str]:
-        """Leaders and in-sync sets that are news."""
+        """New leaders and in-sync sets."""
         for former, sample in self._led.get(place, []):
             was = f", before it {_named(former.leader)}" if former is not None else ""
             yield f"{_named(sample.leader)} leads in epoch {sample.leader_epoch}{was}"
@@ -172,17 +180,18 @@ class Partitions:
             yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
 
     def _asked_for(self, seen: Observed) -> Iterator[str]:
-        """What a leader asked of the controller; high watermarks that no rule gives."""
+        """Requests of a leader to the controller; high watermarks that differ from the rule."""
         for change in self._changes.get(seen.place, []):
             verb = "in" if change.is_added else "out"
             why = f", against the rule: {change.why}" if change.why else ""
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
         for told in self._told.get(seen.place, []):
             if told.why == UNEXPLAINED:
-                yield f"the high watermark {told.told} is told; by the rule it is {told.derived}"
+                by_rule = f"by the rule it is {told.derived}"
+                yield f"the high watermark {told.reported} was reported; {by_rule}"
 
     def _changed(self, seen: Observed, request: Any, response: Any, bad: bool) -> Iterator[str]:
-        """What else an answer says of the partition's log."""
+        """Other changes of the partition's log in a response."""
         parts = list(parts_of(response, self.topics, self.number))
         api = _api(seen)
         follower = bodies.follower_of(request)
@@ -213,24 +222,14 @@ class Partitions:
         found = (response or {}).get("topics") or (response or {}).get("responses") or ()
         return any(each.get("name") in self.topics for each in found)
 
-    def _produced(self, seen: Observed, batches: Sequence[bodies.Sent]) -> Iterator[str]:
-        """Takes what was written; says whose first batch it is, and which epochs are new."""
-        for batch in batches:
-            if batch.error:
-                continue
-            former = self.producers.get(batch.producer_id)
-            client = seen.header.client_id or "?"
-            if former is None:
-                yield f"producer {batch.producer_id} writes its first batch here"
-            elif former.batch.epoch < batch.epoch:
-                yield (
-                    f"producer {batch.producer_id} comes with epoch {batch.epoch}; before it had"
-                    f" {former.batch.epoch} (client {former.client})"
-                )
-            self.producers[batch.producer_id] = Written(batch, client, seen.taken)
+    def _produced(self, place: str) -> Iterator[str]:
+        """The first batches of producers and of their epochs."""
+        for each in self._found.get(place, ()):
+            if each.kind == "producer-began" and each.facts["place"] == self.key:
+                yield each.said
 
     def _because(
-        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.Sent]
+        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.SentBatch]
     ) -> str:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
@@ -243,27 +242,19 @@ class Partitions:
                 return ""
             return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
         if code in OF_PRODUCERS:
-            refused = next((each for each in batches if each.error == code), None)
-            return self._of_producer(refused.producer_id, seen.place) if refused else ""
+            found, topic = self._found.get(seen.place, ()), self.key.rpartition("-")[0]
+            refused = [each._replace(topic=topic) for each in batches if each.error == code]
+            return cause_of(refused[0], found) if refused else ""
         return ""
 
     def _latest(self, news: "News", time: float) -> WatermarkSample | None:
-        """What was news last, up to a time."""
+        """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         return max((each for each in samples if each.time <= time), key=_time, default=None)
 
-    def _of_producer(self, producer_id: int, place: str) -> str:
-        """What the producer's own story says of a refused batch."""
-        if producer_id not in self._stories:
-            story = Producers(self._watched.recording.exchanges, str(producer_id)).story()
-            self._stories[producer_id] = {
-                entry.id: each.because for entry in story for each in entry.refused
-            }
-        return self._stories[producer_id].get(place, "")
-
 
 def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample | None) -> str:
-    """Why a broker refused a request as to its leader or leader epoch.
+    """Explain a refusal for the leader or the leader epoch.
 
     Args:
         code: the error.
@@ -280,7 +271,7 @@ def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample 
             " when a leader is elected, and when the only replica in sync shuts down."
         )
     if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
-        return f"{request}, and had not heard of it yet; the recording does not show who leads it."
+        return f"{request}, and had not heard of it yet; the recording does not show its leader."
     if led is None or epoch == UNKNOWN:
         return ""
     shown = f"as {led.place} shows first ({clock(led.time)})"
@@ -312,11 +303,11 @@ def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
 
 
 News = dict[str, list[tuple[WatermarkSample | None, WatermarkSample]]]
-"""By the line that shows it: a sample, and the one before it, which was otherwise."""
+"""Line to the samples that it shows, each with the different one before it."""
 
 
 def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], object]) -> News:
-    """The samples that are not as the one before, in the order in which they were observed."""
+    """The samples that differ from the one before, in their order."""
     found: News = defaultdict(list)
     former: WatermarkSample | None = None
     for sample in samples:

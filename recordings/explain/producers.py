@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.story import NOT_TOLD, TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import batches, bodies, producers
 from brokertwin.recordings.history.batches import ProducerInPartition
-from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER, PRODUCER_APIS, Holder, Sent
+from brokertwin.recordings.history.bodies import (
+    MARKERS,
+    NO_PRODUCER,
+    PRODUCER_APIS,
+    Holder,
+    SentBatch,
+)
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.producers import ObservedProducer
@@ -17,8 +23,8 @@ NOTES = ("epoch-given", "batch-repeated", "written-twice")
 """Findings that are notes of an entry."""
 
 
-class Producers:
-    """What a recording shows of a producer.
+class ProducerTimeline:
+    """A producer in a recording.
 
     Args:
         exchanges: the recording.
@@ -29,7 +35,13 @@ class Producers:
     """
 
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
-        self._recording = observed_recording(exchanges)
+        recording = observed_recording(exchanges)
+        self._asked = [each for each in recording.exchanges if each.line.api in PRODUCER_APIS]
+        if not self._asked:  # a text log may have no responses
+            own = PRODUCER_APIS - {MARKERS}
+            self._asked = [each for each in recording.unanswered if each.line.api in own]
+            recording = recording.of(self._asked)
+        self._recording = recording
         self._known = self._recording.known
         found = self._recording.observed(producers.PRODUCERS).entities
         name = self._known.producers.get(int(key)) if key.isdecimal() else None
@@ -43,10 +55,9 @@ class Producers:
         self.ids |= {entity.id} - {NO_PRODUCER}
         self._found = self._recording.at_places(producers.PRODUCERS, batches.PRODUCERS)
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each request of the producer, in the order of their responses."""
-        asked = (each for each in self._recording.exchanges if each.line.api in PRODUCER_APIS)
-        entries = (self._entry(each, self._own_findings(each)) for each in asked)
+        entries = (self._entry(each, self._own_findings(each)) for each in self._asked)
         return [entry for entry in entries if entry is not None]
 
     def ending(self) -> list[str]:
@@ -86,7 +97,9 @@ class Producers:
         found, own = self._found.get(exchange.line.place, ()), {*self.ids, NO_PRODUCER}
         return [each for each in found if int(each.facts.get("producer", NO_PRODUCER)) in own]
 
-    def _entry(self, exchange: RecordedExchange, found: Sequence[EntityFinding]) -> Entry | None:
+    def _entry(
+        self, exchange: RecordedExchange, found: Sequence[EntityFinding]
+    ) -> TimelineEntry | None:
         line, body, answer = exchange.line, exchange.request, exchange.response
         holders = bodies.holders_of(line.api, body, answer)
         mine = [each for each in holders if self.entity.is_own(each, self._known)]
@@ -94,20 +107,22 @@ class Producers:
             return None
         if line.api == MARKERS:
             aborts = [e.said for e in found if e.kind.startswith("transaction-")]
-            return Entry.at(line, "; ".join(sorted(aborts)), [], []) if aborts else None
+            return TimelineEntry.at(line, "; ".join(sorted(aborts)), [], []) if aborts else None
         notes = [e.cause or e.said for e in found if e.kind in NOTES]
         sent = [e for e in bodies.sent(body, answer) if e.producer_id in self.ids]
         own = [each._replace(topic=self._known.named(each.topic)) for each in sent]
         if line.api == "PRODUCE" and own:
             said = "; ".join(map(said_of_batch, own))
-            refused = [Refused(e.error, _cause_of(e, found)) for e in own if e.error]
+            refused = [TimelineError(e.error, cause_of(e, found)) for e in own if e.error]
         else:
             is_produce = line.api == "PRODUCE"
             said = self._written(answer) if is_produce else _said(exchange, mine[0])
             causes = {each.code: each.cause for each in found if each.cause}
             codes = dict.fromkeys(bodies.errors(answer))
-            refused = [Refused(code, causes.get(code, "")) for code in codes]
-        return Entry.at(line, said, list(filter(None, notes)), refused)
+            refused = [TimelineError(code, causes.get(code, "")) for code in codes]
+        if not exchange.is_answered:
+            notes.append(NOT_TOLD)
+        return TimelineEntry.at(line, said, list(filter(None, notes)), refused)
 
     def _written(self, response: Any) -> str:
         """The partitions of a Produce whose batch headers are not recorded."""
@@ -120,7 +135,7 @@ class Producers:
         return f"{', '.join(places)}, without batch headers" if places else "not answered"
 
 
-def _cause_of(batch: Sent, found: Iterable[EntityFinding]) -> str:
+def cause_of(batch: SentBatch, found: Iterable[EntityFinding]) -> str:
     """The cause of a refusal: from the batches of the partition, or from the epochs."""
     place = f"{batch.topic}-{batch.partition}"
     causes = [e.cause for e in found if e.code == batch.error and e.facts.get("place") == place]
@@ -128,7 +143,7 @@ def _cause_of(batch: Sent, found: Iterable[EntityFinding]) -> str:
     return next(filter(None, causes), "")
 
 
-def said_of_batch(batch: Sent) -> str:
+def said_of_batch(batch: SentBatch) -> str:
     """A batch in words, and its offset if it was written."""
     became = f"offset {batch.offset}" if not batch.error else "refused"
     return (
@@ -145,6 +160,6 @@ def _said(exchange: RecordedExchange, holder: Holder) -> str:
         said += f", producer {holder.producer_id} epoch {holder.epoch}"
     if api == "END_TXN":
         said += ", commit" if exchange.request.get("committed") else ", abort"
-    if api == "INIT_PRODUCER_ID" and not exchange.code:
+    if api == "INIT_PRODUCER_ID" and exchange.is_answered and not exchange.code:
         said += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
     return said

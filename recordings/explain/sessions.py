@@ -6,7 +6,7 @@ Fetches that changed nothing are left out; they count as its use.
 from collections.abc import Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import Severity
@@ -23,8 +23,8 @@ from brokertwin.recordings.history.sessions import (
 from brokertwin.recordings.replay.recording import Exchange
 
 
-class Sessions:
-    """What a recording shows of a fetch session.
+class SessionTimeline:
+    """A fetch session in a recording.
 
     Attributes:
         session: its state at the end.
@@ -49,7 +49,7 @@ class Sessions:
             if isinstance(cache, ObservedSessionCache) and self.id in cache.sessions:
                 self.session = cache.sessions[self.id]
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each request that changed the session, or was refused."""
         found = [self._entry(each) for each in self._fetches]
         return [entry for entry in found if entry is not None]
@@ -61,21 +61,21 @@ class Sessions:
             return []
         return [f"session {self.id} is in epoch {epoch}, used last by {used.words}"]
 
-    def _entry(self, exchange: RecordedExchange) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line, body = exchange.line, exchange.request
         found = [
             each for each in self._found.get(line.place, ()) if each.facts.get("session") == self.id
         ]
         notes = [each.said for each in found if each.severity == Severity.NOTE]
         if opened_by(exchange) == self.id:
-            return Entry.at(line, f"{size_of(body)} partitions", notes[-1:], [])
+            return TimelineEntry.at(line, f"{size_of(body)} partitions", notes[-1:], [])
         if session_of(body)[0] != self.id:
             return None
         causes = {each.code: each.cause for each in found}
         part = exchange.response.get("responses")
         codes = [exchange.code] if exchange.code else dict.fromkeys(bodies.errors(part))
-        refused = [Refused(code, causes.get(code, "")) for code in codes]
-        return Entry.at(line, _said(body), notes, refused) if notes or refused else None
+        refused = [TimelineError(code, causes.get(code, "")) for code in codes]
+        return TimelineEntry.at(line, _said(body), notes, refused) if notes or refused else None
 
 
 def _said(body: Any) -> str:

@@ -1,22 +1,22 @@
-"""What a checkpoint knows of a producer, a transactional id, a group, a session or a partition.
+"""The state of a producer, a transactional id, a group, a session or a partition in a checkpoint.
 
-It is a state without its story: who brought it about is in the job's topics.
+A checkpoint has no timeline: the requests are in the job's topics.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from brokertwin.recordings.explain.story import absent
-from brokertwin.sinks.state_rows import Columns, Kind, Row, rows
+from brokertwin.sinks.state_rows import Columns, ItemKind, Row, rows
 
 Named = Callable[[Row], set[str]]
-"""What a row of a kind may be called."""
+"""Function from a row to its names."""
 
 
 class Found(NamedTuple):
-    """The rows of a kind that are about what was asked for."""
+    """The rows of a kind about a subject."""
 
-    kind: Kind
+    kind: ItemKind
     rows: list[Row]
 
 
@@ -40,31 +40,31 @@ def _client(row: Row) -> set[str]:
     return {row["clientId"] or ""}
 
 
-SUBJECTS: Mapping[str, Mapping[Kind, Named]] = {
-    "client": {Kind.MEMBERS: _client, Kind.SESSIONS: _client, Kind.CLIENTS: _client},
-    "producer": {Kind.TRANSACTIONAL_IDS: _producer, Kind.PRODUCERS: _producer},
-    "transaction": {Kind.TRANSACTIONAL_IDS: _producer},
-    "group": {Kind.GROUPS: _group, Kind.OFFSETS: _group},
-    "session": {Kind.SESSIONS: _session},
-    "partition": {Kind.LOGS: _partition, Kind.PRODUCERS: _partition},
+SUBJECTS: Mapping[str, Mapping[ItemKind, Named]] = {
+    "client": {ItemKind.MEMBERS: _client, ItemKind.SESSIONS: _client, ItemKind.CLIENTS: _client},
+    "producer": {ItemKind.TRANSACTIONAL_IDS: _producer, ItemKind.PRODUCERS: _producer},
+    "transaction": {ItemKind.TRANSACTIONAL_IDS: _producer},
+    "group": {ItemKind.GROUPS: _group, ItemKind.OFFSETS: _group},
+    "session": {ItemKind.SESSIONS: _session},
+    "partition": {ItemKind.LOGS: _partition, ItemKind.PRODUCERS: _partition},
 }
-"""What may be asked for, to the kinds of items that tell of it."""
+"""Subject to the kinds of items about it, with the names of their rows."""
 
 
 def stored(subject: str, key: str, cells: Mapping[str, Columns]) -> list[Found]:
     """The items about one thing, by kind.
 
     Args:
-        subject: what it is, one of `SUBJECTS`.
-        key: how it is called, as a recording's story takes it.
+        subject: one of `SUBJECTS`.
+        key: its name, as for a timeline of a recording.
         cells: the state.
 
     Raises:
         UserError: there is no such thing in the state.
     """
     keys = {key}
-    if subject == "producer":  # what it wrote goes by its id alone
-        of_name = rows(Kind.TRANSACTIONAL_IDS, cells)
+    if subject == "producer":  # its batches have the producer id alone
+        of_name = rows(ItemKind.TRANSACTIONAL_IDS, cells)
         keys |= {str(row["producerId"]) for row in of_name if row["transactionalId"] == key}
     found, known = [], set()
     for kind, named in SUBJECTS[subject].items():

@@ -1,4 +1,4 @@
-"""A timeline: what was asked of a broker, what it answered, and what that comes of."""
+"""A timeline: requests, responses and their causes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
@@ -15,14 +15,16 @@ from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.state.core.errors import error_name
 
 KNOWN_SHOWN = 8
-"""Names that are listed where the one asked for is not there."""
+"""Number of names that are listed if the requested one does not exist."""
 
 NO_VERSION = -1
 """API version of an entry that is a line of server.log, not a request."""
 
+NOT_TOLD = "the log has no response"
+
 
 class Shade(StrEnum):
-    """What a line of a story is, for who shows it in colours."""
+    """The kind of a line of a timeline, for its colour."""
 
     HEAD = "head"
     PLAIN = "plain"
@@ -30,32 +32,32 @@ class Shade(StrEnum):
     REFUSED = "refused"
 
 
-class Line(NamedTuple):
-    """A line of a story."""
+class TimelineLine(NamedTuple):
+    """A line of a timeline."""
 
     shade: Shade
     text: str
 
 
-class Refused(NamedTuple):
-    """An error, and what it comes of: a sentence about this recording, "" where it says nothing."""
+class TimelineError(NamedTuple):
+    """An error and its cause in this recording; "" if the cause is unknown."""
 
     code: int
     because: str = ""
 
     @property
     def name(self) -> str:
-        """Kafka's name of it."""
+        """Kafka's name of the error."""
         return error_name(self.code)
 
     @property
     def rule(self) -> Rule | None:
-        """What it means."""
+        """The description of the error."""
         return RULES.get(self.code)
 
 
-class Entry(NamedTuple):
-    """An exchange that the story is about; `time` is when the request arrived, ms since 1970."""
+class TimelineEntry(NamedTuple):
+    """An exchange of a timeline; `time` is the arrival of the request, in ms since 1970."""
 
     id: str
     time: int
@@ -65,11 +67,13 @@ class Entry(NamedTuple):
     version: int
     said: str
     notes: list[str]
-    refused: list[Refused]
+    refused: list[TimelineError]
 
     @classmethod
-    def of(cls, exchange: Exchange, said: str, notes: list[str], refused: list[Refused]) -> "Entry":
-        """That of an exchange."""
+    def of(
+        cls, exchange: Exchange, said: str, notes: list[str], refused: list[TimelineError]
+    ) -> "TimelineEntry":
+        """The entry of an exchange."""
         return cls(
             exchange.id,
             exchange.time,
@@ -84,33 +88,35 @@ class Entry(NamedTuple):
 
     @classmethod
     def at(
-        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[Refused]
-    ) -> "Entry":
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
+    ) -> "TimelineEntry":
         """The entry of an exchange as machines take it."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
-    def lines(self, explained: set[int]) -> Iterator[Line]:
-        """For people; what an error means is said where it comes first, if not in `explained`."""
+    def lines(self, explained: set[int]) -> Iterator[TimelineLine]:
+        """Lines of text; an error is described at its first entry, if not in `explained`."""
         what = f"client {self.client}  {self.api} v{self.version}"
         if self.version == NO_VERSION:
             what = f"{self.connection}  {self.api}"
-        yield Line(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
+        yield TimelineLine(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
         if self.said:
-            yield Line(Shade.PLAIN, f"    {self.said}")
-        yield from (Line(Shade.NOTE, f"    {note}") for note in self.notes)
+            yield TimelineLine(Shade.PLAIN, f"    {self.said}")
+        yield from (TimelineLine(Shade.NOTE, f"    {note}") for note in self.notes)
         for refused in self.refused:
-            yield Line(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
+            yield TimelineLine(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
             if refused.because:
-                yield Line(Shade.PLAIN, f"    because  {refused.because}")
+                yield TimelineLine(Shade.PLAIN, f"    because  {refused.because}")
             if refused.rule is not None and refused.code not in explained:
                 explained.add(refused.code)
-                yield Line(Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]")
-                yield Line(Shade.PLAIN, f"    do       {refused.rule.do}")
-                yield Line(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+                yield TimelineLine(
+                    Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]"
+                )
+                yield TimelineLine(Shade.PLAIN, f"    do       {refused.rule.do}")
+                yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The entry as JSON."""
         made = self._asdict() | {
             "refused": [
                 {
@@ -130,13 +136,13 @@ class Entry(NamedTuple):
 
 
 class Subject(Protocol):
-    """What a recording says of a producer, a group or a fetch session."""
+    """A producer, a group, a session or another subject in a recording."""
 
-    def story(self) -> list[Entry]:
-        """One for each request that belongs to it, in the order of their answers."""
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each request of the subject, in the order of their responses."""
 
     def ending(self) -> list[str]:
-        """What a broker knows at the end of the story, in lines."""
+        """The final state of the subject, in lines."""
 
 
 def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
@@ -146,7 +152,7 @@ def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple
 
 
 def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:
-    """The error that a recording has no such thing; `known` are those that it has."""
+    """Error for a subject that a recording lacks; `known` are the existing ones."""
     names = list(map(str, known))
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     return UserError(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.history import producers
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
@@ -18,8 +18,8 @@ from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.replay.recording import Exchange
 
 
-class Transactions(Producers):
-    """What a recording shows of a transactional id.
+class TransactionTimeline(ProducerTimeline):
+    """A transactional id in a recording.
 
     Args:
         exchanges: the recording.
@@ -51,7 +51,9 @@ class Transactions(Producers):
         found = self._recording.found(producers.PRODUCERS, "transaction")
         return [e.facts for e in found if e.subject == subject and "words" in e.facts]
 
-    def _entry(self, exchange: RecordedExchange, found: Sequence[EntityFinding]) -> Entry | None:
+    def _entry(
+        self, exchange: RecordedExchange, found: Sequence[EntityFinding]
+    ) -> TimelineEntry | None:
         entry = super()._entry(exchange, found)
         if entry is None:
             return None

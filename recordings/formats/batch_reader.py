@@ -1,8 +1,7 @@
-"""Batch headers from the topics themselves: raw fetches from where they lie.
+"""Reads batch headers from topics with raw Fetch requests.
 
-kafka-python speaks the protocol: its manager connects and logs in, its record sets show batch
-headers without decompressing anything. Only partitions and offsets that are needed are read, each
-partition from the first of them to the last.
+kafka-python handles the protocol: its manager connects and logs in, and its record sets have batch
+headers without decompression. Only the needed range of each partition is read.
 """
 
 import time
@@ -26,19 +25,19 @@ from kafka.record import MemoryRecords
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S
-from brokertwin.recordings.formats.batches import Headers, TopicPartition
+from brokertwin.recordings.formats.batches import BatchPartition, Headers
 from brokertwin.state.core.errors import error_name
 from brokertwin.state.core.records import Batch
 
 FETCH_BYTES = 4 * 1024 * 1024
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
-"""An answer may be larger than asked for: one whole batch always comes."""
+"""Limit for responses, which can exceed the requested size by a batch."""
 
 TIMEOUT_MS = round(KAFKA_TIMEOUT_S * 1000)
 LEADER_WAIT_S = KAFKA_TIMEOUT_S
 LEADER_POLL_S = 0.2
 NAMES_VERSION_MAX = 12
-"""The last version of Fetch that names topics; metadata of that time does, too."""
+"""The last version of Fetch and Metadata with topic names."""
 
 MAGIC = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -52,21 +51,21 @@ _NO_LEADER_YET = (
 
 def read(
     client: ClientProperties,
-    offsets: Mapping[TopicPartition, set[int]],
+    offsets: Mapping[BatchPartition, set[int]],
     on_partition: Callable[[], None] = lambda: None,
 ) -> Headers:
-    """The headers of the batches that begin at some offsets, where they are still there.
+    """Return the headers of existing batches that start at given offsets.
 
     Args:
-        client: how to reach Kafka.
-        offsets: what is wanted of each partition.
-        on_partition: called when a partition has been read.
+        client: the connection to Kafka.
+        offsets: base offsets by partition.
+        on_partition: called after each partition.
 
     Returns:
-        The batches of each partition that exists; it has an entry even if none was found.
+        Batches by partition, with an entry for each partition that exists.
 
     Raises:
-        UserError: Kafka does not answer, or refuses.
+        UserError: Kafka does not respond or rejects a request.
     """
     found: Headers = {}
     check_reachable(client.bootstrap)
@@ -99,16 +98,16 @@ def _manager(client: ClientProperties) -> Iterator[KafkaConnectionManager]:
 class _Reader:
     def __init__(self, manager: KafkaConnectionManager) -> None:
         self._manager = manager
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[BatchPartition, int] = {}
 
-    def exists(self, place: TopicPartition) -> bool:
-        """Whether there is such a partition; finds its leader."""
+    def exists(self, place: BatchPartition) -> bool:
+        """Whether the partition exists; finds its leader."""
         if place not in self._leaders:
             self._find_leaders(place.topic)
         return place in self._leaders
 
-    def batches(self, place: TopicPartition, wanted: set[int]) -> Iterator[Batch]:
-        """The batches that begin at the wanted offsets."""
+    def batches(self, place: BatchPartition, wanted: set[int]) -> Iterator[Batch]:
+        """Yield the batches that start at the given offsets."""
         position, last = min(wanted), max(wanted)
         while position <= last:
             partition = self._fetch(place, position)
@@ -126,30 +125,30 @@ class _Reader:
                     yield _header(batch)
             position = read[-1].next_offset
 
-    def _fetch(self, place: TopicPartition, position: int) -> Any:
-        asked = FetchRequest.FetchTopic.FetchPartition(
+    def _fetch(self, place: BatchPartition, position: int) -> Any:
+        requested = FetchRequest.FetchTopic.FetchPartition(
             partition=place.partition, fetch_offset=position, partition_max_bytes=FETCH_BYTES
         )
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=FETCH_BYTES,
-            topics=[FetchRequest.FetchTopic(topic=place.topic, partitions=[asked])],
+            topics=[FetchRequest.FetchTopic(topic=place.topic, partitions=[requested])],
             max_version=NAMES_VERSION_MAX,
         )
-        return self._ask(place, request, lambda answer: answer.responses[0].partitions[0])
+        return self._query(place, request, lambda response: response.responses[0].partitions[0])
 
-    def _earliest(self, place: TopicPartition) -> int:
-        asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+    def _earliest(self, place: BatchPartition) -> int:
+        requested = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=place.partition, timestamp=EARLIEST
         )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=place.topic, partitions=[asked])
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=place.topic, partitions=[requested])
         request = ListOffsetsRequest(topics=[topic], min_version=1)
-        partition = self._ask(place, request, lambda answer: answer.topics[0].partitions[0])
+        partition = self._query(place, request, lambda response: response.topics[0].partitions[0])
         return int(partition.offset)
 
-    def _ask(self, place: TopicPartition, request: Any, pick: Callable[[Any], Any]) -> Any:
-        """The partition's part of its leader's answer, whoever that is by now."""
+    def _query(self, place: BatchPartition, request: Any, pick: Callable[[Any], Any]) -> Any:
+        """Return the partition's part of the current leader's response."""
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
             partition = pick(self._send(request, self._leaders[place]))
@@ -171,15 +170,15 @@ class _Reader:
             min_version=4,
             max_version=NAMES_VERSION_MAX,
         )
-        answer = self._send(request, None)
-        for found in answer.topics:
+        response = self._send(request, None)
+        for found in response.topics:
             if found.error_code == UnknownTopicOrPartitionError.errno:
                 continue
             if found.error_code:
                 name = error_name(found.error_code)
                 raise UserError(f"Could not read topic {topic}: {found.error_code} {name}.")
             for partition in found.partitions:
-                place = TopicPartition(topic, partition.partition_index)
+                place = BatchPartition(topic, partition.partition_index)
                 self._leaders[place] = partition.leader_id
 
     def _send(self, request: Any, node: int | None) -> Any:

@@ -1,12 +1,12 @@
-"""The batch headers that a log leaves out, put into its Produce requests.
+"""Adds the batch headers that logs omit to Produce requests.
 
-A broker's request log says of a batch only its size, Kroxylicious' not even that. The answer says
-which offset the batch got, and there it lies in the topic. So a header belongs to a request where
-its base offset is the answered one and its size, where the log tells one, is the same.
+A broker's request log has only the size of a batch, and Kroxylicious' log has not even that. The
+response has the offset of the batch in the topic. A header belongs to a request if its base offset
+and, if logged, its size match.
 
-What stays without a header, and why (`Missing`): refused batches never came into the log; those
-without an answer (acks 0) have no offset; retention, compaction and truncation remove batches; a
-topic with a `compression.type` of its own has batches of another size than were sent.
+A header can be missing (`Missing`): refused batches are not in the log, requests with acks 0 have
+no offset, retention, compaction and truncation remove batches, and a topic's `compression.type`
+changes sizes.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import ZERO_UUID
 
 NAMING_APIS = frozenset({METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITIONS.key})
-"""APIs whose answers show topics' names and ids together."""
+"""APIs whose responses have topic names with ids."""
 
 
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -45,15 +45,15 @@ class Missing(StrEnum):
     OTHER_SIZE = "another size in the topic"
 
 
-class TopicPartition(NamedTuple):
-    """A partition by its topic's name, or by the topic's id where that is all there is."""
+class BatchPartition(NamedTuple):
+    """A partition by topic name, or by topic id if the name is unknown."""
 
     topic: str
     partition: int
 
 
-Headers = dict[TopicPartition, list[Batch]]
-"""What replicas hold: after a truncation there may be several batches at one offset."""
+Headers = dict[BatchPartition, list[Batch]]
+"""Batches of replicas; after a truncation an offset can have several."""
 
 
 class _Named(msgspec.Struct, rename="camel"):
@@ -65,20 +65,20 @@ class _Topics(msgspec.Struct):
     topics: list[_Named] | None = None
 
 
-class _AnsweredPartition(msgspec.Struct, rename="camel"):
+class _ResultPartition(msgspec.Struct, rename="camel"):
     index: int = 0
     error_code: int = 0
     base_offset: int = -1
 
 
-class _AnsweredTopic(msgspec.Struct, rename="camel"):
+class _ResultTopic(msgspec.Struct, rename="camel"):
     name: str = ""
     topic_id: str = ""
-    partition_responses: list[_AnsweredPartition] = []
+    partition_responses: list[_ResultPartition] = []
 
 
-class _Answer(msgspec.Struct):
-    responses: list[_AnsweredTopic] = []
+class _ProduceResponse(msgspec.Struct):
+    responses: list[_ResultTopic] = []
 
 
 class _SentPartition(msgspec.Struct, rename="camel"):
@@ -98,59 +98,59 @@ class _Sent(msgspec.Struct, rename="camel"):
 
 
 _topics_decoder = msgspec.json.Decoder(_Topics)
-_answer_decoder = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(_ProduceResponse)
 _sent_decoder = msgspec.json.Decoder(_Sent)
 
 
 class Needs:
-    """What of the topics is needed to complete the Produce requests of some documents.
+    """The data needed to complete the Produce requests of documents.
 
     Attributes:
-        offsets: for each partition the base offsets that answers name.
-        names: topic id to name, from the answers that show both.
+        offsets: base offsets in responses, by partition.
+        names: topic names by id.
     """
 
     def __init__(self) -> None:
-        self.offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+        self.offsets: dict[BatchPartition, set[int]] = defaultdict(set)
         self.names: dict[str, str] = {METADATA_TOPIC_ID: "__cluster_metadata"}
-        self._by_id: dict[TopicPartition, set[int]] = defaultdict(set)
+        self._by_id: dict[BatchPartition, set[int]] = defaultdict(set)
 
     def add(self, document: Document) -> None:
-        """Look at one more document; a body of another shape has nothing to say."""
+        """Add a document; bodies of another shape are ignored."""
         key = document.header.request_api_key
         try:
             if key in NAMING_APIS and bytes(document.response):
                 self._add_names(_topics_decoder.decode(document.response))
             elif key == PRODUCE.key and b'"batches"' not in bytes(document.request):
-                for place, answer in _answers(document.response):
-                    if answer.error_code == 0:
-                        self._by_id[place].add(answer.base_offset)
+                for place, result in _results_of(document.response):
+                    if result.error_code == 0:
+                        self._by_id[place].add(result.base_offset)
         except msgspec.ValidationError:
             return
 
-    def _add_names(self, answer: _Topics | None) -> None:
-        for topic in (answer.topics if answer is not None else None) or ():
+    def _add_names(self, result: _Topics | None) -> None:
+        for topic in (result.topics if result is not None else None) or ():
             if topic.name and topic.topic_id != ZERO_UUID:
                 self.names[topic.topic_id] = topic.name
 
     def close(self) -> None:
-        """No more documents come: names are put in the place of ids."""
+        """Replace ids by names after the last document."""
         for place, offsets in self._by_id.items():
             name = self.names.get(place.topic, place.topic)
-            self.offsets[TopicPartition(name, place.partition)] |= offsets
+            self.offsets[BatchPartition(name, place.partition)] |= offsets
         self._by_id.clear()
 
 
 class Completion:
-    """Puts batch headers into Produce requests.
+    """Adds batch headers to Produce requests.
 
     Args:
-        headers: what was found in the topics; None where nobody looked.
-        names: topic id to name.
+        headers: the headers from the topics; None if they were not read.
+        names: topic names by id.
 
     Attributes:
-        completed: how many partitions of requests have got their header.
-        missing: why others have none, counted by partition of a request.
+        completed: number of completed partitions.
+        missing: number of incomplete partitions by reason.
     """
 
     def __init__(self, headers: Headers | None, names: dict[str, str]) -> None:
@@ -160,18 +160,17 @@ class Completion:
         self.missing: Counter[Missing] = Counter()
 
     def complete(self, request: msgspec.Raw, response: msgspec.Raw, time: int) -> msgspec.Raw:
-        """The body of a Produce request with its headers; as it is where none is found.
+        """Return the body of a Produce request with its headers, if found.
 
-        Where several batches fit, that of the time nearest to the request's (ms since 1970) is
-        taken.
+        Of several matching batches, the one nearest to the request's time (ms since 1970) is used.
         """
         try:
             sent = _sent_decoder.decode(request)
-            answers = dict(_answers(response))
+            results = dict(_results_of(response))
         except msgspec.ValidationError:
             return request
         found = {
-            (at, number): self._found(topic, partition, answers, time)
+            (at, number): self._found(topic, partition, results, time)
             for at, topic in enumerate(sent.topic_data)
             for number, partition in enumerate(topic.partition_data)
             if not bytes(partition.batches)
@@ -191,12 +190,12 @@ class Completion:
         self,
         topic: _SentTopic,
         partition: _SentPartition,
-        answers: dict[TopicPartition, _AnsweredPartition],
+        results: dict[BatchPartition, _ResultPartition],
         time: int,
     ) -> Batch | None:
-        """The header of a partition's batch; counts it, or why there is none."""
-        place = TopicPartition(topic.name or topic.topic_id, partition.index)
-        found = self._find(place, partition.records_size_in_bytes, answers.get(place), time)
+        """Return the header of a partition's batch, and count the result."""
+        place = BatchPartition(topic.name or topic.topic_id, partition.index)
+        found = self._find(place, partition.records_size_in_bytes, results.get(place), time)
         if isinstance(found, Missing):
             self.missing[found] += 1
             return None
@@ -204,18 +203,18 @@ class Completion:
         return found
 
     def _find(
-        self, place: TopicPartition, size: int | None, answer: _AnsweredPartition | None, time: int
+        self, place: BatchPartition, size: int | None, result: _ResultPartition | None, time: int
     ) -> Batch | Missing:
-        if answer is None:
+        if result is None:
             return Missing.NOT_ANSWERED
-        if answer.error_code != 0:
+        if result.error_code != 0:
             return Missing.REFUSED
         if self._stored is None:
             return Missing.NOT_ASKED
-        named = TopicPartition(self._names.get(place.topic, place.topic), place.partition)
+        named = BatchPartition(self._names.get(place.topic, place.topic), place.partition)
         if named not in self._stored:
             return Missing.NOT_READ
-        batches = self._stored[named].get(answer.base_offset, [])
+        batches = self._stored[named].get(result.base_offset, [])
         if not batches:
             return Missing.NOT_THERE
         fitting = [batch for batch in batches if size in (None, batch.size_in_bytes)]
@@ -224,8 +223,8 @@ class Completion:
         return min(fitting, key=lambda batch: abs(batch.max_timestamp - time))
 
 
-def _by_offset(headers: Headers) -> dict[TopicPartition, dict[int, list[Batch]]]:
-    found: dict[TopicPartition, dict[int, list[Batch]]] = {}
+def _by_offset(headers: Headers) -> dict[BatchPartition, dict[int, list[Batch]]]:
+    found: dict[BatchPartition, dict[int, list[Batch]]] = {}
     for place, batches in headers.items():
         by_offset = found.setdefault(place, {})
         for batch in batches:
@@ -236,17 +235,17 @@ def _by_offset(headers: Headers) -> dict[TopicPartition, dict[int, list[Batch]]]
 
 
 def _as_sent(batch: Batch) -> Batch:
-    """A header as its producer sent it: the log gave it offset and leader epoch.
+    """A header as sent by its producer, without offset and leader epoch.
 
-    Producers write 0 for the offset, and the leader epoch is not theirs to say.
+    Producers write offset 0, and the broker sets the leader epoch.
     """
     return msgspec.structs.replace(batch, base_offset=0, partition_leader_epoch=-1)
 
 
-def _answers(response: msgspec.Raw) -> Iterator[tuple[TopicPartition, _AnsweredPartition]]:
-    """The answers of a Produce by topic, or its id from version 13 on, and partition."""
+def _results_of(response: msgspec.Raw) -> Iterator[tuple[BatchPartition, _ResultPartition]]:
+    """Yield the partitions of a Produce response by topic name or id."""
     if bytes(response) in (b"", b"null"):
         return
-    for topic in _answer_decoder.decode(response).responses:
+    for topic in _response_decoder.decode(response).responses:
         for partition in topic.partition_responses:
-            yield TopicPartition(topic.name or topic.topic_id, partition.index), partition
+            yield BatchPartition(topic.name or topic.topic_id, partition.index), partition

@@ -1,15 +1,15 @@
-"""Which broker a line of a log is of.
+"""Finds the broker of a log line.
 
-A request log does not name its broker. In this order it is taken from
+A request log does not name its broker. It is taken, in this order, from
 
 1. `--broker`;
-2. addresses: responses to Metadata and DescribeCluster have every broker's address, and each
-   connection of the log says on which address it came in;
+2. addresses: Metadata and DescribeCluster responses have the brokers' addresses, and each
+   connection in the log has a local address;
 3. names around the line, of a container, pod, host or file: `kafka-2  |`, `[pod/kafka-0/kafka]`;
 4. the file's name: `broker-1.kafka-request.log`, `kafka-2/kafka-request.log`, `controller-100...`.
 
-If nothing shows that a file has lines of several brokers, the broker of one line is that of all.
-Documents of captures may name their broker themselves; if nothing does, it is broker 1.
+If nothing shows that a file has lines of several brokers, the broker of one line applies to all.
+Documents of captures may name their broker; the default is broker 1.
 """
 
 import re
@@ -44,7 +44,7 @@ class _Response(msgspec.Struct):
 
 
 class _Local(NamedTuple):
-    """The side of the broker in a connection."""
+    """The broker's side of a connection."""
 
     host: str
     port: str
@@ -54,12 +54,12 @@ _decoder = msgspec.json.Decoder(_Response)
 
 
 class Brokers:
-    """Tells the brokers of one file's lines.
+    """Finds the brokers of a file's lines.
 
     Args:
         path: the file.
         name: its name in messages.
-        again: reads the file from its beginning once more.
+        again: reads the file from its beginning again.
     """
 
     def __init__(self, path: Path, name: str, again: Callable[[], Iterator[Document]]) -> None:
@@ -75,10 +75,10 @@ class Brokers:
         self._seen: set[str] = set()
 
     def of(self, document: Document) -> int | None:
-        """The broker of a line; None for a controller's in a file of several brokers.
+        """Return the broker of a line; None for a controller among several brokers.
 
         Raises:
-            UserError: it cannot be told.
+            UserError: it is unknown.
         """
         label, local = document.label, _local(document.connection)
         key = document.source, label, local
@@ -114,9 +114,9 @@ class Brokers:
         return found
 
     def _by_address(self, label: str, local: _Local) -> int | None:
-        """The broker at the local address of a connection, or that of the same name.
+        """The broker with the local address of a connection, or its name.
 
-        Behind a port mapping only the port is the same: it counts unless several hosts have it.
+        Behind a port mapping only the port is equal; it is used unless several hosts have it.
         """
         is_loopback = local.host.startswith(LOOPBACK)
         hosts_on_port = {each.host for each in self._locals() if each.port == local.port}
@@ -133,16 +133,16 @@ class Brokers:
             self._labels.setdefault(label, set()).add(found)
         return found
 
-    def _at(self, is_there: Callable[[_Local], bool]) -> set[int]:
-        """The brokers at the addresses that a condition selects."""
-        brokers = [brokers for each, brokers in self._addresses.items() if is_there(each)]
+    def _at(self, matches: Callable[[_Local], bool]) -> set[int]:
+        """The brokers at the addresses that match."""
+        brokers = [brokers for each, brokers in self._addresses.items() if matches(each)]
         return set().union(*brokers)
 
     def _locals(self) -> set[_Local]:
         return set().union(*self._listeners.values())
 
     def is_of_several(self) -> bool:
-        """Whether something shows that the lines are of several brokers."""
+        """Whether the lines are of several brokers."""
         numbers = {number for label in self._seen for number in [number_in(label, IN_NAME, AT_END)]}
         if len(numbers - {None}) > 1:
             return True
@@ -154,7 +154,7 @@ class Brokers:
         )
 
     def note(self, document: Document) -> bool:
-        """Take over what a line shows; returns whether it shows addresses of brokers."""
+        """Learn from a line; returns whether it has addresses of brokers."""
         local, listener = _local(document.connection), listener_of(document)
         self._listeners.setdefault(listener, set()).add(local)
         self._seen.add(document.label)
@@ -173,14 +173,14 @@ class Brokers:
 
 
 def _by_family(locals_: Iterable[_Local]) -> tuple[set[str], set[str]]:
-    """The hosts of IPv4 and of IPv6: a broker may have one of each."""
+    """IPv4 and IPv6 hosts; a broker may have one of each."""
     hosts = {each.host for each in locals_ if not each.host.startswith(LOOPBACK)}
     six = {host for host in hosts if ":" in host}
     return hosts - six, six
 
 
 def by_name(path: Path) -> int | None:
-    """The number that the file's name says, or the name of its directory."""
+    """The number in the name of the file or its directory."""
     return _first(*(number_in(name, IN_NAME) for name in (path.name, path.absolute().parent.name)))
 
 

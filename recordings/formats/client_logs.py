@@ -1,8 +1,8 @@
-"""Debug logs of clients: the requests of a client, and what they tell of the responses.
+"""Debug logs of clients: requests, and parts of responses.
 
 - librdkafka with `debug=all` or `protocol`: API, version, latency, some errors; no bodies;
-- the Java client with org.apache.kafka.clients.NetworkClient at DEBUG: bodies, too;
-- KafkaJS at DEBUG: bodies of responses, in KafkaJS's names, or its text of an error.
+- the Java client with org.apache.kafka.clients.NetworkClient at DEBUG: with bodies;
+- KafkaJS at DEBUG: response bodies with KafkaJS's names, or its error text.
 
 Source: `rdkafka_broker.c`, `NetworkClient` of Kafka 2.5 and later, `network/connection.js`.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
@@ -23,12 +23,12 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 UNKNOWN_BROKER = -1
 COORDINATORS = 2**31 - 1
-"""The Java client subtracts a coordinator's id from it, for a connection of its own."""
+"""The Java client's node id of a coordinator is this minus the broker id."""
 
 MARKS = re.compile(
     rb"CorrId \d|request with header RequestHeader|\"logger\": ?\"kafkajs\"|Request failed: "
 )
-"""What lines of requests and responses have; times stand before it."""
+"""Patterns in lines of requests and responses, after the time."""
 
 _SENT = re.compile(
     r"(?P<client>[^\s|\[\]]+)#(?:consumer|producer)-\d+\]?\|? .*?(?P<place>\S+): "
@@ -80,7 +80,7 @@ _TEXTS = {
     Error.FENCED_MEMBER_EPOCH: ("The member epoch is fenced",),
     Error.STALE_MEMBER_EPOCH: ("The member epoch is stale",),
 }
-"""Errors to how librdkafka and KafkaJS begin their texts."""
+"""Beginnings of error texts of librdkafka and KafkaJS."""
 
 
 class _Message(NamedTuple):
@@ -98,7 +98,7 @@ class _Message(NamedTuple):
 
     @property
     def connection(self) -> str:
-        """The client and its name of the broker."""
+        """The client, and its name for the broker."""
         return f"{self.client}/{self.place}"
 
 
@@ -117,8 +117,10 @@ class Exchanges:
         self._pending: dict[tuple[str, int, int], Document] = {}
         self._done: dict[tuple[str, int], Document] = {}
 
-    def take(self, line: Line, place: str, text: bytes, time: int) -> Iterator[Document] | None:
-        """What a line completes; None if it is no request or response of a client."""
+    def take(
+        self, line: SourceLine, place: str, text: bytes, time: int
+    ) -> Iterator[Document] | None:
+        """Yield the documents that a line completes; None for other lines."""
         if not MARKS.search(text):
             return None
         found = _read(text.decode("utf-8", "replace"))
@@ -132,11 +134,11 @@ class Exchanges:
         return self._pair(line, place, found, time)
 
     def rest(self) -> Iterator[Document]:
-        """What is left at the end of the log."""
+        """Yield the documents left at the end of the log."""
         yield from self._done.values()
         yield from self._pending.values()
 
-    def _pair(self, line: Line, place: str, found: _Message, time: int) -> Iterator[Document]:
+    def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
         key = found.connection, found.key, found.number
         if not found.is_response:
             former = self._pending.pop(key, None)
@@ -159,7 +161,7 @@ class Exchanges:
             yield done
 
 
-def _document(line: Line, place: str, found: _Message, time: int) -> Document:
+def _document(line: SourceLine, place: str, found: _Message, time: int) -> Document:
     return Document(
         place=place,
         source=line.file,
@@ -222,7 +224,7 @@ def _java(found: re.Match[str]) -> _Message | None:
 
 
 def _body(key: int, text: str) -> Any:
-    """The body in a text; empty if it may hold credentials, or is cut."""
+    """Parse a body; empty if it may have credentials or is cut."""
     if may_hold_credentials(key):
         return {}
     try:
@@ -270,13 +272,13 @@ def _kafkajs(text: str) -> _Message | None:
 
 
 def _response_of(error: str) -> dict[str, Any]:
-    """A response with the error that a client tells by its text."""
+    """A response with the error of a client's text."""
     text = error.removeprefix("Broker: ")
     codes = [code for code, texts in _TEXTS.items() if text.startswith(texts)]
     return {"errorCode": int(codes[0]), "errorMessage": error} if codes else {"errorMessage": error}
 
 
 def _key_of(api: str) -> int | None:
-    """The API of librdkafka's name, such as JoinGroup."""
+    """Return the API key for librdkafka's name, such as JoinGroup."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).upper()
     return _KEYS.get(_OLDER_NAMES.get(name, name))

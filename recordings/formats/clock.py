@@ -1,40 +1,42 @@
-"""The times of log lines.
+"""Times of log lines.
 
-Most logs print the time of their JVM's zone without naming it. If another time in the same line
-names its zone, the difference between both is the offset of the log. When clocks go back, an hour
-comes twice; the second one is told from the first because lines are in order.
+Most logs have times in the JVM's zone without its name. If another time in a line has a zone, the
+difference gives the log's offset. When clocks go back, one hour occurs twice; the order of lines
+distinguishes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from brokertwin.recordings.formats.stamps import Stamp, stamps
 
 MINUTE_MS = 60_000
 BACK_MS = 30 * MINUTE_MS
-"""A line that is so much earlier than the one before it shows that clocks have gone back."""
+"""A line this much earlier than the previous one means clocks went back."""
 
 QUARTER_MS = 15 * MINUTE_MS
-"""Offsets of zones are multiples of it."""
+"""Zone offsets are multiples of this."""
 
 OFFSET_MAX_MS = 14 * 60 * MINUTE_MS
 LAG_MAX_MS = 2_000
-"""How much later than the log's own time a container runtime may stamp a line."""
+"""Maximum delay between the log's time and a container runtime's stamp."""
 
 
-class Clock:
-    """Reads the times of one log's lines, in their order.
+class LineClock:
+    """Reads the times of a log's lines, in order.
 
     Args:
-        zone: of the JVM that wrote the log; a time that names its own zone is taken by that.
+        zone: zone of the JVM; not used for times with a zone.
+        day_first: whether `05/06/2026` is June 5th; called if such a date is read.
 
     Attributes:
-        unit_ms: how exact the time is that was read last: 1, or 1000 if it has no fraction.
-        unknown_zones: names of zones that are not known; such times are taken by `zone`.
+        unit_ms: precision of the last time: 1, or 1000 without a fraction.
+        unknown_zones: unknown zone names, whose times are read in `zone`.
     """
 
-    def __init__(self, zone: tzinfo) -> None:
+    def __init__(self, zone: tzinfo, day_first: Callable[[], bool] = lambda: False) -> None:
         self._zone = zone
+        self._day_first = day_first
         self.unit_ms = 1
         self.unknown_zones: set[str] = set()
         self._offset_ms: int | None = None
@@ -43,19 +45,21 @@ class Clock:
         self._minute_ms = 0
 
     def ms(self, before: bytes, behind: bytes = b"", others: Sequence[Stamp] = ()) -> int | None:
-        """The time of a log line in ms since 1970; None if there is none.
+        """Return the time of a line in ms since 1970; None without one.
 
-        The most exact time counts. Among equals it is the last one before the message, then one
-        behind it, then one of the wrapper.
+        The most precise time is used. Among equals it is the last one before the message, then one
+        after it, then one of the wrapper.
 
         Args:
             before: the text before the message.
-            behind: the text behind it.
-            others: times in the fields of a wrapper, the nearest first.
+            behind: the text after it.
+            others: times in the fields of a wrapper, nearest first.
         """
         found = [*reversed(stamps(before)), *(stamps(behind) if behind else ()), *others]
         if not found:
             return None
+        if any(each.day_first is not None for each in found):
+            found = self._dated(found)
         best = min(found, key=lambda each: each.unit_ms)
         self.unit_ms = best.unit_ms
         if best.unknown_zone:
@@ -65,8 +69,18 @@ class Clock:
         self._latest = max(self._latest, time)
         return time
 
+    def _dated(self, found: list[Stamp]) -> list[Stamp]:
+        """The times with the day and the month in their order, as another time shows it."""
+        sure = next((each for each in found if each.day_first is None), None)
+        if sure is None:
+            return [each.day_first or each for each in found] if self._day_first() else found
+        return [
+            min(each, each.day_first or each, key=lambda it: abs(it.local_ms - sure.local_ms))
+            for each in found
+        ]
+
     def _learn(self, best: Stamp, found: Sequence[Stamp]) -> int | None:
-        """The offset of the log's zone as far as a time that names its own zone has shown it."""
+        """The log's zone offset, if a time with a zone has shown it."""
         for other in found:
             if other.offset_ms is not None:
                 difference = best.local_ms - (other.local_ms - other.offset_ms)
@@ -76,7 +90,7 @@ class Clock:
         return self._offset_ms
 
     def _local(self, ms: int) -> int:
-        """A time of the log's zone; times of one minute share its start."""
+        """Convert a local time; the start of its minute is cached."""
         into = ms % MINUTE_MS
         if ms - into != self._minute:
             start = _start(ms - into, self._zone, 0)
@@ -87,6 +101,6 @@ class Clock:
 
 
 def _start(minute: int, zone: tzinfo, fold: int) -> int:
-    """The start of a minute; `fold` 1 is the second of two that read the same."""
+    """The start of a minute; `fold` 1 is the second of two equal ones."""
     naive = datetime(1970, 1, 1) + timedelta(milliseconds=minute)  # noqa: DTZ001
     return round(naive.replace(tzinfo=zone, fold=fold).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Lines of Kafka's server.log in which the coordinator tells what it did to a group.
+"""Group coordinator lines of Kafka's server.log.
 
     [2026-06-03 11:49:05,758] INFO [GroupCoordinator id=0] Member m-1 in group parcels has failed, …
 
@@ -33,11 +33,11 @@ MEANINGS = {
     "poll timeout has expired": "The client did not call poll() within max.poll.interval.ms.",
     "unknown member id joins": "A new client: the coordinator hands out a member id (KIP-394).",
 }
-"""Part of a line to what it means for the client."""
+"""Explanations for parts of lines."""
 
 
 class Logged(NamedTuple):
-    """A line about a group: where it is, its time in ms since 1970, its broker and its text."""
+    """A line about a group: place, time in ms since 1970, broker and text."""
 
     place: str
     time: int
@@ -46,7 +46,7 @@ class Logged(NamedTuple):
 
     @property
     def groups(self) -> set[str]:
-        """The group that the line names, with and without a full stop behind it."""
+        """The group in the line, with and without trailing punctuation."""
         found = _BRACKETED.findall(self.text) or _NAMED.findall(self.text)[:1]
         return {each for name in found for each in (name, name.rstrip(".,;:"))}
 
@@ -59,19 +59,19 @@ class Logged(NamedTuple):
 
     @property
     def rebalance(self) -> tuple[int, str] | None:
-        """The generation that a rebalance ends, and its reason."""
+        """The generation that a rebalance ends, and the reason."""
         found = _PREPARING.search(self.text)
         return (int(found[1]), found[2].rstrip(".")) if found else None
 
     @property
     def generation(self) -> int:
-        """The generation or group epoch that begins; -1 if the line tells none."""
+        """The new generation or group epoch; -1 if there is none."""
         found = _REACHED.search(self.text)
         return int(found[1]) if found else -1
 
     @property
     def reason_in_general(self) -> str:
-        """The reason of a rebalance without ids of members."""
+        """The reason of a rebalance without member ids."""
         _, reason = self.rebalance or (0, "")
         return _PARTICULAR.sub("", reason)
 
@@ -81,12 +81,12 @@ class Logged(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """What the line means for the client; empty if it says so itself."""
-        return next((said for part, said in MEANINGS.items() if part in self.text), "")
+        """The explanation of the line, or an empty text."""
+        return next((meaning for part, meaning in MEANINGS.items() if part in self.text), "")
 
 
 def logged(place: str, text: bytes, time: int) -> Logged | None:
-    """The line, if it is of a group's coordinator and names a group."""
+    """Return the line if it is of a coordinator and names a group."""
     found = FORM.search(text)
     if found is None:
         return None

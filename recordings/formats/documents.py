@@ -1,8 +1,7 @@
-"""What a line becomes: one exchange, as a JSON document in the shape of Kafka's request log.
+"""An exchange as a JSON document in the format of Kafka's request log.
 
-A document is that of docs/capture.md, which may tell of the end of a connection, too; what a log
-tells beyond it (`listener`, `isForwarded`, `securityProtocol`, the times of the stages) stays under
-the log's own names.
+docs/capture.md describes the format, which also has the end of a connection. Other fields of a log
+(`listener`, `isForwarded`, `securityProtocol`, stage times) keep the log's names.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,42 +11,50 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.coordinator_lines import Logged
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
+
+REMOVED_APIS = {
+    4: "LEADER_AND_ISR",
+    5: "STOP_REPLICA",
+    6: "UPDATE_METADATA",
+    7: "CONTROLLED_SHUTDOWN",
+}
+"""APIs of brokers with ZooKeeper, which Kafka 4 does not have."""
 
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
 METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
-"""Name and topic id of the log of the controllers."""
+"""Name and topic id of the controllers' log."""
 
 NO_API = -1
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
-"""What stands for header and body where a connection has ended."""
+"""Header and body of a closed connection."""
 
 END = "end of a connection"
 OTHER = "another log line"
-"""Why a line is left that nothing is known of."""
+"""Reason for lines of unknown kind."""
 
 
 class Document(msgspec.Struct):
-    """One exchange, or the end of a connection.
+    """An exchange, or the end of a connection.
 
     Attributes:
         place: file and line, `broker-1.log:12`.
         source: the name of the file.
-        time: when the request arrived, in ms since 1970.
-        broker: the broker that it arrived at; None where the line does not say it.
-        is_from_log: whether it is from a log; else it was a document already.
-        connection: its connection, unique within the broker where the log says the broker.
-        header: the request's.
+        time: arrival of the request, in ms since 1970.
+        broker: the broker; None if the line does not name it.
+        is_from_log: from a log; otherwise it was a document already.
+        connection: the connection, unique within the broker if the log has the broker.
+        header: of the request.
         request: its body, JSON.
-        response: the answer's body, JSON; NOT_ANSWERED where the log has none.
+        response: the response body, JSON; NOT_ANSWERED if the log has none.
         rest: all other fields of the document.
-        kind: a request; or that its connection has ended, which says no more than when and where.
-        label: name of a container, pod, host or file that stands around the line; may be empty.
+        kind: a request, or a disconnect with only time and connection.
+        label: container, pod, host or file name around the line; may be empty.
     """
 
     place: str
@@ -65,7 +72,7 @@ class Document(msgspec.Struct):
 
     @property
     def is_request(self) -> bool:
-        """Whether somebody has asked something."""
+        """Whether it is a request."""
         return self.kind is Kind.REQUEST
 
     @property
@@ -74,7 +81,7 @@ class Document(msgspec.Struct):
         return api_name(self.header.request_api_key)
 
     def encoded(self) -> bytes:
-        """The document, one line of JSON without its end."""
+        """Encode the document as a line of JSON without a terminator."""
         return compact(self._encoded())
 
     def _encoded(self) -> bytes:
@@ -92,28 +99,28 @@ class Document(msgspec.Struct):
 
 
 class Texts(IntEnum):
-    """Logs with requests as text that a command can use, beside those in JSON."""
+    """Text logs that a command accepts besides JSON logs."""
 
     NONE = 0
     REQUEST_LOGS = 1
     """The request log of Kafka before 2.8."""
     ALL = 2
-    """Debug logs of clients and brokers, too, which lack bodies or responses."""
+    """Also debug logs of clients and brokers, without bodies or responses."""
 
 
-class Left(NamedTuple):
-    """A line, or an entry, that became no document.
+class UnpairedDocuments(NamedTuple):
+    """A line or entry without a document.
 
     Attributes:
-        line: where it lies, and what it says.
-        reason: why, in few words that are the same for all of a kind.
-        detail: what is wrong with this one.
-        api: the API's name where one can be read.
-        is_dead: whether the line is damaged; other lines just are no requests.
-        logged: what it tells of a group, if it is of the coordinator's log.
+        line: the line.
+        reason: a short reason, the same for all lines of a kind.
+        detail: the problem of this line.
+        api: the API's name if readable.
+        is_dead: the line is damaged; otherwise it is just not a request.
+        logged: the group event of a coordinator's line.
     """
 
-    line: Line
+    line: SourceLine
     reason: str
     detail: str = ""
     api: str = ""
@@ -122,7 +129,7 @@ class Left(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """A line cannot be read; `reason` is the same for all of a kind, `detail` is this line's."""
+    """An unreadable line; `reason` names its kind, `detail` the problem."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -141,27 +148,27 @@ _headed_decoder = msgspec.json.Decoder(_Headed)
 
 
 def api_name(key: int) -> str:
-    """The name of the API in the request log, or its key where Kafka has no such API."""
+    """Return the API name in the request log, or its key if no Kafka up to 4.3.1 has it."""
     if key == NO_API:
         return END
     known = KAFKA_APIS.get(key)
-    return known.name if known is not None else str(key)
+    return known.name if known is not None else REMOVED_APIS.get(key, str(key))
 
 
 def api_of_document(document: bytes) -> str:
-    """The name of the API of an encoded document."""
+    """Return the API name of an encoded document."""
     header = _headed_decoder.decode(document).request_header
     return api_name(header.request_api_key if header is not None else NO_API)
 
 
 def listener_of(document: Document) -> str:
-    """The listener that the request came in on; empty if the document does not say it."""
+    """Return the listener of the request, or an empty text."""
     listener = document.rest.get("listener")
     return str(msgspec.json.decode(listener)) if listener is not None else ""
 
 
 def is_controllers(header: RequestHeader, request: bytes) -> bool:
-    """Whether only a controller gets such a request, so that the listener is a controller's."""
+    """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
         return any(log in request for log in METADATA_LOG)
@@ -176,11 +183,11 @@ def controllers_listeners(documents: Iterable[Document]) -> set[str]:
 
 
 def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]) -> str:
-    """Why a recorded request is none of a client's; empty if it may be one.
+    """Return why a request is internal; empty if a client may have sent it.
 
     Args:
-        listener: the request came in on it.
-        is_forwarded: whether a broker forwarded it.
+        listener: the request's listener.
+        is_forwarded: a broker forwarded it.
         controllers: listeners of controllers.
     """
     if is_forwarded:
@@ -191,18 +198,18 @@ def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]
 
 
 def compact(document: bytes) -> bytes:
-    """JSON on one line, without the space that printing for people adds."""
+    """Return JSON on one line without extra spaces."""
     is_printed = b"\n" in document or b'": ' in document
     return msgspec.json.format(document, indent=-1) if is_printed else document
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value as JSON."""
+    """Encode a value as JSON."""
     return msgspec.Raw(_encoder.encode(value))
 
 
 def redacted(document: Document) -> Document:
-    """The document without credentials; only bodies that may hold some are looked at."""
+    """Return the document without credentials."""
     key = document.header.request_api_key
     if not may_hold_credentials(key):
         return document

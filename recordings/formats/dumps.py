@@ -1,12 +1,10 @@
-"""Batch headers from dumps of logs.
+"""Batch headers from log dumps, also compressed.
 
-Two forms are read, also compressed:
-
-- what `kafka-dump-log.sh --files .../orders-0/00000000000000000000.log` prints. It shows a batch's
-  greatest timestamp; its first one only with `--deep-iteration`, else the greatest stands for it.
-- tables of tab-separated values with a first line of names: `baseOffset lastOffset producerId
-  producerEpoch baseSequence records bytes baseTimestamp maxTimestamp crc leaderEpoch`. The file is
-  named after its partition, `orders-0.tsv`; `<broker>.` may stand before it.
+- Output of `kafka-dump-log.sh --files .../orders-0/00000000000000000000.log`. It has a batch's
+  greatest timestamp; its first one only with `--deep-iteration`, otherwise the greatest is used.
+- Tab-separated tables with the column names `baseOffset lastOffset producerId producerEpoch
+  baseSequence records bytes baseTimestamp maxTimestamp crc leaderEpoch`. The file has the name of
+  its partition, `orders-0.tsv`, optionally after `<broker>.`.
 """
 
 import re
@@ -16,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats.batches import Headers, TopicPartition
-from brokertwin.recordings.formats.lines import Line, lines_of
+from brokertwin.recordings.formats.batches import BatchPartition, Headers
+from brokertwin.recordings.formats.lines import SourceLine, lines_of
 from brokertwin.state.core.records import Batch
 
 DUMPED_FILE = re.compile(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")
@@ -25,14 +23,14 @@ FIELD = re.compile(rb"(\w+): (\S+)")
 TABLE_NAME = re.compile(r"(?:broker-\d+\.)?(.+)-(\d+)\.tsv")
 TABLE_START = b"baseOffset\t"
 
-_Found = tuple[TopicPartition, Batch]
+_Found = tuple[BatchPartition, Batch]
 
 
 def read(paths: Iterable[Path]) -> Headers:
-    """The headers in some dumps.
+    """Read the headers of some dumps.
 
     Raises:
-        UserError: a file cannot be read, or is no dump.
+        UserError: a file is unreadable or no dump.
     """
     headers: Headers = {}
     for path in paths:
@@ -41,7 +39,9 @@ def read(paths: Iterable[Path]) -> Headers:
         if first is None:
             continue
         is_table = first.text.startswith(TABLE_START)
-        parse: Callable[[Line, Iterator[Line]], Iterator[_Found]] = _table if is_table else _printed
+        parse: Callable[[SourceLine, Iterator[SourceLine]], Iterator[_Found]] = (
+            _table if is_table else _printed
+        )
         count = 0
         try:
             for place, batch in parse(first, lines):
@@ -59,14 +59,14 @@ _HINT = (
 )
 
 
-def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
+def _table(first: SourceLine, lines: Iterator[SourceLine]) -> Iterator[_Found]:
     named = TABLE_NAME.fullmatch(first.file)
     if named is None:
         raise UserError(
             f"{first.file} does not name its partition.",
             "Name a table of batches after its partition: orders-0.tsv.",
         )
-    place = TopicPartition(named[1], int(named[2]))
+    place = BatchPartition(named[1], int(named[2]))
     names = first.text.decode().rstrip("\r\n").split("\t")
     for line in lines:
         values = dict(zip(names, line.text.decode().rstrip("\r\n").split("\t"), strict=True))
@@ -88,8 +88,8 @@ def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
         )
 
 
-def _printed(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
-    place: TopicPartition | None = None
+def _printed(first: SourceLine, lines: Iterator[SourceLine]) -> Iterator[_Found]:
+    place: BatchPartition | None = None
     batch: Batch | None = None
     for line in [first, *lines]:
         if line.text.startswith(b"Dumping "):
@@ -97,7 +97,7 @@ def _printed(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
             if batch is not None and place is not None:
                 yield place, batch
             batch = None
-            place = TopicPartition(named[1].decode(), int(named[2])) if named else None
+            place = BatchPartition(named[1].decode(), int(named[2])) if named else None
         elif line.text.startswith(b"baseOffset: ") and place is not None:
             if batch is not None:
                 yield place, batch
@@ -111,7 +111,7 @@ def _printed(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
 
 
 def _batch(printed: dict[bytes, bytes]) -> Batch:
-    """The header that a printed line shows."""
+    """Parse the header in a printed line."""
     base_offset = int(printed[b"baseOffset"])
     time = int(printed.get(b"CreateTime") or printed[b"LogAppendTime"])
     return Batch(

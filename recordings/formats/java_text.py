@@ -1,7 +1,7 @@
-"""Bodies as Kafka's `toString` prints them, as JSON values.
+"""Parses bodies in the form of Kafka's `toString`.
 
 Messages of Kafka 2.8 and later, and of clients: `JoinGroupRequestData(groupId='g', members=[])`.
-Structs of Kafka before 2.8: `{group_id=g,members=[]}`; their names become those of messages.
+Structs of Kafka before 2.8: `{group_id=g,members=[]}`; their names are converted.
 """
 
 import re
@@ -19,18 +19,18 @@ _WORDS: dict[str, Any] = {"null": None, "None": None, "true": True, "false": Fal
 _TEXTS = re.compile(
     r"topic$|name$|host$|key$|metadata$|(?:group|member|client|transactional|instance|cluster)Id$"
 )
-"""Fields that are texts even if they are digits."""
+"""Fields that are texts even if they have digits only."""
 
 
 class UnparsableError(Exception):
-    """The text is no such body, or has been cut."""
+    """The text is not a body, or is cut."""
 
 
 def body_of(text: str, at: int = 0) -> tuple[dict[str, Any], int]:
-    """The body at an offset of a text, and the offset behind it.
+    """Return the body at an offset, and the offset after it.
 
     Raises:
-        UnparsableError: the text is no body.
+        UnparsableError: the text is not a body.
     """
     opening = _OPEN.match(text, at)
     if opening is None:
@@ -39,7 +39,7 @@ def body_of(text: str, at: int = 0) -> tuple[dict[str, Any], int]:
 
 
 def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
-    """The fields from `at` to the closing bracket."""
+    """Parse fields up to the closing bracket."""
     made: dict[str, Any] = {}
     while text[at : at + 1] not in (")", "}"):
         key = _KEY.match(text, at)
@@ -94,6 +94,6 @@ def _scalar(text: str, name: str) -> Any:
 
 
 def camel(name: str) -> str:
-    """`generation_id` as `generationId`."""
+    """Convert `generation_id` to `generationId`."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)

@@ -1,4 +1,4 @@
-"""Files that are no recordings and are often taken for one: what they are, and what helps."""
+"""Recognizes files that are often mistaken for recordings."""
 
 import re
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from brokertwin.recordings.formats.request_log import BEFORE_28
 
 LINE_BYTES_MAX = 2_000
-"""The beginning of a line shows its kind."""
+"""Only the beginning of a line is examined."""
 
 _REQUEST_LOG = (
     "Set kafka.request.logger to DEBUG on the brokers, and give kafka-request.log (docs/ingest.md)."
@@ -17,13 +17,13 @@ _OFFSETS = (
 )
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of line.
 
     Attributes:
-        name: what such a file is.
-        hint: what to give in its place.
-        form: what a line of it looks like.
+        name: the kind of file.
+        hint: what to pass instead.
+        form: matches a line of it.
     """
 
     name: str
@@ -75,12 +75,19 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
+        "journal entry without its text",
+        "journalctl leaves out long texts of JSON. Export again with `journalctl --all -o json`.",
+        (rb'"MESSAGE" ?: ?null\b',),
+    ),
+    (
         "log of a Go or Python client",
         f"It is not read: {_RECORD}",
         (
-            rb"<BrokerConnection ",
+            rb"<\w*Connection (?:client_id|node_id|host)=",
             rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",
             rb"\[sarama\]|client/(?:metadata|coordinator|brokers?) |consumergroup/|\bkgo\b",
+            rb"[;,] broker: (?:seed_)?\d+|immediate metadata update triggered; why: ",
+            rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",
         ),
     ),
     (
@@ -139,11 +146,11 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         ),
     ),
 )
-KINDS = tuple(Kind(name, hint, re.compile(b"|".join(forms))) for name, hint, forms in _FORMS)
+KINDS = tuple(FileKind(name, hint, re.compile(b"|".join(forms))) for name, hint, forms in _FORMS)
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def kind_of(text: bytes) -> Kind | None:
-    """The kind of a line that is no exchange; None if it is not known."""
+def kind_of(text: bytes) -> FileKind | None:
+    """Return the kind of a line that is no exchange, if known."""
     start = text[:LINE_BYTES_MAX].rstrip()
     return next((kind for kind in KINDS if kind.form.search(start)), None)

@@ -1,21 +1,20 @@
-"""Kroxylicious' protocol logger: a request and its answer are two entries, paired here.
+"""Kroxylicious' protocol logger: pairs request and response entries.
 
-The filter `ProtocolLogger` came with Kroxylicious 0.24. An entry is one JSON object over several
-lines; what it is wrapped in depends on the proxy's log format:
+Kroxylicious 0.24 introduced the filter `ProtocolLogger`. An entry is a JSON object over several
+lines. Its wrapper depends on the proxy's log format:
 
-- `KROXYLICIOUS_LOG_FORMAT=json`: one JSON document for each entry, the entry in `message`, its
-  time in `@timestamp`, the connection in `sessionId`, there or under `mdc`.
-- the text format: a prefix with the time, to whole seconds only, then the entry; behind its last
-  brace `{..., sessionId=...}`.
+- `KROXYLICIOUS_LOG_FORMAT=json`: a JSON document for each entry, with the entry in `message`, the
+  time in `@timestamp`, and the connection in `sessionId`, there or in `mdc`;
+- the text format: a prefix with the time in whole seconds, the entry, and
+  `{..., sessionId=...}` after its last brace.
 
-With a layout of the bare message there is neither time nor connection: such entries are left out.
+A layout with the bare message has no time and connection; such entries are skipped.
 
-If a chain of filters has the logger twice, each entry is there twice and counts once: the request
-as the last filter saw it, the response as the first one did, which is what the broker saw.
+If a filter chain has the logger twice, each entry is logged twice and counted once: the request of
+the last filter and the response of the first, which is what the broker received and sent.
 
-The entries have no record sets and not their sizes, no principal and no client address; bodies of
-APIs that bear credentials are withheld. Requests that the proxy sends itself have negative
-correlation ids; they are left out.
+Entries have no record sets or sizes, no principal and no client address. Bodies with credentials
+are withheld. The proxy's own requests have negative correlation ids and are skipped.
 
 Source: `ProtocolLoggerFilter`, `MessageFormatter` and `log4j2.yaml` in Kroxylicious.
 """
@@ -29,23 +28,23 @@ import msgspec
 from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import Int16, Int32
 
 PENDING_MAX = 100_000
-"""Requests that wait for their answers; beyond it the oldest becomes a document without one."""
+"""Maximum number of pending requests; beyond it the oldest gets no response."""
 
 DONE_MAX = 10_000
-"""Complete exchanges that are remembered."""
+"""Maximum number of remembered complete exchanges."""
 
 FILTERS_MS = 50
-"""A further filter logs the same request at most so much later."""
+"""Maximum delay until another filter logs the same request."""
 
 REPEATED = "an entry that another filter of the proxy has logged, too"
 NO_REQUEST = "an answer whose request is not in the log"
@@ -74,12 +73,12 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 
 class Wrapped(NamedTuple):
-    """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON.
+    """A log entry: time in ms since 1970, connection, JSON.
 
-    `unit_ms` is how exact the time is, `label` names a container or pod around it.
+    `unit_ms` is the precision of the time, `label` names a container or pod around it.
     """
 
-    line: Line
+    line: SourceLine
     time: int | None
     session: str
     entry: bytes
@@ -88,25 +87,25 @@ class Wrapped(NamedTuple):
 
 
 class _Request(NamedTuple):
-    line: Line
+    line: SourceLine
     time: int
     entry: _Entry
     label: str
 
 
 class Pairs:
-    """Pairs the requests and answers of one file."""
+    """Pairs the requests and responses of one file."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], _Request] = {}
         self._done: dict[tuple[str, int], _Request] = {}
 
-    def take(self, wrapped: Wrapped) -> Iterator[Document | Left]:
-        """What the entry completes.
+    def take(self, wrapped: Wrapped) -> Iterator[Document | UnpairedDocuments]:
+        """Yield the documents that the entry completes.
 
         Raises:
             UnreadableError: the entry is damaged.
-            msgspec.MsgspecError: it is no JSON, or not of this shape.
+            msgspec.MsgspecError: it is not JSON, or has another shape.
         """
         entry = _decoder.decode(wrapped.entry)
         header = entry.header
@@ -125,14 +124,16 @@ class Pairs:
         elif header.type == "REQUEST":
             yield from self._request(wrapped, wrapped.time, entry)
         else:
-            yield self._answer(wrapped, wrapped.time, entry)
+            yield self._response(wrapped, wrapped.time, entry)
 
     def rest(self) -> Iterator[Document]:
-        """Documents of the requests that were never answered, or not before the log's end."""
+        """Yield the requests without a response at the end of the log."""
         for session, correlation_id in list(self._pending):
             yield self._unanswered((session, correlation_id))
 
-    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document | Left]:
+    def _request(
+        self, wrapped: Wrapped, time: int, entry: _Entry
+    ) -> Iterator[Document | UnpairedDocuments]:
         key = (wrapped.session, entry.header.correlation_id)
         before = self._pending.get(key)
         if before is None and _is_unanswered_produce(entry):
@@ -150,20 +151,20 @@ class Pairs:
         elif len(self._pending) > PENDING_MAX:
             yield self._unanswered(next(iter(self._pending)))
 
-    def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | Left:
+    def _response(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | UnpairedDocuments:
         key = (wrapped.session, entry.header.correlation_id)
         request = self._pending.pop(key, None)
         if request is None:
             reason = REPEATED if key in self._done else NO_REQUEST
             return _left(wrapped, reason, entry.header.api_key)
         self._keep(key, request)
-        answer = _without_records(entry.payload, entry.header.api_key)
-        # The latest at which the answer may have come: a time without fraction is up to 1 s early.
+        response = _without_records(entry.payload, entry.header.api_key)
+        # the latest time of the response: without a fraction it is up to 1 s early
         duration = float(max(time - request.time, 0) + wrapped.unit_ms - 1)
-        return self._document(wrapped.session, request, answer, duration)
+        return self._document(wrapped.session, request, response, duration)
 
     def _keep(self, key: tuple[str, int], request: _Request) -> None:
-        """Remember an exchange that is complete, for the entries of another filter."""
+        """Remember a complete exchange, for the entries of another filter."""
         self._done.pop(key, None)
         self._done[key] = request
         if len(self._done) > DONE_MAX:
@@ -176,7 +177,7 @@ class Pairs:
         return self._document(key[0], request, none, 0.0)
 
     def _document(
-        self, session: str, request: _Request, answer: msgspec.Raw, duration: float
+        self, session: str, request: _Request, response: msgspec.Raw, duration: float
     ) -> Document:
         header = request.entry.header
         return Document(
@@ -194,18 +195,18 @@ class Pairs:
                 request_api_key_name=header.api_key,
             ),
             request=_without_records(request.entry.payload, header.api_key),
-            response=answer,
+            response=response,
             rest={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
             label=request.label,
         )
 
 
-def _left(wrapped: Wrapped, reason: str, api: str) -> Left:
-    return Left(wrapped.line, reason, api=api, is_dead=False)
+def _left(wrapped: Wrapped, reason: str, api: str) -> UnpairedDocuments:
+    return UnpairedDocuments(wrapped.line, reason, api=api, is_dead=False)
 
 
 def _is_by_another_filter(before: _Request, wrapped: Wrapped, time: int, entry: _Entry) -> bool:
-    """Whether a request is one that another filter has logged; both do so at about one time."""
+    """Whether another filter logged the request at about the same time."""
     is_same = before.entry.header.api_key == entry.header.api_key
     return is_same and 0 <= time - before.time <= max(FILTERS_MS, wrapped.unit_ms)
 
@@ -218,7 +219,7 @@ def _is_unanswered_produce(entry: _Entry) -> bool:
 
 
 def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
-    """The proxy writes "" for every record set; whether there were records it does not say."""
+    """Remove record sets, which the proxy always writes as ""."""
     lists = {"PRODUCE": ("topicData", "partitionData"), "FETCH": ("responses", "partitions")}
     if api not in lists:
         return body
@@ -232,7 +233,7 @@ def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
 
 
 def _dicts(body: Any, name: str) -> list[dict[str, Any]]:
-    """The objects in the list of that name."""
+    """The objects in the list with that name."""
     values = body.get(name) if isinstance(body, dict) else None
     if not isinstance(values, list):
         return []

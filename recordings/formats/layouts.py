@@ -1,33 +1,35 @@
-"""What stands around a log entry: prefixes of runtimes and agents, JSON of agents and layouts.
+"""Wrappers of log entries: prefixes of runtimes, JSON of agents.
 
-Nothing here knows a particular agent. A prefix is recognised by its form, and a wrapper is any
-JSON with a text in it that is an entry; times and names are taken from the fields beside it.
+No particular agent is known here. A prefix is recognized by its form. A wrapper is any JSON with a
+text that is an entry; times and names come from the fields next to it.
 """
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import msgspec
 
 from brokertwin.recordings.formats.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.recordings.formats.kroxylicious import ENTRY_START
 from brokertwin.recordings.formats.request_log import MARK
-from brokertwin.recordings.formats.stamps import Stamp, stamp_of
+from brokertwin.recordings.formats.stamps import Stamp, stamp_of, stamps
 
 DEPTH_MAX = 20
-"""How deep a wrapper is looked into."""
+"""Maximum depth of a wrapper."""
 
 FRAMES_MAX = 4
 LABEL_CHARACTERS_MAX = 200
 BYTES_MIN = 20
-"""From so many numbers on, a list of numbers is a text: journald writes some texts so."""
+"""Minimum length of a number list that is a text, as journald writes some."""
 
 COLOURS = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
 OPENING = re.compile(rb"[\s\[,]*(?=\{\s*(?:[\"}]|$))")
-"""What may stand before the objects of a list."""
+"""Text before the objects of a list."""
 
 FRESH = re.compile(rb"\s*\[?\d{4}[-/.]\d\d[-/.]\d\d[ T]\d\d:")
-"""How an entry of a log begins, and no continuation of one."""
+"""Beginning of a log entry, and of no continuation."""
 
 _TIME = rb"\d{4}-\d\d-\d\d[ T][\d:]{8}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _FRAMES = (
@@ -46,14 +48,20 @@ _FRAMES = (
     ),
     re.compile(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
 )
-"""CRI; `kubectl logs --prefix`; `docker compose logs`; syslog and journal; `logcli`; `grep`;
-`stern` and `aws logs tail`; `docker logs -t` and `kubectl logs --timestamps`."""
+"""Prefixes of runtimes and tools, in this order:
 
+CRI, `kubectl logs --prefix`, `docker compose logs`, syslog and journal, `logcli`, `grep`, `stern`
+and `aws logs tail`, `docker logs -t` and `kubectl logs --timestamps`.
+"""
+
+_ELEMENT = re.compile(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
+_ELEMENT_END = re.compile(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
 _HEADING = re.compile(rb"==> (.+) <==\s*$")
 _TIME_KEY = re.compile(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
 _OTHER_TIME_KEY = re.compile(
     r"ingest|receiv|observ|creat|start|zone|timeout|monotonic|Ms$|end", re.IGNORECASE
 )
+_PART_KEY = re.compile(r"seconds?$|nanos?$", re.IGNORECASE)
 _LABEL_KEYS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -65,6 +73,7 @@ _LABEL_KEYS = tuple(
         "file|path",
     )
 )
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
 _MARK = MARK.decode()
 _TEXT_LOG = re.compile(
     r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
@@ -76,15 +85,39 @@ _ESCAPED = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 
 
+START_BYTES = 32
+_FIRST_KEY = re.compile(rb"\{\"[^\"\\]{1,25}\":\"?")
+_FIRST_TIME = re.compile(rb".{0,22}?\d\d:\d\d(?=:\d\d)")
+_DIGIT = re.compile(rb"\d")
+
+
+def start_of(text: bytes) -> bytes | None:
+    """How each line of a log begins: the first name in JSON, or a time without its digits.
+
+    None if the text has neither.
+    """
+    key = _FIRST_KEY.match(text)
+    if key is not None:
+        return key[0]
+    time = _FIRST_TIME.match(text[:START_BYTES])
+    return _DIGIT.sub(b"0", time[0]) if time is not None else None
+
+
+def begins_like(text: bytes, former: bytes | bytearray) -> bool:
+    """Whether a text begins as another one does, so that it is no continuation of it."""
+    start = start_of(text)
+    return start is not None and start == start_of(bytes(former[:START_BYTES]))
+
+
 class Frame(NamedTuple):
     """A line without its prefixes.
 
     Attributes:
         head: the prefixes.
-        text: what follows them.
-        label: names in the prefixes, of a container, a pod or a host; empty if there are none.
-        stream: of the container, by a CRI runtime.
-        is_partial: whether the runtime cut the line here, and goes on in the next.
+        text: the rest.
+        label: names of container, pod or host in the prefixes, or empty.
+        stream: the container's stream in a CRI runtime.
+        is_partial: the runtime cut the line, which continues in the next.
     """
 
     head: bytes
@@ -95,7 +128,7 @@ class Frame(NamedTuple):
 
 
 def unframed(text: bytes) -> Frame:
-    """A line without the prefixes of runtimes and of tools that print logs."""
+    """Remove the prefixes of runtimes and log tools."""
     if text[:2] == b'{"' or (text[:1] == b"[" and text[1:2].isdigit()):
         return Frame(b"", text)
     at = 0
@@ -108,20 +141,48 @@ def unframed(text: bytes) -> Frame:
         part = match.groupdict()
         if part.get("label"):
             labels.append(part["label"].decode("utf-8", "replace"))
+        at = match.end()
         if part.get("stream"):
             stream, is_partial = part["stream"].decode(), part["part"] == b"P"
-        at = match.end()
+            break  # pieces are put together before their prefixes are looked for
     return Frame(text[:at], text[at:], "/".join(labels), stream, is_partial)
 
 
 def heading_of(text: bytes) -> str | None:
-    """The file that `tail` announces by `==> FILE <==`."""
+    """Return the file in `==> FILE <==` of `tail`."""
     found = _HEADING.match(text)
     return found[1].decode("utf-8", "replace") if found else None
 
 
+class Elements:
+    """Finds the time of an entry in the lines of its XML element before it.
+
+    The XML layouts of Log4j 1, Log4j 2 and java.util.logging write elements over several lines.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], tuple[Stamp, ...]] = {}
+
+    def before(self, key: tuple[object, ...], text: bytes) -> tuple[Stamp, ...]:
+        """The times before a line, in the element of which it is.
+
+        Args:
+            key: where the line comes from.
+            text: the line.
+        """
+        if not text.lstrip().startswith(b"<"):
+            return ()
+        if _ELEMENT_END.match(text) or (_ELEMENT.match(text) and MARK in text):
+            self._open.pop(key, None)
+        elif _ELEMENT.match(text):
+            self._open[key] = tuple(stamps(text))
+        elif MARK not in text and key in self._open:
+            self._open[key] += tuple(stamps(text))
+        return self._open.get(key, ())
+
+
 class Scan:
-    """Finds the end of a JSON value that comes in pieces."""
+    """Finds the end of a JSON value in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -129,7 +190,7 @@ class Scan:
         self._is_escaped = False
 
     def end_in(self, text: bytes, at: int = 0) -> int | None:
-        """The offset behind the value; None if it goes on in the next piece."""
+        """Return the offset after the value; None if it continues."""
         if self._is_escaped:
             at, self._is_escaped = at + 1, False
         while at < len(text):
@@ -156,10 +217,10 @@ def _end_of(form: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 
 def unescaped(text: bytes, quote: bytes) -> bytes:
-    """The text without one level of escapes; `quote` is how a quotation mark is written in it."""
+    """Remove one level of escapes; `quote` is the escaped quotation mark."""
     if quote == b'""':
         return text.replace(quote, b'"')
-    if quote.startswith(b"&"):
+    if b"&" in quote:
         return html.unescape(text.decode()).encode()
     return _ESCAPED.sub(_letter, text)
 
@@ -172,13 +233,14 @@ def _letter(escape: re.Match[bytes]) -> bytes:
 
 
 class Inner(NamedTuple):
-    """A text in a wrapper, or an object, that may be an entry.
+    """A text or object in a wrapper that may be an entry.
 
     Attributes:
-        value: the text; or an object that is the body of an entry.
+        value: the text, or an object that is an entry's body.
         path: names of the fields that lead to it.
-        stamps: times beside it, the nearest first.
-        label: the name that tells best which process wrote it; else empty.
+        stamps: times next to it, nearest first.
+        label: the best name of the process that wrote it, or empty.
+        place: positions in the lists around it; equal for fields of one record.
     """
 
     value: str | dict[str, Any]
@@ -186,27 +248,31 @@ class Inner(NamedTuple):
     stamps: tuple[Stamp, ...] = ()
     label: str = ""
     rank: int = 99
+    place: tuple[int, ...] = ()
 
 
 NOWHERE = Inner("")
 
 
 def inner(
-    value: Any, opened: frozenset[tuple[object, ...]], around: Inner = NOWHERE
+    value: Any, is_opened: Callable[[tuple[str, ...]], bool], around: Inner = NOWHERE
 ) -> Iterator[Inner]:
-    """What in a wrapper may be an entry.
+    """Yield the parts of a wrapper that may be entries.
 
     Args:
-        value: the decoded wrapper, or a part of it.
-        opened: paths of texts that continue an entry.
-        around: what is known of the part.
+        value: the decoded wrapper or a part.
+        is_opened: whether the text at a path continues an entry.
+        around: known properties of the part.
     """
     path = around.path
     if isinstance(value, str):
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
         is_start = bool(is_start or _TEXT_LOG.search(value))
-        if is_start or path in opened:
+        nested = None if is_start else _object_in(value)
+        if is_start or is_opened(path):
             yield around._replace(value=value)
+        elif nested is not None:
+            yield from inner(nested, is_opened, around._replace(path=(*path, "{}")))
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:
         rank, label = _label_in(value)
         if rank <= around.rank:
@@ -216,33 +282,47 @@ def inner(
             return
         around = around._replace(stamps=(*_times(value), *around.stamps))
         for name, part in value.items():
-            yield from inner(part, opened, around._replace(path=(*path, name)))
+            yield from inner(part, is_opened, around._replace(path=(*path, name)))
     elif isinstance(value, list) and len(path) < DEPTH_MAX:
         if len(value) > BYTES_MIN and all(isinstance(part, int) for part in value):
             text = bytes(part & 255 for part in value).decode("utf-8", "replace")
-            yield from inner(text, opened, around)
+            yield from inner(text, is_opened, around)
             return
         fields = _fields(value)
         if fields is not None:
-            yield from inner(fields, opened, around)
+            yield from inner(fields, is_opened, around)
             return
         scalars = [part for part in value[:4] if isinstance(part, str | int | float)]
         found = tuple(filter(None, map(stamp_of, scalars)))
         around = around._replace(stamps=(*found, *around.stamps), path=(*path, "[]"))
-        for part in value:
-            yield from inner(part, opened, around)
+        for number, part in enumerate(value):
+            inside = around._replace(place=(*around.place, number))
+            yield from inner(part, is_opened, inside)
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """The object in a text that is JSON; else None."""
+    if not (text.startswith('{"') and text.rstrip().endswith("}")):
+        return None
+    try:
+        return _object_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _times(value: dict[str, Any]) -> list[Stamp]:
-    """The times in an object's fields, those of the entry itself before those of agents."""
+    """The times in an object's fields, the entry's before those of agents."""
     named = [name for name in value if _TIME_KEY.search(name)]
     named.sort(key=lambda name: _OTHER_TIME_KEY.search(name) is not None)
-    found = (stamp_of(value[name]) for name in named)
+    found = [stamp_of(value[name]) for name in named]
+    parts = {name: value[name] for name in named if _PART_KEY.search(name)}
+    if len(parts) > 1:  # "timestampSeconds" and "timestampNanos"
+        found.insert(0, stamp_of(parts))
     return [stamp for stamp in found if stamp is not None]
 
 
 def _fields(value: list[Any]) -> dict[str, Any] | None:
-    """A list of fields, each with name and value, as CloudWatch's queries return rows."""
+    """Convert a list of name and value fields, as in CloudWatch's queries."""
     pairs: dict[str, Any] = {}
     for part in value:
         if not (isinstance(part, dict) and part.keys() == {"field", "value"}):
@@ -252,7 +332,7 @@ def _fields(value: list[Any]) -> dict[str, Any] | None:
 
 
 def _label_in(value: dict[str, Any]) -> tuple[int, str]:
-    """The name in a wrapper that tells best which process wrote the entry, and its rank."""
+    """The best name of the process in a wrapper, and its rank."""
     named = list(_named(value, ""))
     for rank, form in enumerate(_LABEL_KEYS):
         for name, text in named:
@@ -262,7 +342,7 @@ def _label_in(value: dict[str, Any]) -> tuple[int, str]:
 
 
 def _named(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Short texts of a wrapper with the names of the fields that lead to them."""
+    """Yield short texts of a wrapper with their field names."""
     if isinstance(value, dict) and depth < DEPTH_MAX:
         for own, part in value.items():
             yield from _named(part, f"{name}.{own}", depth + 1)
@@ -271,7 +351,7 @@ def _named(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def find_field(value: Any, name: str, depth: int = 0) -> str:
-    """The first field of that name in a wrapper, as text; else empty."""
+    """Return the first field with that name as text, or empty."""
     if not isinstance(value, dict) or depth > DEPTH_MAX:
         return ""
     if name in value:

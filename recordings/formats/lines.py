@@ -1,4 +1,4 @@
-"""Lines of files, compressed files and standard input, each with its place."""
+"""Lines of files, compressed files and standard input."""
 
 import io
 import re
@@ -19,8 +19,8 @@ LINES_BETWEEN_REPORTS = 500
 COMPRESSED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4|zip)$")
 
 
-class Line(NamedTuple):
-    """A line of input: the name of its file, its number from 1, its bytes."""
+class SourceLine(NamedTuple):
+    """A line of input: file name, number from 1, bytes."""
 
     file: str
     number: int
@@ -29,17 +29,17 @@ class Line(NamedTuple):
 
 def read_lines(
     files: Iterable[Path], on_bytes: Callable[[int], None] = lambda _: None
-) -> Iterator[Line]:
-    """The lines of files and of standard input (`-`), one after the other.
+) -> Iterator[SourceLine]:
+    """Yield the non-empty lines of files and of standard input (`-`).
 
-    Compressed files are decompressed. Empty lines are left out.
+    Compressed files are decompressed.
 
     Args:
-        files: what to read.
-        on_bytes: is told now and then how many more bytes of the files have been read.
+        files: the files.
+        on_bytes: called with the number of additional bytes read.
 
     Raises:
-        UserError: a file cannot be read.
+        UserError: a file is unreadable.
     """
     files = list(files)
     for path, name in zip(files, names_of(files), strict=True):
@@ -51,18 +51,18 @@ def lines_of(
     name: str,
     on_bytes: Callable[[int], None] = lambda _: None,
     on_cut: Callable[[], None] = lambda: None,
-) -> Iterator[Line]:
-    """The lines of one file that are not empty; those of an archive have its member's name, too.
+) -> Iterator[SourceLine]:
+    """Yield the non-empty lines of a file; archive members have their names.
 
     Args:
         path: the file; `-` is standard input.
         name: its name in the lines.
-        on_bytes: is told now and then how many more bytes of the file have been read.
-        on_cut: is called if compressed data has no end: it is still being written, or was cut.
-            Then an unfinished last line is left out.
+        on_bytes: called with the number of additional bytes read.
+        on_cut: called if compressed data has no end: it is still being written or was cut. An
+            unfinished last line is then skipped.
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file is unreadable.
     """
     is_cut = False
 
@@ -78,14 +78,14 @@ def lines_of(
                 for number, text in enumerate(_counted(raw, lines, on_bytes), 1):
                     is_unfinished = is_cut and not text.endswith(b"\n")
                     if text.strip() and not is_unfinished:
-                        yield Line(file, number, text)
+                        yield SourceLine(file, number, text)
     except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"Cannot read {path}: {reason}.") from None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """A name for each file, unique, and the same for a file and its compressed copy."""
+    """A unique name for each file, equal for a file and its compressed copy."""
     names = ["stdin" if path == STDIN else COMPRESSED.sub("", path.name) for path in paths]
     counts = Counter(names)
     seen: Counter[str] = Counter()
@@ -97,7 +97,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def size_of(paths: Iterable[Path]) -> int | None:
-    """The bytes that the files take up; None where standard input is among them."""
+    """Total size of the files in bytes; None with standard input."""
     paths = list(paths)
     if STDIN in paths:
         return None
@@ -106,7 +106,7 @@ def size_of(paths: Iterable[Path]) -> int | None:
 
 @contextmanager
 def spooled(path: Path) -> Iterator[Path]:
-    """The file; standard input as a temporary file, which can be read again."""
+    """Yield the file; standard input is copied to a temporary file."""
     if path != STDIN:
         yield path
         return
@@ -118,7 +118,7 @@ def spooled(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[io.BufferedReader]:
-    """The file; standard input stays open."""
+    """Open the file; standard input stays open."""
     if path != STDIN:
         with path.open("rb") as raw:
             yield raw
@@ -129,7 +129,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
 def _counted(
     raw: io.BufferedReader, lines: Iterable[bytes], on_bytes: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """The lines, with reports of the position in the file."""
+    """Yield the lines and report the position in the file."""
     if not raw.seekable():
         yield from lines
         return

@@ -1,8 +1,7 @@
-"""Field names of the request logs of Kafka 2.8 to 3.x, renamed to those of Kafka 4.
+"""Renames fields of other Kafka releases' request logs to those of 4.3.1.
 
-Found by a comparison of the schemas in kafka-clients 2.8.2, 3.4.1 and 3.9.1 with those in 4.3.1:
-the same place in the same version of a message has another name. Bodies of versions that Kafka 4
-does not support are left as they are.
+`python -m tests.support.message_schemas` compares the schemas in kafka-clients jars and lists all
+renamed fields. Fields without a counterpart in 4.3.1 keep their names.
 """
 
 from typing import Any, NamedTuple
@@ -15,16 +14,19 @@ from brokertwin.state.core.kafka_apis import (
     DESCRIBE_LOG_DIRS,
     ELECT_LEADERS,
     FETCH,
+    LIST_CONFIG_RESOURCES,
     OFFSET_COMMIT,
+    STREAMS_GROUP_HEARTBEAT,
+    TXN_OFFSET_COMMIT,
     VOTE,
 )
 
 Names = dict[str, tuple[str, "Names"]]
-"""Old name to new name, and the names within it."""
+"""New name and nested names by old name."""
 
 
 class _Renaming(NamedTuple):
-    """Renamed fields of a body; only a body that has the field `sign` needs it."""
+    """Renamed fields of a body that has the field `sign`."""
 
     sign: bytes
     names: Names
@@ -42,6 +44,9 @@ _REQUESTS = {
             "producerEpoch": ("v3AndBelowProducerEpoch", {}),
             "topics": ("v3AndBelowTopics", {}),
         },
+    ),
+    TXN_OFFSET_COMMIT.key: _Renaming(
+        b'"generationIdOrMemberEpoch"', {"generationIdOrMemberEpoch": ("generationId", {})}
     ),
     DESCRIBE_LOG_DIRS.key: _Renaming(
         b'"partitionIndex"', {"topics": ("topics", {"partitionIndex": ("partitions", {})})}
@@ -97,13 +102,21 @@ _RESPONSES = {
             )
         },
     ),
+    LIST_CONFIG_RESOURCES.key: _Renaming(
+        b'"clientMetricsResources"',
+        {"clientMetricsResources": ("configResources", {"name": ("resourceName", {})})},
+    ),
+    STREAMS_GROUP_HEARTBEAT.key: _Renaming(
+        b'"acceptableRecoveryLagLegacy"',
+        {"acceptableRecoveryLagLegacy": ("acceptableRecoveryLag", {})},
+    ),
 }
 
 
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """The bodies of an exchange with the field names of Kafka 4.
+    """Return the bodies of an exchange with the field names of Kafka 4.3.1.
 
     Args:
         key: of the API.
@@ -120,7 +133,7 @@ def _body(body: msgspec.Raw, renaming: _Renaming | None) -> msgspec.Raw:
 
 
 def rename(value: Any, names: Names) -> Any:
-    """A decoded body, or a part of it, with fields renamed."""
+    """Rename fields of a decoded body or a part of it."""
     if not names:
         return value
     if isinstance(value, list):

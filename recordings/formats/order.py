@@ -1,10 +1,9 @@
-"""Documents in the order in which their requests arrived.
+"""Sorts documents by the arrival of their requests.
 
-A log is in order of completion: a request that waited long stands far behind those that came after
-it, and there is no bound to that. So documents are sorted outside of memory: runs of at most
-`RUN_BYTES` are sorted and written to one temporary file, and then merged. Ties go by the place in
-the input. A connection's requests keep their order whatever their times say, because Kafka answers
-them one after the other.
+A log is in order of completion, so a long-pending request can be far after later ones. Documents
+are therefore sorted externally: runs of at most `RUN_BYTES` are sorted, written to one temporary
+file, and merged. Ties are ordered by input position. Requests of a connection keep their order,
+because Kafka handles them in sequence.
 """
 
 import heapq
@@ -23,37 +22,37 @@ from typing import IO, NamedTuple, Self, TypeVar
 from brokertwin.recordings.formats.documents import Document, compact
 
 RUN_BYTES = 64 * 1024 * 1024
-"""Documents of so many bytes are held in memory at a time."""
+"""Maximum bytes of documents in memory."""
 
 READ_BYTES = 256 * 1024
-"""What is read of each run at once when runs are merged."""
+"""Bytes read from each run at a time when merging."""
 
 WRAPPED = 2**30
-"""A correlation id so much lower than the one before has begun again."""
+"""A correlation id that drops this much has wrapped."""
 
 LAST = 2**31
-"""Stands for the correlation id of the end of a connection."""
+"""Correlation id of the end of a connection."""
 
 _LOW = 2**32 - 1
 _HEAD = struct.Struct(">qQ?qqI")
 
 
 class Seen:
-    """The exchanges of logs so far, to leave out copies: rotated files, overlapping exports.
+    """Exchanges seen so far, to skip copies: rotated files, overlapping exports.
 
-    A connection's exchanges are kept as sorted numbers, 8 bytes each.
+    The exchanges of a connection are sorted numbers of 8 bytes.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, array[int]] = {}
 
     def is_new(self, document: Document) -> bool:
-        """Whether no line had this connection, correlation id, time and bodies; keeps it."""
+        """Whether connection, correlation id, time and bodies are new; adds them."""
         header = document.header
-        what = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
+        digest = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
         for body in (document.request, document.response):
-            what = zlib.crc32(compact(bytes(body)), what)
-        number = (document.time & _LOW) << 32 | what
+            digest = zlib.crc32(compact(bytes(body)), digest)
+        number = (document.time & _LOW) << 32 | digest
         held = self._held.setdefault(document.connection, array("Q"))
         at = bisect_left(held, number) if held and number <= held[-1] else len(held)
         if at < len(held) and held[at] == number:
@@ -62,18 +61,18 @@ class Seen:
         return True
 
 
-class Arrivals:
-    """Gives times that keep the order of each connection.
+class ArrivalOrder:
+    """Adjusts times to keep the order of each connection.
 
-    A client numbers its requests: a lower correlation id in a later line is an earlier request of
-    a log whose lines are not in order, as those of an export.
+    Clients number their requests. A lower correlation id in a later line is an earlier request of
+    an unordered log, such as an export.
     """
 
     def __init__(self) -> None:
         self._latest: dict[Hashable, tuple[int, int]] = {}
 
     def time(self, connection: Hashable, time: int, correlation_id: int = LAST) -> int:
-        """The time, or that of the connection's request before if that is later."""
+        """Return the time, or that of the connection's last request if later."""
         latest, last_id = self._latest.get(connection, (time, correlation_id))
         if 0 < last_id - correlation_id < WRAPPED:
             return time
@@ -82,21 +81,21 @@ class Arrivals:
         return kept
 
 
-class Turn(NamedTuple):
-    """A request's place among those of its connection."""
+class OrderTurn(NamedTuple):
+    """A request's position on its connection."""
 
     connection: int
     correlation_id: int
 
 
-class Entry(NamedTuple):
-    """A document to be sorted.
+class OrderedLine(NamedTuple):
+    """A document to sort.
 
     Attributes:
         time: of its arrival.
-        place: in the input.
-        is_marked: a mark of the caller's.
-        connection, correlation_id: its turn.
+        place: input position.
+        is_marked: a mark of the caller.
+        connection, correlation_id: position on its connection.
         document: JSON.
     """
 
@@ -108,19 +107,19 @@ class Entry(NamedTuple):
     document: bytes
 
 
-FIRST = Turn(0, 0)
+FIRST = OrderTurn(0, 0)
 T = TypeVar("T")
 
 
 def in_turn(
     entries: Iterable[T], time: Callable[[T], int], turn: Callable[[T], tuple[Hashable, int]]
 ) -> Iterator[T]:
-    """Entries in order of time, those of one ms and one connection by correlation id.
+    """Yield entries by time; within a ms and connection by correlation id.
 
     Args:
-        entries: by time.
-        time: of an entry.
-        turn: connection and correlation id of an entry.
+        entries: sorted by time.
+        time: returns the time of an entry.
+        turn: returns connection and correlation id of an entry.
     """
     for _, group in groupby(entries, time):
         same = list(group)
@@ -141,22 +140,22 @@ def in_turn(
 class Sorter:
     """Sorts documents by time.
 
-    Use it in a `with`: the temporary file goes at its end.
+    Use it in a `with` statement, which removes the temporary file.
 
     Args:
-        run_bytes: how much is held in memory.
+        run_bytes: maximum bytes in memory.
     """
 
     def __init__(self, run_bytes: int = RUN_BYTES) -> None:
         self._run_bytes = run_bytes
-        self._held: list[Entry] = []
+        self._held: list[OrderedLine] = []
         self._held_bytes = 0
         self._count = 0
         self._spans: list[tuple[int, int]] = []
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -169,24 +168,26 @@ class Sorter:
         if self._file is not None:
             self._file.close()
 
-    def add(self, time: int, document: bytes, is_marked: bool = False, turn: Turn = FIRST) -> None:
-        """Take one more document."""
-        self._held.append(Entry(time, self._count, is_marked, *turn, document))
+    def add(
+        self, time: int, document: bytes, is_marked: bool = False, turn: OrderTurn = FIRST
+    ) -> None:
+        """Add a document."""
+        self._held.append(OrderedLine(time, self._count, is_marked, *turn, document))
         self._held_bytes += len(document)
         self._count += 1
         if self._held_bytes >= self._run_bytes:
             self._write_run()
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return self._count
 
-    def __iter__(self) -> Iterator[Entry]:
-        """All documents, in order."""
+    def __iter__(self) -> Iterator[OrderedLine]:
+        """Yield all documents in order."""
         return in_turn(self._sorted(), lambda each: each.time, lambda each: each[3:5])
 
-    def _sorted(self) -> Iterator[Entry]:
-        """All documents by time and place."""
+    def _sorted(self) -> Iterator[OrderedLine]:
+        """Yield all documents by time and input position."""
         self._held.sort()
         if self._file is None:
             return iter(self._held)
@@ -206,8 +207,8 @@ class Sorter:
         self._held, self._held_bytes = [], 0
 
 
-def _run(descriptor: int, start: int, end: int) -> Iterator[Entry]:
-    """The entries of one run, read piece by piece."""
+def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
+    """Yield the entries of a run, read in pieces."""
     held = b""
     while start < end or held:
         need = _HEAD.size
@@ -216,7 +217,7 @@ def _run(descriptor: int, start: int, end: int) -> Iterator[Entry]:
             need += size
             if len(held) >= need:
                 document = held[_HEAD.size : need]
-                yield Entry(time, place, is_marked, connection, number, document)
+                yield OrderedLine(time, place, is_marked, connection, number, document)
                 held = held[need:]
                 continue
         piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)

@@ -1,8 +1,9 @@
-"""The whole way: from files or a topic to documents in the order in which requests arrived."""
+"""From files or topics to documents in arrival order."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,18 +17,19 @@ from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
     Fields,
-    Left,
     Texts,
+    UnpairedDocuments,
     redacted,
 )
-from brokertwin.recordings.formats.lines import Line, lines_of, names_of, spooled
-from brokertwin.recordings.formats.order import LAST, Arrivals, Seen, Sorter, Turn
-from brokertwin.recordings.formats.readers import Origin, Reader, dead_letter
+from brokertwin.recordings.formats.lines import SourceLine, lines_of, names_of, spooled
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, Seen, Sorter
+from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
+from brokertwin.recordings.formats.stamps import is_day_first
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.core.kafka_apis import FETCH, PRODUCE
 
 Source = Callable[[Summary], Iterator[Document]]
-"""Where documents come from: files, or a topic. What of them cannot be read is told a summary."""
+"""A source of documents, which counts unreadable ones in a summary."""
 
 CUT_FILE = "the compressed file has no end: it is still written, or was cut"
 REPEATED = "a copy of a line that came before"
@@ -35,14 +37,14 @@ REPEATED = "a copy of a line that came before"
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
 
 
-class Reading(NamedTuple):
-    """How logs are read.
+class FileReading(NamedTuple):
+    """How to read logs.
 
     Attributes:
-        broker: whose logs they are; None: as content or name of each file tells.
-        zone: of the JVMs that wrote them.
-        warn: is told what may make times wrong.
-        texts: which logs with requests as text are read, too.
+        broker: the broker of the logs; None finds it by content or file name.
+        zone: zone of the JVMs that wrote them.
+        warn: called with warnings about times.
+        texts: accepted text logs.
     """
 
     broker: int | None = None
@@ -52,10 +54,10 @@ class Reading(NamedTuple):
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of that name.
+    """Return a time zone by name.
 
     Raises:
-        UserError: there is none.
+        UserError: it does not exist.
     """
     try:
         return ZoneInfo(name)
@@ -68,14 +70,14 @@ def zone_of(name: str) -> tzinfo:
 
 def read_files(
     paths: Sequence[Path],
-    reading: Reading,
+    reading: FileReading,
     summary: Summary,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Document]:
-    """The documents of files, each in the order of its lines, without credentials.
+    """Yield the documents of files in line order, without credentials.
 
     Raises:
-        UserError: a file cannot be read, or nobody can tell whose log it is.
+        UserError: a file is unreadable, or its broker is unknown.
     """
     seen = Seen()
     for path, name in zip(paths, names_of(paths), strict=True):
@@ -86,23 +88,34 @@ def read_files(
 def _read_file(
     path: Path,
     name: str,
-    reading: Reading,
+    reading: FileReading,
     is_qualified: bool,
     seen: Seen,
     summary: Summary,
     on_bytes: Callable[[int], None],
 ) -> Iterator[Document]:
-    """The documents of one file, each line of a log once."""
-    origin = Origin(name, reading.zone, is_qualified, reading.texts)
+    """Yield the documents of one file, without copies."""
+
+    @cache
+    def day_first() -> bool:
+        found = is_day_first(line.text for line in lines_of(path, name))
+        if found is None:
+            reading.warn(
+                f"{name}: dates such as 05/06/2026 are read with the month first, as May 6th."
+                " Nothing in the file shows the order."
+            )
+        return found is True
+
+    origin = Origin(name, reading.zone, is_qualified, reading.texts, day_first)
 
     def again() -> Iterator[Document]:
-        reader = Reader(origin)
+        reader = FormatReader(origin)
         return _read(reader, lines_of(path, name), Summary())
 
     def cut() -> None:
-        summary.leave(Left(Line(name, 0, b""), CUT_FILE, is_dead=False))
+        summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
 
-    reader = Reader(origin)
+    reader = FormatReader(origin)
     brokers = Brokers(path, name, again)
     for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
         if document.broker is None and reading.broker is not None:
@@ -124,23 +137,23 @@ def _read_file(
 
 
 def read_lines(
-    lines: Iterable[Line], name: str, reading: Reading, summary: Summary
+    lines: Iterable[SourceLine], name: str, reading: FileReading, summary: Summary
 ) -> Iterator[Document]:
-    """The documents in the rows of a topic, without credentials."""
-    for document in _read(Reader(Origin(name, reading.zone)), iter(lines), summary):
+    """Yield the documents of topic rows, without credentials."""
+    for document in _read(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
         if document.broker is None:
             document.broker = reading.broker
         yield document
 
 
 def _read(
-    reader: Reader, lines: Iterator[Line], summary: Summary, seen: Seen | None = None
+    reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
 ) -> Iterator[Document]:
-    """The documents in lines, without credentials; copies of lines are left out if `seen`."""
+    """Yield the documents of lines; `seen` removes copies."""
     for found in reader.read(summary.counted(lines)):
         if isinstance(found, Document):
             if seen is not None and found.is_from_log and not seen.is_new(found):
-                summary.leave(Left(_line_of(found), REPEATED, is_dead=False))
+                summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))
                 continue
             try:
                 document = redacted(found)
@@ -153,14 +166,14 @@ def _read(
             summary.leave(found)
 
 
-def _line_of(document: Document) -> Line:
+def _line_of(document: Document) -> SourceLine:
     number = document.place.rpartition(":")[2]
-    return Line(document.source, int(number) if number.isdigit() else 0, b"")
+    return SourceLine(document.source, int(number) if number.isdigit() else 0, b"")
 
 
 def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
-    """Put documents into a sorter, and note what of the topics is needed to complete them."""
-    arrivals = Arrivals()
+    """Add documents to a sorter; returns the data needed to complete them."""
+    arrivals = ArrivalOrder()
     needs = Needs()
     topic_ids: set[bytes] = set()
     for document in documents:
@@ -172,7 +185,7 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         connection = origin, document.broker, document.connection
         number = document.header.correlation_id if document.is_request else LAST
         time = arrivals.time(connection, document.time, number)
-        turn = Turn(hash(connection), number)
+        turn = OrderTurn(hash(connection), number)
         sorter.add(time, document.encoded(), key == PRODUCE.key, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}
@@ -192,7 +205,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
-    """The documents in order of arrival, Produce requests with the batch headers that are known."""
+    """Yield documents in arrival order, with known batch headers."""
     for entry in sorter:
         if not entry.is_marked:
             yield entry.document
@@ -206,7 +219,7 @@ def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
 
 
 def completed(document: Document, completion: Completion) -> bytes:
-    """A document, encoded; a Produce request with the batch headers that are known."""
+    """Encode a document, with known batch headers."""
     if document.header.request_api_key == PRODUCE.key:
         document.request = completion.complete(document.request, document.response, document.time)
     return document.encoded()

@@ -1,18 +1,17 @@
-"""Which recording a line belongs to, and the document that it becomes.
+"""Reads recorded exchanges from the lines of a file.
 
-A file may mix several recordings with other log lines:
+A file may mix several formats with other log lines:
 
 - `Completed request:` is Kafka's request log;
-- an object with a `requestHeader`, or the `kind` of a connection's end, is a document of a capture;
-- an object that begins with `header` is an entry of Kroxylicious' protocol log.
+- an object with `requestHeader`, or with a disconnect's `kind`, is a capture's document;
+- an object whose first field is `header` is an entry of Kroxylicious' protocol log.
 
-Each of them may stand behind prefixes, in a text of any JSON, over several lines, and cut into
-pieces by a container runtime. Any other line is counted by what it is; a line that should be one
-of those above and is damaged is dead.
+Each may have prefixes, be inside a text of any JSON, span several lines, and be cut into pieces by
+a container runtime. Other lines are counted by kind; a damaged line of these formats is a dead
+letter.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from typing import NamedTuple
 
@@ -26,53 +25,70 @@ from brokertwin.recordings.formats import (
     request_log,
     text_requests,
 )
-from brokertwin.recordings.formats.clock import Clock
+from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
     OTHER,
     Document,
     Fields,
-    Left,
     Texts,
+    UnpairedDocuments,
     UnreadableError,
 )
 from brokertwin.recordings.formats.kinds import kind_of
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.stamps import Stamp, stamps
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.stamps import stamp_of, stamps
+from brokertwin.recordings.formats.texts import (
+    Around,
+    Key,
+    Open,
+    Part,
+    Start,
+    abandoned,
+    end_in,
+    is_complete,
+    is_object,
+    start_in,
+)
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
 
-CUT = "cut"
 NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
-"""A result of a log search may be one JSON object with many entries."""
+"""A search result may be one JSON object with many entries."""
+
+NO_TIME = "no time"
+NO_TIME_TOLD = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
+DOCKER_BYTES_MIN = 16_000
+"""Docker cuts lines after 16 KiB."""
 
 NESTING_MAX = 8
 BRACES_MAX = 8
-"""So many braces before a quoted request are tried as the beginning of what wraps it."""
+"""Maximum number of braces before a quoted request tried as the start of its wrapper."""
 
 TAIL_BYTES = 500
-"""How much of the text behind an entry is looked at."""
+"""Length of text after an entry that is examined."""
 
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
 class Origin(NamedTuple):
-    """What is known of a file.
+    """Properties of a file.
 
     Attributes:
-        name: the file's, unique among those read together.
-        zone: of the JVM that wrote the log.
-        is_qualified: whether connections of captures need the file's name before theirs, because
-            several files are read together.
-        texts: which logs with requests as text are read, too.
+        name: unique among the files read together.
+        zone: zone of the JVM that wrote the log.
+        is_qualified: connections of captures get the file's name as a prefix.
+        texts: accepted text logs.
+        day_first: whether `05/06/2026` is June 5th.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
     texts: Texts = Texts.NONE
+    day_first: Callable[[], bool] = lambda: False
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -94,69 +110,26 @@ class _Ended(msgspec.Struct, rename="camel"):
     broker: Int32 | None = None
 
 
+class _Docker(msgspec.Struct):
+    log: str
+    stream: str
+    time: str
+
+
+_docker_decoder = msgspec.json.Decoder(_Docker)
+_DOCKER = {"log", "stream", "time"}
+_DOCKER_ALL = _DOCKER | {"attrs"}
 _captured_decoder = msgspec.json.Decoder(_Captured)
 _ended_decoder = msgspec.json.Decoder(_Ended)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 _ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
-Made = Iterator[Document | Left]
-Key = tuple[object, ...]
-"""Where a continuation is looked for: names around the line, and the path in a wrapper."""
-
+Made = Iterator[Document | UnpairedDocuments]
 _ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
 
 
-class _Around(NamedTuple):
-    """What stands around a text.
-
-    Attributes:
-        line: where it begins.
-        key: where its continuation is looked for.
-        head: prefixes of the line.
-        stamps: times in the fields of wrappers.
-        label: name of a container, pod or host.
-        session: the connection's name, by Kroxylicious.
-        depth: how many wrappers there are.
-    """
-
-    line: Line
-    key: Key
-    head: bytes = b""
-    stamps: tuple[Stamp, ...] = ()
-    label: str = ""
-    session: str = ""
-    depth: int = 0
-
-
-class _Open:
-    """A text whose JSON is not complete yet."""
-
-    def __init__(self, around: _Around, text: bytes, is_request: bool, scan: layouts.Scan) -> None:
-        self.around = around
-        self.text = bytearray(text)
-        self.scan = scan
-        self.is_request = is_request
-        self._is_bare = text.rstrip().endswith(b"{")
-
-    def add(self, text: bytes) -> bool:
-        """Take the next piece; returns whether the JSON is complete."""
-        self.text += text
-        self._is_bare = False
-        return self.scan.end_in(text) is not None
-
-    def is_ended_by(self, text: bytes) -> bool:
-        """Whether the text begins another entry."""
-        if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
-            return True
-        if _UNQUOTED.search(text) is not None:
-            return True  # in a field it would have escapes
-        if self._is_bare and text.strip()[:1] not in (b'"', b"}"):
-            return True
-        return text.startswith(b"{") and _is_object(text)
-
-
-class Reader:
+class FormatReader:
     """Reads the lines of one file, in order.
 
     Args:
@@ -165,39 +138,40 @@ class Reader:
 
     def __init__(self, source: Origin) -> None:
         self._source = source
-        self._clock = Clock(source.zone)
+        self._clock = LineClock(source.zone, source.day_first)
         self._pairs = kroxylicious.Pairs()
-        self._open: dict[Key, _Open] = {}
-        self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
+        self._open: dict[Key, Open] = {}
+        self._pieces: dict[Key, tuple[Around, bytearray]] = {}
+        self._has_line_ends = False
         self._clients = client_logs.Exchanges()
+        self._elements = layouts.Elements()
         self._heading = ""
         self._place = ""
         self._count = 0
 
     @property
     def unknown_zones(self) -> set[str]:
-        """Names of time zones in the log that are not known."""
+        """Names of unknown time zones in the log."""
         return self._clock.unknown_zones
 
-    def read(self, lines: Iterator[Line]) -> Made:
-        """What the lines become; each line is in one document or is left with a reason."""
+    def read(self, lines: Iterator[SourceLine]) -> Made:
+        """Yield documents; each line is in one of them or left with a reason."""
         for line in lines:
             yield from self._guarded(line, self._take(line))
-        for line, head, text in self._partial.values():
-            around = _Around(line, (), head)
-            yield from self._guarded(line, self._entry(around, bytes(text)))
+        for around, text in list(self._pieces.values()):
+            yield from self._guarded(around.line, self._entry(around, bytes(text)))
         for opened in self._open.values():
-            yield _abandoned(opened)
+            yield abandoned(opened)
         yield from self._pairs.rest()
         yield from self._clients.rest()
 
-    def _guarded(self, line: Line, made: Made) -> Made:
+    def _guarded(self, line: SourceLine, made: Made) -> Made:
         try:
             yield from made
         except _ERRORS as error:
             yield dead_letter(line, error)
 
-    def _take(self, line: Line) -> Made:
+    def _take(self, line: SourceLine) -> Made:
         text = line.text.rstrip(b"\r\n")
         if len(text) > WRAPPED_BYTES_MAX:
             raise _too_large(len(text))
@@ -206,54 +180,70 @@ class Reader:
         heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
         if heading is not None:
             self._heading = heading
-            yield Left(line, OTHER, is_dead=False)
+            yield UnpairedDocuments(line, OTHER, is_dead=False)
             return
-        frame = layouts.unframed(text)
-        key = (frame.label, frame.stream)
-        head, text = frame.head, frame.text
-        if frame.is_partial or key in self._partial:
-            line, head, pieces = self._partial.pop(key, (line, head, bytearray()))
-            pieces += text
-            if frame.is_partial and len(pieces) <= WRAPPED_BYTES_MAX:
-                self._partial[key] = line, head, pieces
-                return
-            text = bytes(pieces)
-        around = _Around(line, key, head, label=frame.label or self._heading)
-        yield from self._continued(around, text)
+        yield from self._framed(Around(line, (), label=self._heading), text)
 
-    def _continued(self, around: _Around, text: bytes) -> Made:
-        """A text that may go on with an open one."""
+    def _framed(self, around: Around, text: bytes) -> Made:
+        """Handle a text that may have prefixes or be a piece from a container runtime."""
+        frame = layouts.unframed(text)
+        around = around._replace(
+            key=(*around.key, frame.label, frame.stream),
+            head=around.head + frame.head,
+            label=frame.label or around.label,
+        )
+        if frame.stream:
+            yield from self._piece(around, frame.text, frame.is_partial)
+            return
+        times = self._elements.before(around.key, frame.text)
+        around = around._replace(stamps=(*times, *around.stamps))
+        yield from self._continued(around, frame.text)
+
+    def _piece(self, around: Around, text: bytes, is_partial: bool) -> Made:
+        """Handle a container's output line or a part of it."""
+        first, pieces = self._pieces.pop(around.key, (around, bytearray()))
+        if pieces and layouts.begins_like(text, pieces):
+            yield from self._guarded(first.line, self._framed(first, bytes(pieces)))
+            first, pieces = around, bytearray()
+        pieces += text
+        if is_partial and len(pieces) <= WRAPPED_BYTES_MAX:
+            self._pieces[around.key] = first, pieces
+        else:
+            yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
+
+    def _continued(self, around: Around, text: bytes) -> Made:
+        """Handle a text that may continue an open one."""
         opened = self._open.pop(around.key, None)
         if opened is None:
             yield from self._entry(around, text)
         elif opened.is_ended_by(text):
-            yield _abandoned(opened)
+            yield abandoned(opened)
             yield from self._entry(around, text)
         elif opened.add(text):
             yield from self._guarded(
                 opened.around.line, self._entry(opened.around, bytes(opened.text))
             )
         elif len(opened.text) > WRAPPED_BYTES_MAX:
-            yield _abandoned(opened)
+            yield abandoned(opened)
         else:
             self._open[around.key] = opened
 
-    def _entry(self, around: _Around, text: bytes) -> Made:
-        """A text that may be an entry, or several in a row."""
+    def _entry(self, around: Around, text: bytes) -> Made:
+        """Handle a text with zero or more entries."""
         if around.depth > NESTING_MAX:
             raise UnreadableError("nested", f"the line is in more than {NESTING_MAX} wrappers")
         text.decode("utf-8")
         at = 0
-        while (start := _start(text, at)) is not None:
+        while (start := start_in(text, at)) is not None:
             if start.quote:
                 yield from self._quoted(around, text, start)
                 return
             scan = layouts.Scan()
-            end = _end(text, start.at, scan) if at == 0 else scan.end_in(text, start.at)
+            end = end_in(text, start.at, scan) if at == 0 else scan.end_in(text, start.at)
             if end is None:
-                self._open[around.key] = _Open(around, text, start.is_request, scan)
+                self._open[around.key] = Open(around, text, start.is_request, scan)
                 return
-            part = _Part(text[at : start.at], text[start.at : end], text[end : end + TAIL_BYTES])
+            part = Part(text[at : start.at], text[start.at : end], text[end : end + TAIL_BYTES])
             if start.is_request:
                 yield from self._guarded(around.line, self._completed(around, part))
             elif kroxylicious.ENTRY_START.match(part.json):
@@ -262,12 +252,12 @@ class Reader:
                 yield from self._guarded(around.line, self._object(around, part))
             at = end
         if at == 0:
-            yield from self._other(around, _Part(b"", text, b""))
+            yield from self._other(around, Part(b"", text, b""))
 
-    def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
-        """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
+    def _quoted(self, around: Around, text: bytes, start: Start) -> Made:
+        """Handle a request in a quoted text: JSON after a prefix, a table, a field."""
         around = around._replace(depth=around.depth + 1)
-        unfinished: _Open | None = None
+        unfinished: Open | None = None
         brace = -1
         for _ in range(BRACES_MAX if start.quote != b'""' else 0):
             brace = text.find(b"{", brace + 1, start.at)
@@ -276,24 +266,22 @@ class Reader:
             scan = layouts.Scan()
             end = scan.end_in(text, brace)
             if end is None:
-                unfinished = unfinished or _Open(around, text, False, scan)
-            elif end > start.at and _is_object(text[brace:end]):
-                part = _Part(text[:brace], text[brace:end], text[end : end + TAIL_BYTES])
+                unfinished = unfinished or Open(around, text, False, scan)
+            elif end > start.at and is_object(text[brace:end]):
+                part = Part(text[:brace], text[brace:end], text[end : end + TAIL_BYTES])
                 yield from self._object(around, part)
                 return
         plain = layouts.unescaped(text, start.quote)
-        if unfinished is not None and not _is_complete(plain):
+        if unfinished is not None and not is_complete(plain):
             self._open[around.key] = unfinished
         else:
             yield from self._entry(around, plain)
 
-    def _completed(self, around: _Around, part: "_Part") -> Made:
-        """A line of Kafka's request log."""
+    def _completed(self, around: Around, part: Part) -> Made:
+        """Handle a line of Kafka's request log."""
         time = self._time(around, part)
         if time is None:
-            raise UnreadableError(
-                "no time", "around the request there is no time such as 2026-11-21 01:22:27,944"
-            )
+            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
         if len(part.json) > EVENT_BYTES_MAX:
             raise _too_large(len(part.json))
         made = request_log.document_of(around.line, self._placed(around.line), part.json, time)
@@ -302,8 +290,8 @@ class Reader:
             _check(made)
         yield made
 
-    def _exchanged(self, around: _Around, part: "_Part") -> Made:
-        """An entry of Kroxylicious' protocol log."""
+    def _exchanged(self, around: Around, part: Part) -> Made:
+        """Handle an entry of Kroxylicious' protocol log."""
         found = kroxylicious.SESSION.search(part.tail)
         session = found[1].decode("utf-8", "replace") if found else around.session
         time = self._time(around, part)
@@ -312,11 +300,11 @@ class Reader:
         )
         yield from self._pairs.take(entry)
 
-    def _time(self, around: _Around, part: "_Part") -> int | None:
+    def _time(self, around: Around, part: Part) -> int | None:
         return self._clock.ms(around.head + part.head, part.tail, around.stamps)
 
-    def _object(self, around: _Around, part: "_Part") -> Made:
-        """A document of a capture, or JSON that wraps an entry."""
+    def _object(self, around: Around, part: Part) -> Made:
+        """Handle a capture's document, or JSON that wraps an entry."""
         line = around.line
         try:
             fields = _fields_decoder.decode(part.json)
@@ -328,9 +316,11 @@ class Reader:
             yield from self._entry(around._replace(head=part.head + part.json[:mark]), bare)
             return
         if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
-            yield Left(line, NOT_READ, is_dead=False)
+            yield UnpairedDocuments(line, NOT_READ, is_dead=False)
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
+        elif _DOCKER <= fields.keys() <= _DOCKER_ALL:
+            yield from self._of_docker(around, part)
         elif "totalTimeMs" not in fields and ("requestHeader" in fields or fields.keys() <= KNOWN):
             if len(part.json) > EVENT_BYTES_MAX:
                 raise _too_large(len(part.json))
@@ -338,16 +328,34 @@ class Reader:
         else:
             yield from self._unwrapped(around, part)
 
-    def _unwrapped(self, around: _Around, part: "_Part") -> Made:
-        """The entries in a wrapper; copies in other fields, whole or cut, do not count."""
+    def _of_docker(self, around: Around, part: Part) -> Made:
+        """Handle a line of Docker's json-file; without a line end it continues."""
+        record = _docker_decoder.decode(part.json)
+        text, time = record.log.encode(), stamp_of(record.time)
+        is_ended = text.endswith(b"\n")
+        self._has_line_ends |= is_ended
+        is_partial = not is_ended and (self._has_line_ends or len(text) >= DOCKER_BYTES_MIN)
+        inside = around._replace(
+            key=(*around.key, record.stream, "log"),
+            head=b"",
+            stamps=(
+                *((time,) if time is not None else ()),
+                *around.stamps,
+                *stamps(around.head + part.head),
+            ),
+            depth=around.depth + 1,
+        )
+        yield from self._piece(inside, text, is_partial)
+
+    def _unwrapped(self, around: Around, part: Part) -> Made:
+        """Handle the entries in a wrapper; copies in other fields are dropped."""
         value = msgspec.json.decode(part.json)
         stream = (around.key, layouts.find_field(value, "stream"))
-        before = set(self._open)
-        opened = frozenset(key[2:] for key in before if key[:2] == stream)
         given = stamps(around.head + part.head)
-        made: list[tuple[Key, Document | Left]] = []
+        made: list[_Found] = []
+        opened: dict[Key, tuple[int, ...]] = {}
         is_entry = False
-        for found in layouts.inner(value, opened):
+        for found in layouts.inner(value, lambda path: (*stream, *path) in self._open):
             is_entry = True
             inside = around._replace(
                 key=(*stream, *found.path),
@@ -361,28 +369,41 @@ class Reader:
                 text = found.value.rstrip("\r\n").encode()
                 entries = self._guarded(around.line, self._continued(inside, text))
             else:
-                body = _Part(b"", msgspec.json.encode(found.value), b"")
+                body = Part(b"", msgspec.json.encode(found.value), b"")
                 entries = self._guarded(around.line, self._completed(inside, body))
-            made += ((found.path, each) for each in entries)
-        documents = _distinct(made)
-        if documents:
-            for key in set(self._open) - before:
-                del self._open[key]
-            yield from documents
-        yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
+            before = self._open.get(inside.key)
+            former = opened.get(inside.key, found.place)
+            for each in entries:
+                place = found.place if isinstance(each, Document) else former
+                made.append(_Found(found.path, place, each))
+            if self._open.get(inside.key) is not before:
+                opened[inside.key] = found.place
+        whole = {each.place for each in made if isinstance(each.entry, Document)}
+        for key, place in opened.items():
+            if place in whole:
+                self._open.pop(key, None)
+        yield from _distinct(made)
+        lefts = {
+            (left.line, left.reason, place): left
+            for _, place, left in made
+            if isinstance(left, UnpairedDocuments)
+        }
+        for (line, _, place), left in lefts.items():
+            if not (left.is_dead and place in whole and line == around.line):
+                yield left
         if not is_entry:
             yield from self._other(around, part)
 
-    def _other(self, around: _Around, part: "_Part") -> Made:
-        """A line of a text log, or one that is no exchange."""
+    def _other(self, around: Around, part: Part) -> Made:
+        """Handle a line of a text log, or one without an exchange."""
         made = self._of_text(around, part) if self._source.texts else None
         if made is None:
             yield self._left(around, part)
         else:
             yield from made
 
-    def _of_text(self, around: _Around, part: "_Part") -> Made | None:
-        """What a line of a text log completes; None if it is no such line."""
+    def _of_text(self, around: Around, part: Part) -> Made | None:
+        """Return the exchange that a text log line completes; None for other lines."""
         old = text_requests.MARKS.search(part.json)
         mark = old or client_logs.MARKS.search(part.json)
         is_log = old is not None and old[0].startswith(request_log.MARK)
@@ -390,7 +411,7 @@ class Reader:
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
-            return None
+            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
         place = self._placed(around.line)
         if old is None:
             return self._clients.take(around.line, place, part.json, time)
@@ -400,13 +421,15 @@ class Reader:
             made.label = around.label
         return iter((made,))
 
-    def _left(self, around: _Around, part: "_Part") -> Left:
-        """A line that is no exchange; one of a group's coordinator with what it tells."""
+    def _left(self, around: Around, part: Part) -> UnpairedDocuments:
+        """Describe a line without an exchange; a coordinator's line with its content."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
-            request_log.start_of(part.json, mark)  # raises if it is text
+            request_log.start_of(part.json, mark)  # # raises for text
         kind = kind_of(part.json)
-        left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+        left = UnpairedDocuments(
+            around.line, kind.name if kind is not None else OTHER, is_dead=False
+        )
         found = coordinator_lines.FORM.search(part.json)
         if found is None:
             return left
@@ -416,14 +439,14 @@ class Reader:
         told = coordinator_lines.logged(place, part.json, time) if time is not None else None
         return left._replace(logged=told)
 
-    def _placed(self, line: Line) -> str:
-        """The id of an exchange: file and line; a further one of the line has a number."""
+    def _placed(self, line: SourceLine) -> str:
+        """Return an exchange id: file and line, then a number for further ones."""
         place = f"{line.file}:{line.number}"
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
         return place if self._count == 1 else f"{place}.{self._count}"
 
-    def _captured(self, line: Line, text: bytes, fields: Fields) -> Document:
+    def _captured(self, line: SourceLine, text: bytes, fields: Fields) -> Document:
         captured = _captured_decoder.decode(text)
         if captured.kind != Kind.REQUEST:
             raise UnreadableError(
@@ -440,7 +463,7 @@ class Reader:
         _check(document)
         return document
 
-    def _ended(self, line: Line, text: bytes) -> Document:
+    def _ended(self, line: SourceLine, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
         if not ended.connection:
             raise UnreadableError(Reason.MISSING_FIELD, "a connection ends that has no name")
@@ -449,12 +472,12 @@ class Reader:
 
     def _document(
         self,
-        line: Line,
+        line: SourceLine,
         said: _Captured | _Ended,
         asked: tuple[RequestHeader, msgspec.Raw],
         response: msgspec.Raw,
     ) -> Document:
-        """A line of a capture; its connection has a name among all files that are read together."""
+        """Return a capture's document with its connection's name qualified."""
         header, request = asked
         named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
         return Document(
@@ -471,80 +494,19 @@ class Reader:
         )
 
 
-class _Part(NamedTuple):
-    """JSON in a text, and what stands before and behind it."""
+class _Found(NamedTuple):
+    """A document in a wrapper: its path, the place of its record, the entry."""
 
-    head: bytes
-    json: bytes
-    tail: bytes
-
-
-class _Start(NamedTuple):
-    """Where JSON begins in a text.
-
-    Attributes:
-        at: the offset of its brace.
-        is_request: whether it is a line of Kafka's request log.
-        quote: how quotation marks are written in it if it is quoted itself; else empty.
-    """
-
-    at: int
-    is_request: bool = False
-    quote: bytes = b""
+    path: Key
+    place: tuple[int, ...]
+    entry: Document | UnpairedDocuments
 
 
-_UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
-_LIST = re.compile(rb"\s*[{\[]")
-_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|&quot;|&#34;)")
-_HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
-
-
-def _start(text: bytes, at: int) -> _Start | None:
-    """The next JSON object that may be an entry or wrap one."""
-    opening = layouts.OPENING.match(text, at)
-    if opening is not None and (at == 0 or _LIST.match(text)):
-        return _Start(opening.end())
-    mark = text.find(request_log.MARK, at)
-    if mark >= 0 and not text_requests.MARKS.match(text, mark):
-        start = request_log.start_of(text, mark)
-        quote = _QUOTE.match(text, start)
-        return _Start(start, True, quote[1] if quote is not None else b"")
-    if at:
-        return None
-    header = _HEADER.match(text)
-    if header is not None:
-        return _Start(header.end())
-    return _Start(text.rstrip().rfind(b"{")) if text.rstrip().endswith(b"{") else None
-
-
-def _end(text: bytes, start: int, scan: layouts.Scan) -> int | None:
-    """The offset behind the object; None if it is not complete. Mostly the last brace ends it."""
-    last = text.rfind(b"}") + 1
-    if last > start and _is_object(text[start:last]):
-        return last
-    return scan.end_in(text, start)
-
-
-def _is_object(text: bytes) -> bool:
-    """Whether a text is one JSON object."""
-    try:
-        _fields_decoder.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
-
-
-def _is_complete(text: bytes) -> bool:
-    """Whether the request in a text has its end there."""
-    start = _start(text, 0)
-    return start is not None and layouts.Scan().end_in(text, start.at) is not None
-
-
-def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
-    """The documents in a wrapper; what another field has, too, counts once."""
+def _distinct(made: Sequence[_Found]) -> list[Document]:
+    """The distinct documents in a wrapper; copies in other fields are dropped."""
     found: dict[tuple[object, ...], Key] = {}
     kept = []
-    for path, each in made:
+    for path, _, each in made:
         if isinstance(each, Document):
             duration = bytes(each.rest.get("responseTime", b""))
             what = (each.connection, each.header.correlation_id, duration)
@@ -553,35 +515,21 @@ def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
     return kept
 
 
-def _is_left(made: Document | Left, is_dead_too: bool) -> bool:
-    return isinstance(made, Left) and (is_dead_too or not made.is_dead)
-
-
 def _too_large(size: int) -> UnreadableError:
     return UnreadableError(Reason.TOO_LARGE, f"{size} bytes; at most {EVENT_BYTES_MAX} are read")
 
 
-def _abandoned(opened: _Open) -> Left:
-    """A text that does not go on as JSON does; if it holds no entry, it is another log line."""
-    text = bytes(opened.text)
-    if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
-        return Left(opened.around.line, CUT, "the JSON of the entry has no end")
-    if opened.around.depth or not text.lstrip().startswith(b"{"):
-        return Left(opened.around.line, OTHER, is_dead=False)
-    return Left(opened.around.line, Reason.NOT_JSON, "Input data was truncated")
-
-
 def _check(document: Document) -> None:
-    """Raises UnreadableError where a body is none."""
+    """Raise UnreadableError for an undecodable body."""
     if not bytes(document.request).lstrip().startswith(b"{"):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` - at `$.request`")
     if bytes(document.response).lstrip()[:1] not in (b"{", b"n", b""):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` or null - at `$.response`")
 
 
-def dead_letter(line: Line, error: Exception) -> Left:
-    """A line that cannot be read, and why."""
+def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
+    """Describe an unreadable line and the reason."""
     if isinstance(error, UnreadableError):
-        return Left(line, error.reason, error.detail)
+        return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)
-    return Left(line, refusal.reason, refusal.detail)
+    return UnpairedDocuments(line, refusal.reason, refusal.detail)

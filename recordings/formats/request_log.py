@@ -1,11 +1,10 @@
-"""Kafka's own request log: `kafka.request.logger` at DEBUG, of Kafka 2.8 and later (KAFKA-10525).
+"""Kafka's request log: `kafka.request.logger` at DEBUG (KAFKA-10525).
 
     [2026-11-21 01:22:27,944] DEBUG Completed request:{...} (kafka.request.logger)
 
-A line is written when the answer has been sent, so lines are in order of completion. Its time less
-`totalTimeMs` is when the request had arrived, to about a millisecond: the log has whole ones, and
-writing takes its time, too. What stands before and behind the JSON is the layout's; a time has to
-be there.
+Kafka 2.8 and later writes a line after the response is sent, so lines are in order of completion.
+The arrival is the line's time minus `totalTimeMs`, accurate to about a millisecond. The text around
+the JSON depends on the layout, and must have a time.
 
 Source: `RequestChannel.updateRequestMetrics`, `RequestConvertToJson` in Kafka.
 """
@@ -18,18 +17,18 @@ import msgspec
 from brokertwin.recordings.formats.documents import (
     Document,
     Fields,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     api_name,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import renamed
 from brokertwin.state.core.events import RequestHeader
 
 MARK = b"Completed request:"
 DURATION_MAX_MS = 86_400_000.0
-"""A longer time to answer is taken for a mistake."""
+"""Longer durations are treated as errors."""
 
 BEFORE_28 = "text request log of a Kafka before 2.8"
 NOT_LOGGED = "Kafka logged the request without its body"
@@ -51,10 +50,10 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 
 def start_of(text: bytes, mark: int) -> int:
-    """The offset of the JSON behind the mark.
+    """Return the offset of the JSON after the mark.
 
     Raises:
-        UnreadableError: there is none, as in the request log of an older Kafka.
+        UnreadableError: there is none, as in request logs of older Kafka releases.
     """
     at = mark + len(MARK)
     while text[at : at + 1].isspace():
@@ -66,25 +65,29 @@ def start_of(text: bytes, mark: int) -> int:
     raise UnreadableError("cut", "the line has no whole JSON object")
 
 
-def document_of(line: Line, place: str, text: bytes, time: int) -> Document | Left:
-    """The document of a completed request.
+def document_of(
+    line: SourceLine, place: str, text: bytes, time: int
+) -> Document | UnpairedDocuments:
+    """Create the document of a completed request.
 
     Args:
-        line: where it lies.
+        line: its line.
         place: its id.
         text: the JSON object.
         time: of the line, in ms since 1970.
 
     Raises:
         UnreadableError: it is damaged.
-        msgspec.MsgspecError: it is no JSON, or not of this shape.
+        msgspec.MsgspecError: it is not JSON, or has another shape.
     """
     completed = _decoder.decode(text)
     duration = completed.total_time_ms
     check_duration("totalTimeMs", duration)
     header = completed.request_header
     if _is_empty(completed.request):
-        return Left(line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False)
+        return UnpairedDocuments(
+            line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False
+        )
     rest = _fields_decoder.decode(text)
     for name in KNOWN:
         rest.pop(name, None)
@@ -117,13 +120,13 @@ def document_of(line: Line, place: str, text: bytes, time: int) -> Document | Le
 def _is_empty(body: msgspec.Raw) -> bool:
     """Whether Kafka logged an empty text for a body.
 
-    It does so for the response of a Produce with acks 0, and for an AlterConfigs of loggers.
+    It does so for the response of a Produce with acks 0, and for AlterConfigs of loggers.
     """
     return bytes(body).strip() == b'""'
 
 
 def check_duration(name: str, ms: float) -> None:
-    """Raises UnreadableError for a time to answer that cannot be."""
+    """Raises UnreadableError for an impossible duration."""
     if not 0 <= ms <= DURATION_MAX_MS:
         raise UnreadableError(
             "impossible time", f"{name} is {ms}; it is how many ms the answer took, 0 to a day"
@@ -133,7 +136,7 @@ def check_duration(name: str, ms: float) -> None:
 def host_of(connection: str) -> str:
     """The client's address in `<local>:<port>-<remote>:<port>-<processor>-<number>`.
 
-    It is as ACLs have it: no name, no port. Empty where the connection is of another form.
+    It has no port, as in ACLs. Empty for other forms.
     """
     parts = connection.split("-")
     host, colon, port = parts[1].rpartition(":") if len(parts) > 2 else ("", "", "")

@@ -1,17 +1,19 @@
-"""Times in texts and fields, in the forms that log layouts and log agents write."""
+"""Times in the formats of log layouts and log agents."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 HOUR_MS = 60 * 60 * 1000
 SECONDS = range(946_684_800, 4_102_444_800)
-"""Seconds since 1970 that are taken for a time: the years 2000 to 2099."""
+"""Accepted seconds since 1970: the years 2000 to 2099."""
 
 TEXT_BYTES_MAX = 2_000
-"""Times are looked for at both ends of a text, so far from an end."""
+"""Length of text at both ends that is searched for times."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -21,7 +23,7 @@ ZONES_H = {
     "NZDT": 13, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8,
     "PDT": -7,
 }  # fmt: skip
-"""Offsets of abbreviated zones in hours, with the US meaning if an abbreviation has several."""
+"""Offsets of zone abbreviations in hours; ambiguous ones are US zones."""
 
 _CLOCK = (
     rb"(?P<h>\d{1,2}):(?P<m>\d\d):(?P<s>\d\d)(?:[.,:](?P<f>\d{1,9}))?(?: ?(?P<half>[AaPp])[Mm]\b)?"
@@ -43,32 +45,40 @@ _FORMS = [
     re.compile(rb"(?<![\d.])" + date + _ZONE + rb"(?P<late>(?: \d{4}\b)?)") for date in _DATES
 ]
 _KAFKAS = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] [A-Z]{4,5} ")
-"""What Kafka's own configuration writes before a message; it is read more quickly."""
+"""The prefix in Kafka's default layout, parsed faster."""
 
 _EPOCH = re.compile(rb"(?<![\w.:/-])\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w:/-])")
 _EPOCH_DIGITS = (10, 13, 16, 19)
+_PARTS = re.compile(rb"epochSecond\W{1,4}(\d{10})\W{1,8}nanoOfSecond\W{1,4}(\d{1,9})(?!\d)")
+"""Log4j's `instant` in XML."""
+
+_SLASHED = re.compile(
+    rb"(?<![\d.])(\d{1,2})/(\d\d)/(?:\d\d)?(\d\d)[ :T,@]{1,3}(?=\d{1,2}:\d\d:\d\d)"
+)
 _START = datetime(1970, 1, 1)  # noqa: DTZ001
 _MS = timedelta(milliseconds=1)
 
 
 class Stamp(NamedTuple):
-    """A time that a text or a field names.
+    """A time in a text or field.
 
     Attributes:
-        local_ms: date and time of day in ms, as if they were UTC.
-        unit_ms: how exact it is: 1, or 1000 if it has no fraction of a second.
-        offset_ms: offset of its zone; None if it names none that is known.
-        unknown_zone: the name of its zone if that is not known.
+        local_ms: date and time in ms, as if in UTC.
+        unit_ms: precision: 1, or 1000 without a fraction.
+        offset_ms: zone offset; None if unknown or missing.
+        unknown_zone: the name of an unknown zone.
+        day_first: for a date such as `05/06/2026`, the time with the day before the month.
     """
 
     local_ms: int
     unit_ms: int
     offset_ms: int | None
     unknown_zone: str = ""
+    day_first: "Stamp | None" = None
 
 
 def stamps(text: bytes) -> list[Stamp]:
-    """The times in a text, in their order."""
+    """Return the times in a text, in order."""
     kafkas = _KAFKAS.fullmatch(text)
     if kafkas is not None:
         with suppress(ValueError):
@@ -83,15 +93,20 @@ def stamps(text: bytes) -> list[Stamp]:
             stamp = None if is_taken else _stamp(match)
             if stamp is not None:
                 found.append((match.start(), match.end(), stamp))
-    for match in _EPOCH.finditer(text):
-        stamp = _of_number(match[0].decode("ascii"))
+    numbers = [(match, b"%b.%09d" % (match[1], int(match[2]))) for match in _PARTS.finditer(text)]
+    numbers += [(match, match[0]) for match in _EPOCH.finditer(text)]
+    for match, number in numbers:
+        stamp = _of_number(number.decode("ascii"))
         if stamp is not None:
             found.append((match.start(), match.end(), stamp))
     return [stamp for _, _, stamp in sorted(found)]
 
 
 def stamp_of(value: Any) -> Stamp | None:
-    """The time in a field: text, s, ms, us or ns since 1970, or an object of such parts."""
+    """Parse the time in a field: text, number since 1970, or an object.
+
+    Numbers are s, ms, us or ns.
+    """
     if isinstance(value, dict):
         return _of_parts(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -102,7 +117,7 @@ def stamp_of(value: Any) -> Stamp | None:
 
 
 def _of_parts(value: dict[str, Any]) -> Stamp | None:
-    """Seconds and nanoseconds, as in Log4j's `instant`; else the first time in the object."""
+    """Parse seconds and nanoseconds (Log4j's `instant`), or the first time."""
     parts = {name.lower(): part for name, part in value.items()}
     seconds = next((part for name, part in parts.items() if "second" in name), None)
     nanos = next((part for name, part in parts.items() if "nano" in name), 0)
@@ -121,20 +136,61 @@ def _of_number(text: str) -> Stamp | None:
     return Stamp(ms, 1 if digits else 1000, 0)
 
 
+def is_day_first(texts: Iterable[bytes], now: datetime | None = None) -> bool | None:
+    """Whether dates with slashes have the day before the month; None if nothing shows it.
+
+    A number above 12 is a day. Otherwise the dates go back less often, cover less time and are
+    not in the future if they are read correctly.
+
+    Args:
+        texts: the lines of a log, in their order.
+        now: the current time in UTC.
+    """
+    now = now or datetime.now(UTC)
+    found = dict.fromkeys(match.groups() for text in texts for match in _SLASHED.finditer(text))
+    dates = [(2000 + int(year), int(first), int(second)) for first, second, year in found]
+    has_day_first = any(first > 12 for _, first, _ in dates)
+    if has_day_first or any(second > 12 for _, _, second in dates):
+        return has_day_first
+    with suppress(ValueError):
+        month_first = _strangeness([datetime(*date, tzinfo=UTC) for date in dates], now)
+        day_first = _strangeness(
+            [datetime(y, second, first, tzinfo=UTC) for y, first, second in dates], now
+        )
+        return None if day_first == month_first else day_first < month_first
+    return None
+
+
+def _strangeness(dates: list[datetime], now: datetime) -> tuple[bool, int, timedelta]:
+    """How unlikely these dates of a log are: in the future, out of order, far apart."""
+    is_in_future = any(date > now + timedelta(days=1) for date in dates)
+    steps_back = sum(later < earlier for earlier, later in pairwise(dates))
+    return is_in_future, steps_back, max(dates) - min(dates) if dates else timedelta()
+
+
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
-    """The time that a form has found; None if there is no such time."""
+    """Parse a matched time; None if invalid."""
     part = {name: (text or b"").decode("ascii") for name, text in match.groupdict().items()}
-    month, day, hour = part["mo"], int(part["d"]), int(part["h"])
+    month, day = part["mo"], int(part["d"])
     if month.isalpha():
         number = _MONTHS.index(month.lower()) + 1 if month.lower() in _MONTHS else 0
-    else:
-        number = int(month)
-    if part["sep"] == "/" and len(part["d"]) and match.start("d") < match.start("mo") and day <= 12:
-        number, day = day, number  # 11/22/2026, as Log4j's US patterns
+        return _dated(part, number, day)
+    number = int(month)
+    is_slashed = part["sep"] == "/" and match.start("d") < match.start("mo")
+    if not is_slashed or day > 12 or day == number:
+        return _dated(part, number, day)
+    day_first = _dated(part, number, day)
+    month_first = _dated(part, day, number)
+    return month_first and month_first._replace(day_first=day_first)
+
+
+def _dated(part: dict[str, str], month: int, day: int) -> Stamp | None:
+    """The time of a month and a day, with the other parts of a form."""
+    hour = int(part["h"])
     if part["half"]:
         hour = hour % 12 + (12 if part["half"] in "Pp" else 0)
     try:
-        local = datetime(2000, number, day, hour, int(part["m"]), int(part["s"]))  # noqa: DTZ001
+        local = datetime(2000, month, day, hour, int(part["m"]), int(part["s"]))  # noqa: DTZ001
         local = local.replace(year=_year(part["y"] or part["late"].strip(), local))
         offset = _offset_of(part["zone"], local)
     except (ValueError, OverflowError):
@@ -152,7 +208,7 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
 
 
 def _year(text: str, local: datetime) -> int:
-    """The year; syslog names none, then it is the last one that does not give a future time."""
+    """The year; syslog has none, so it is the latest without a future time."""
     if text:
         return int(text) if len(text) == 4 else 2000 + int(text)
     now = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
@@ -160,11 +216,13 @@ def _year(text: str, local: datetime) -> int:
 
 
 def _offset_of(zone: str, local: datetime) -> int | None:
-    """The offset of `+02:00`, `-0330`, `+01`, `CET` or `Europe/Berlin` in ms; None for no zone.
+    """The offset of `+02:00`, `-0330`, `+01`, `CET` or `Europe/Berlin` in ms.
+
+    None without a zone.
 
     Raises:
-        KeyError: there is no such abbreviation.
-        ZoneInfoNotFoundError: there is no such zone.
+        KeyError: unknown abbreviation.
+        ZoneInfoNotFoundError: unknown zone.
     """
     if not zone:
         return None

@@ -1,4 +1,4 @@
-"""What became of the lines: counts for the table at the end."""
+"""Counts of input lines for the final table."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     OTHER,
     Document,
-    Left,
+    UnpairedDocuments,
     is_controllers,
     listener_of,
 )
 from brokertwin.recordings.formats.kinds import BY_NAME
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 
 EXAMPLES_SHOWN = 5
 NEEDED = (
@@ -28,15 +28,15 @@ class Summary:
     """Counts of one run.
 
     Attributes:
-        lines: how many lines were read; empty ones are not counted.
-        events: documents made, by API.
-        left: entries that became no document, by (API, reason); no API where none can be read.
-        dead: damaged lines, by reason.
+        lines: number of non-empty lines.
+        events: number of documents by API.
+        left: number of entries without a document by (API, reason).
+        dead: number of damaged lines by reason.
         examples: (place, reason, detail) of the first dead lines of each reason.
-        nameless_topic_ids: topic ids in requests for which no answer shows a name.
+        nameless_topic_ids: number of topic ids in requests without a known name.
         controllers: listeners of controllers.
         logged: lines about groups in Kafka's server.log.
-        on_dead: is told of each dead line.
+        on_dead: called with each dead line.
     """
 
     lines: int = 0
@@ -47,10 +47,10 @@ class Summary:
     nameless_topic_ids: int = 0
     controllers: set[str] = field(default_factory=set)
     logged: list[Logged] = field(default_factory=list)
-    on_dead: Callable[[Left], None] = lambda _: None
+    on_dead: Callable[[UnpairedDocuments], None] = lambda _: None
 
-    def counted(self, lines: Iterator[Line]) -> Iterator[Line]:
-        """The lines, counted."""
+    def counted(self, lines: Iterator[SourceLine]) -> Iterator[SourceLine]:
+        """Count and yield the lines."""
         for line in lines:
             self.lines += 1
             yield line
@@ -61,8 +61,8 @@ class Summary:
         if is_controllers(document.header, bytes(document.request)):
             self.controllers.add(listener_of(document))
 
-    def leave(self, left: Left) -> None:
-        """Count a line that became none."""
+    def leave(self, left: UnpairedDocuments) -> None:
+        """Count a line without a document."""
         if left.logged is not None:
             self.logged.append(left.logged)
         if not left.is_dead:
@@ -75,7 +75,7 @@ class Summary:
 
 
 def nothing_read(summary: Summary) -> UserError:
-    """The error for input without any exchange: what it is, and what is needed instead."""
+    """The error for input without an exchange: its kind and a hint."""
     reasons = summary.dead + Counter(
         {reason: count for (_, reason), count in summary.left.items() if reason != OTHER}
     )
@@ -101,6 +101,6 @@ def nothing_read(summary: Summary) -> UserError:
     return NothingRecordedError(f"No exchange was read: {what}.", NEEDED)
 
 
-def place_of(line: Line) -> str:
-    """File and line."""
+def place_of(line: SourceLine) -> str:
+    """Return file and line."""
     return f"{line.file}:{line.number}"

@@ -3,8 +3,8 @@
     Completed request:RequestHeader(…) -- {group_id=g,…},response:{…} from connection …;totalTime:1…
     [KafkaApi-1] Handling request:RequestHeader(…) -- FetchRequestData(…) from connection …;…
 
-The first is the request log of Kafka 0.11 to 2.7. The second is kafka.server.KafkaApis at TRACE,
-of any release; it has no responses. Fields of structs get the names of Kafka 4.
+The first is the request log of Kafka 0.11 to 2.7. The second is kafka.server.KafkaApis at TRACE in
+any release, without responses. Fields of structs get Kafka 4's names.
 
 Source: `RequestChannel.updateRequestMetrics`, `KafkaApis.handle` and `Protocol` in Kafka.
 """
@@ -20,11 +20,11 @@ from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
     Fields,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import Names, rename, renamed
 from brokertwin.recordings.formats.request_log import host_of
 from brokertwin.state.access.redaction import may_hold_credentials
@@ -132,21 +132,21 @@ _BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
     "METADATA": ({}, _METADATA),
     "FETCH": ({}, _FETCHED),
 }
-"""By API: names in requests and responses of releases whose protocol had no message schemas yet."""
+"""Names in requests and responses before message schemas, by API."""
 
 
-def document_of(line: Line, place: str, text: str, time: int) -> Document | Left:
-    """The request in a line, with its response if the line has it.
+def document_of(line: SourceLine, place: str, text: str, time: int) -> Document | UnpairedDocuments:
+    """Create the document of a request, with its response if logged.
 
     Raises:
-        UnreadableError: the line has been cut.
+        UnreadableError: the line is cut.
     """
     found = _REQUEST.search(text)
     if found is None:
         raise UnreadableError(CUT, "the header of the request has no end")
     key = _KEYS.get(found["api"])
     if key is None:
-        return Left(line, NO_API, api=found["api"], is_dead=False)
+        return UnpairedDocuments(line, NO_API, api=found["api"], is_dead=False)
     request, at = _body(key, text, found.end())
     response: Any = None
     if text.startswith(_RESPONSE, at):
@@ -176,14 +176,14 @@ def document_of(line: Line, place: str, text: str, time: int) -> Document | Left
 
 
 def _flatten(response: dict[str, Any]) -> None:
-    """Move the fields of `partition_header`, which Kafka before 2.7 has, to their partition."""
+    """Move the fields of `partition_header` (before Kafka 2.7) to the partition."""
     for topic in response.get("responses") or ():
         for partition in topic.get("partitionResponses") or ():
             partition.update(partition.pop("partitionHeader", {}))
 
 
 def _body(key: int, text: str, at: int) -> tuple[Any, int]:
-    """The body at an offset, and the offset behind it; None if it cannot be read."""
+    """Parse the body at an offset; returns None if unreadable, and the end."""
     try:
         body, end = java_text.body_of(text, at)
     except java_text.UnparsableError:
@@ -192,7 +192,7 @@ def _body(key: int, text: str, at: int) -> tuple[Any, int]:
 
 
 def _behind(text: str, at: int) -> int:
-    """Where the response begins, or the end of the line, behind a body that is not read."""
+    """Return where the response or the rest begins after an unreadable body."""
     found = text.find(_RESPONSE, at)
     return found if found >= 0 else at
 

@@ -1,8 +1,8 @@
-"""Recorded exchanges in topics: what `capture --topic` wrote, and what a job was asked.
+"""Recorded exchanges in topics: of `capture --topic`, and of a job.
 
-A job's request and its answer become one line as a capture has it. A job handles what it is asked
-in the order of offsets, and its clock never goes back: a request's time here is never before that
-of the one before in its partition, and never after its answer's.
+A job's request and response become a line of a capture. A job handles requests in offset order and
+its clock never goes back. A request's time here is therefore not before that of the previous one in
+its partition, and not after its response.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +16,9 @@ from brokertwin.kafka_io.job_exchanges import JobExchanges
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.recordings.formats.documents import Document, Left
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.pipeline import Reading, Source, read_lines
+from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.pipeline import FileReading, Source, read_lines
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.core.events import Event, Kind, Refusal, decode_event
 
@@ -29,8 +29,8 @@ REPEATED = "an id that came before: of a repeat the first counts"
 NO_ANSWER = "the job made a dead letter of it"
 
 
-class _Answer(msgspec.Struct, rename="camel"):
-    """A row of `responses`; `error` in place of the answer is a dead letter's."""
+class _ResponseRow(msgspec.Struct, rename="camel"):
+    """A row of `responses`; a dead letter has `error` instead."""
 
     response_time: int = 0
     response: msgspec.Raw = msgspec.Raw(b"")
@@ -38,32 +38,32 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 class _Placed(NamedTuple):
-    """An exchange, its line number being the offset, and the request as it was sent."""
+    """An exchange with its offset as line number, and the sent request."""
 
-    line: Line
+    line: SourceLine
     event: Event
-    answer: _Answer | None
+    response: _ResponseRow | None
 
 
-_answer_decoder = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(_ResponseRow)
 _encoder = msgspec.json.Encoder()
 
 
 def of_topic(
-    client: ClientProperties, topic: str, reading: Reading, observe: Observe = lambda _: None
+    client: ClientProperties, topic: str, reading: FileReading, observe: Observe = lambda _: None
 ) -> Source:
-    """What `capture --topic` wrote.
+    """Yield the documents written by `capture --topic`.
 
     Args:
-        client: how to reach Kafka.
+        client: the connection to Kafka.
         topic: its name.
-        reading: how logs are read.
-        observe: is told how many rows are left.
+        reading: how to read logs.
+        observe: called with the number of rows left.
     """
 
     def documents(summary: Summary) -> Iterator[Document]:
         lines = (
-            Line(f"{topic}/{row.partition}", row.offset, row.value)
+            SourceLine(f"{topic}/{row.partition}", row.offset, row.value)
             for row in read_all(client, topic, None, observe)
             if row.value
         )
@@ -78,13 +78,13 @@ def of_job(
     cluster: str | None = None,
     observe: Observe = lambda _: None,
 ) -> Source:
-    """What a job was asked and has answered; requests that still wait have no answer.
+    """Yield a job's requests with responses; pending ones have none.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        cluster: one of its clusters; None where it has but one.
-        observe: is told how many rows are left.
+        client: the connection to Kafka.
+        prefix: the job's topic prefix.
+        cluster: one of its clusters; None if it has only one.
+        observe: called with the number of rows left.
     """
 
     def documents(summary: Summary) -> Iterator[Document]:
@@ -99,7 +99,7 @@ def of_job(
                 "Select one with --cluster.",
             )
         mine = [each for each in found if each.event.cluster == wanted]
-        return read_lines(_lines(mine), prefix, Reading(), summary)
+        return read_lines(_lines(mine), prefix, FileReading(), summary)
 
     return documents
 
@@ -107,22 +107,22 @@ def of_job(
 def _placed(
     given: JobExchanges, placements: Mapping[str, Placement], prefix: str, summary: Summary
 ) -> Iterator[_Placed]:
-    """What clients did, each id once, at the time that the job took; the rest is counted."""
+    """Yield client requests, each id once, at the job's time; counts the rest."""
     seen: set[str] = set()
     for row in given.requests:
-        line = Line(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
+        line = SourceLine(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
         event = decode_event(line.text)
         if isinstance(event, Refusal):
-            summary.leave(Left(line, event.reason, event.detail))
+            summary.leave(UnpairedDocuments(line, event.reason, event.detail))
             continue
-        answer = given.answers.get(event.id)
-        told = _answer_decoder.decode(answer) if answer else None
+        response = given.answers.get(event.id)
+        told = _response_decoder.decode(response) if response else None
         if event.kind not in (Kind.REQUEST, Kind.DISCONNECT):
-            summary.leave(Left(line, OTHER_KIND, event.kind, is_dead=False))
+            summary.leave(UnpairedDocuments(line, OTHER_KIND, event.kind, is_dead=False))
         elif event.id in seen:
-            summary.leave(Left(line, REPEATED, event.id, is_dead=False))
+            summary.leave(UnpairedDocuments(line, REPEATED, event.id, is_dead=False))
         elif told is not None and bytes(told.error):
-            summary.leave(Left(line, NO_ANSWER, is_dead=False))
+            summary.leave(UnpairedDocuments(line, NO_ANSWER, is_dead=False))
         else:
             seen.add(event.id)
             if event.cluster in placements:
@@ -130,11 +130,11 @@ def _placed(
             yield _Placed(line, event, told)
 
 
-def _lines(found: list[_Placed]) -> Iterator[Line]:
-    """The same as lines of a capture."""
+def _lines(found: list[_Placed]) -> Iterator[SourceLine]:
+    """Encode the exchanges as lines of a capture."""
     latest: dict[str, int] = {}
-    for line, event, answer in found:
-        until = answer.response_time if answer is not None else event.time
+    for line, event, response in found:
+        until = response.response_time if response is not None else event.time
         time = max(latest.get(line.file, 0), min(event.time, until))
         latest[line.file] = time
         document: dict[str, Any] = {
@@ -152,6 +152,6 @@ def _lines(found: list[_Placed]) -> Iterator[Line]:
                 "requestHeader": event.request_header,
                 "request": event.request,
             }
-        if answer is not None:
-            document |= {"response": answer.response, "responseTime": max(0, until - time)}
+        if response is not None:
+            document |= {"response": response.response, "responseTime": max(0, until - time)}
         yield line._replace(text=_encoder.encode(document))

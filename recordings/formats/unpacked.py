@@ -1,6 +1,6 @@
-"""Files as plain bytes: decompressed, taken out of archives, and decoded from UTF-16.
+"""Decompresses files, unpacks archives, and decodes UTF-16.
 
-The content decides, not the name: rotation and download tools drop suffixes.
+The content is examined, not the name, because rotation and download tools drop suffixes.
 """
 
 import bz2
@@ -17,20 +17,30 @@ import lz4.frame
 import zstandard
 
 HEAD_BYTES = 512
-"""How much of a file shows what it is: a tar header is one block."""
+"""Bytes that show a file's format; a tar header is one block."""
 
 CHUNK_BYTES = 256 * 1024
 
 Decompressor = Any
-"""An object with `decompress`, `eof` and `unused_data`, as `bz2.BZ2Decompressor`."""
+"""An object with `decompress`, `eof` and `unused_data`, like `bz2.BZ2Decompressor`."""
 
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Decompressor]], ...] = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
     (b"BZh", bz2.BZ2Decompressor),
     (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
-    (b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj()),
+    (_ZSTD, lambda: zstandard.ZstdDecompressor().decompressobj()),
     (b"\x04\x22\x4d\x18", lz4.frame.LZ4FrameDecompressor),
 )
+_NOT_READ = {
+    b"\x1f\x9d": "compress",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR",
+    b"LZIP": "lzip",
+    b"\xff\x06\x00\x00sNaPpY": "Snappy",
+}
+"""Compressed data that is refused by its name."""
+
 _ZIP = b"PK\x03\x04"
 _TAR_AT = 257
 
@@ -45,19 +55,19 @@ ERRORS = (
     zipfile.BadZipFile,
     zstandard.ZstdError,
 )
-"""What a damaged file raises while it is read."""
+"""Errors of reading a damaged file."""
 
 
 def members(
     raw: io.BufferedReader, on_cut: Callable[[], None]
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The files in a file, each with its name within it and its lines.
+    """Yield the files in a file, with their names and lines.
 
     A file that is no archive is its only member, without a name.
 
     Args:
         raw: the file.
-        on_cut: called if compressed data ends before its end marker; what is there is read.
+        on_cut: called if compressed data ends without its end marker; the rest is still read.
     """
     head = raw.peek(HEAD_BYTES)[:HEAD_BYTES]
     if head.startswith(_ZIP):
@@ -96,13 +106,18 @@ def _decompressed(
     for magic, make in _DECOMPRESSORS:
         if head.startswith(magic):
             return _buffered(_chunks(raw, magic, make, on_cut))
+    if head[4:].startswith(_ZSTD):
+        return _buffered(_sized(raw, on_cut))
+    name = next((name for magic, name in _NOT_READ.items() if head.startswith(magic)), None)
+    if name is not None:
+        raise ValueError(f"it is compressed with {name}. Decompress it first")
     return raw
 
 
 def _chunks(
     raw: IO[bytes], magic: bytes, make: Callable[[], Decompressor], on_cut: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Decompressed pieces; a file may be several compressed ones in a row."""
+    """Yield decompressed pieces; a file may have several streams."""
     current = make()
     while data := raw.read(CHUNK_BYTES):
         while data:
@@ -118,8 +133,19 @@ def _chunks(
     on_cut()
 
 
+def _sized(raw: IO[bytes], on_cut: Callable[[], None]) -> Iterator[bytes]:
+    """The lines of an OpenTelemetry Collector's file: sizes, each with a zstd frame."""
+    while head := raw.read(4):
+        size = int.from_bytes(head)
+        frame = raw.read(size)
+        if len(frame) < size:
+            on_cut()
+            return
+        yield zstandard.ZstdDecompressor().decompressobj().decompress(frame).rstrip(b"\n") + b"\n"
+
+
 def _decoded(stream: io.BufferedReader, head: bytes) -> Iterable[bytes]:
-    """The lines as UTF-8, without a byte order mark."""
+    """Yield the lines as UTF-8 without a byte order mark."""
     if head.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
         return stream
@@ -131,7 +157,7 @@ def _decoded(stream: io.BufferedReader, head: bytes) -> Iterable[bytes]:
 
 
 def _utf_16(head: bytes) -> str:
-    """The codec of UTF-16 text, which Windows tools write; else empty."""
+    """Return the codec of UTF-16 text from Windows tools, or empty."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = head[0::2], head[1::2]
@@ -141,12 +167,12 @@ def _utf_16(head: bytes) -> str:
 
 
 def buffered(stream: Any) -> io.BufferedReader:
-    """A stream of bytes as one whose beginning can be looked at."""
+    """Return a buffered reader that allows peeking."""
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
 
 
 class _Chunked(io.RawIOBase):
-    """Pieces as a file."""
+    """A raw stream over pieces."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

@@ -1,15 +1,21 @@
-"""Record batches: of a producer in a partition, and the acknowledged offsets of a partition.
+"""Record batches of a producer in a partition, and acknowledged offsets of a partition.
 
 Source: KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.bodies import SEQUENCE_MAX, Sent, sequence_after, sequence_before
+from brokertwin.recordings.history.bodies import (
+    SEQUENCE_MAX,
+    SentBatch,
+    sequence_after,
+    sequence_before,
+)
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity
@@ -27,6 +33,7 @@ OFFSETS_MAX = 500
 
 GAP = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 OF_SEQUENCES = (GAP, Error.DUPLICATE_SEQUENCE_NUMBER)
+TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 TWICE = Rule(
     "A batch that is in the log is answered with the offset that it has there.",
@@ -49,7 +56,8 @@ REPEATED = Rule(
 REUSED = Rule(
     "An offset that was acknowledged is never given again.",
     "KIP-101, KIP-279; Partition, UnifiedLog.truncateTo",
-    "What was acknowledged first is lost: look at acks, min.insync.replicas, unclean elections.",
+    "The batch that was acknowledged first is lost: look at acks, min.insync.replicas, unclean"
+    " elections.",
 )
 
 
@@ -63,7 +71,7 @@ class AcknowledgedBatch(msgspec.Struct):
         is_reported: whether it is evidence already.
     """
 
-    batch: Sent
+    batch: SentBatch
     line: RecordedRequest
     is_repeat: bool = False
     is_reported: bool = False
@@ -128,7 +136,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         for code in exchange.response.get("codes", ()):
             yield self._refused(code, exchange.line, "")
         for each in exchange.request.get("batches", ()):
-            batch = Sent(*each)
+            batch = SentBatch(*each)
             if known.named(batch.topic) != self.topic:
                 continue
             if batch.error in OF_SEQUENCES:
@@ -175,7 +183,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
     def _facts(self) -> dict[str, str]:
         return {"place": self.place, "producer": self.producer} if self.topic else {}
 
-    def _missing(self, batch: Sent) -> str:
+    def _missing(self, batch: SentBatch) -> str:
         """The sequences between a refused batch and the last one that was written."""
         said = f"begins at {batch.first} of epoch {batch.epoch}"
         if self.last is None:
@@ -188,7 +196,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             return f"{said}, and {last.last} is written"
         return f"{said}, {missing} records after {last.last}"
 
-    def _because(self, batch: Sent) -> str:
+    def _because(self, batch: SentBatch) -> str:
         """The cause of a refusal, if the batches of the partition show one."""
         last = self.last
         if last is not None and last.batch.epoch > batch.epoch:
@@ -233,6 +241,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             if not each.is_reported:
                 each.is_reported = True
                 yield self._found("written-twice", Severity.ERROR, each, each.said, TWICE)
+        yield from self._began(new)
         before = [each for each in self.kept if each.end == new.batch.offset]
         if before and before[-1].batch.epoch == new.batch.epoch:
             due = sequence_after(before[-1].batch.last, 1)
@@ -241,13 +250,25 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
                 yield self._found("sequence-skipped", Severity.ERROR, new, said, SKIPPED)
         self.kept = [*self.kept, new][-BATCHES_MAX:]
 
+    def _began(self, new: AcknowledgedBatch) -> Iterator[EntityFinding]:
+        """Report the first batch of a producer in the partition, and of an epoch."""
+        former, of = self.last, f"producer {self.producer}"
+        said = f"{of} writes its first batch here" if former is None else ""
+        if former is not None and former.batch.epoch < new.batch.epoch:
+            said = (
+                f"{of} comes with epoch {new.batch.epoch}; before it had {former.batch.epoch}"
+                f" (client {former.line.name})"
+            )
+        if said:
+            yield self._found("producer-began", Severity.NOTE, new, said)
+
     def _found(
         self,
         kind: str,
         severity: Severity,
         shown: AcknowledgedBatch,
         said: str,
-        rule: Rule,
+        rule: Rule | None = None,
         cause: str = "",
     ) -> EntityFinding:
         return EntityFinding(
@@ -263,15 +284,16 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         )
 
 
-class AcknowledgedOffsets(ObservedEntity, kw_only=True):
-    """The batches that were acknowledged in a partition of a topic that requests name by id.
+class AcknowledgedPartition(ObservedEntity, kw_only=True):
+    """The responses to Produce requests for a partition.
 
-    A topic that is named may have been deleted and created again, which an id excludes.
+    Acknowledged offsets are compared only if requests name the topic by its id, because a topic
+    with the same name may have been deleted and created again.
 
     Attributes:
-        topic: topic id.
+        topic: topic id, or name if requests have it.
         partition: its number.
-        kept: the newest acknowledged batches.
+        kept: the newest acknowledged batches of a topic that is named by its id.
     """
 
     topic: str
@@ -279,17 +301,30 @@ class AcknowledgedOffsets(ObservedEntity, kw_only=True):
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
     def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return a Produce with the batches of the partition."""
-        place = self.topic, self.partition
-        sent = bodies.sent(exchange.request, exchange.response)
+        """Return a Produce with the batches and the error of the partition."""
+        place, answer = (self.topic, self.partition), exchange.response
+        codes = [code for *at, code in _codes_in(answer) if tuple(at) == place and code in TOO_FEW]
+        sent = bodies.sent(exchange.request, answer) if self._is_id(exchange) else ()
         own = [each for each in sent if each[:2] == place and not each.error and each.offset >= 0]
-        return RecordedExchange(exchange.line, {"batches": own}, {})
+        return RecordedExchange(exchange.line, {"batches": own}, {"codes": codes})
+
+    def _is_id(self, exchange: RecordedExchange) -> bool:
+        topics = exchange.request.get("topicData") or ()
+        return any(each.get("topicId") == self.topic and not each.get("name") for each in topics)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Take a Produce in its turn."""
         place = f"{known.named(self.topic)}-{self.partition}"
+        for code in exchange.response["codes"]:
+            yield EntityFinding(
+                kind="under-min-isr",
+                severity=Severity.ERROR,
+                subject=f"partition {place}",
+                line=exchange.line,
+                code=code,
+            )
         for each in exchange.request["batches"]:
-            new = AcknowledgedBatch(Sent(*each), exchange.line)
+            new = AcknowledgedBatch(SentBatch(*each), exchange.line)
             same = [e for e in self.kept if e.batch.offset == new.batch.offset]
             if any(each.batch != new.batch for each in same):
                 for found in [*same, new]:
@@ -305,6 +340,13 @@ class AcknowledgedOffsets(ObservedEntity, kw_only=True):
                             rule=REUSED,
                         )
             self.kept = [*self.kept, new][-OFFSETS_MAX:]
+
+
+def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and error code of each part of a Produce response."""
+    for topic in response.get("responses") or ():
+        for part in topic["partitionResponses"]:
+            yield bodies.topic_of(topic), part["index"], part["errorCode"]
 
 
 def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
@@ -325,22 +367,16 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
     return ProducerInPartition(topic=topic, partition=int(partition), producer=producer)
 
 
-def _offsets_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    ids = {
-        topic["topicId"]
-        for topic in exchange.request.get("topicData") or ()
-        if not topic.get("name") and topic.get("topicId")
-    }
-    sent = bodies.sent(exchange.request, exchange.response)
-    places = {f"{each.partition} {each.topic}": None for each in sent if each.topic in ids}
-    yield from (EntityKey("acknowledged-offsets", place) for place in places)
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
+    for topic, number, _ in _codes_in(exchange.response):
+        yield EntityKey("partition", f"{number} {topic}")
 
 
-def _offsets_of(key: EntityKey) -> AcknowledgedOffsets:
+def _partition_of(key: EntityKey) -> AcknowledgedPartition:
     partition, _, topic = key.id.partition(" ")
-    return AcknowledgedOffsets(topic=topic, partition=int(partition))
+    return AcknowledgedPartition(topic=topic, partition=int(partition))
 
 
 PRODUCE = frozenset({"PRODUCE"})
-PRODUCERS = EntityKind(PRODUCE, _producers_in, _producer_in)
-OFFSETS = EntityKind(PRODUCE, _offsets_in, _offsets_of)
+PRODUCERS = EntityKind("producer-in-partition", PRODUCE, _producers_in, _producer_in)
+PARTITIONS = EntityKind("partition", PRODUCE, _partitions_in, _partition_of)

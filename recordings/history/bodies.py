@@ -1,14 +1,15 @@
-"""What requests and answers say of producers; bodies are those of Kafka's request log."""
+"""Producers, errors and topics in requests and responses of Kafka's request log."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed import topic_ids
+from brokertwin.state.observed.topic_ids import NAMELESS as NAMELESS_KEYS
+from brokertwin.state.observed.topic_ids import names_in
 
 NO_PRODUCER = -1
-NAMELESS = frozenset(KAFKA_APIS[key].name for key in topic_ids.NAMELESS)
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in NAMELESS_KEYS)
 """Frequent APIs whose responses have topic ids without names."""
 
 
@@ -25,15 +26,15 @@ PRODUCER_APIS = frozenset(
 
 
 class Holder(NamedTuple):
-    """Who a request says it is: producer id, epoch, transactional id."""
+    """The producer of a request: producer id, epoch, transactional id."""
 
     producer_id: int
     epoch: int
     name: str | None
 
 
-class Sent(NamedTuple):
-    """A batch of a Produce, with what became of it; offset -1 where it was refused."""
+class SentBatch(NamedTuple):
+    """A batch of a Produce with its outcome; offset -1 if it was refused."""
 
     topic: str
     partition: int
@@ -46,7 +47,7 @@ class Sent(NamedTuple):
 
 
 def holders(api: str, body: Any) -> list[Holder]:
-    """The producers that a request is of."""
+    """The producers of a request."""
     if api == "PRODUCE":
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
@@ -77,8 +78,8 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
     return found
 
 
-def sent(body: Any, response: Any) -> Iterator[Sent]:
-    """The batches of a Produce of which it was told what became."""
+def sent(body: Any, response: Any) -> Iterator[SentBatch]:
+    """The batches of a Produce whose outcome is in the response."""
     answers = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
@@ -91,17 +92,17 @@ def sent(body: Any, response: Any) -> Iterator[Sent]:
             last = sequence_after(first, batch.get("lastOffsetDelta", 0))
             outcome = answer["errorCode"], answer.get("baseOffset", -1)
             holder = batch["producerId"], batch["producerEpoch"]
-            yield Sent(topic, number, *holder, first, last, *outcome)
+            yield SentBatch(topic, number, *holder, first, last, *outcome)
 
 
 def follower_of(body: Any) -> int:
-    """The broker that follows, of a request that one makes; below 0 for consumers and tools."""
+    """The follower that sent a Fetch; below 0 for consumers and tools."""
     state = body.get("replicaState") or {}
     return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
 
 
 def errors(response: Any) -> list[int]:
-    """The error codes of an answer, at any depth, but those that say that all went well."""
+    """The error codes of a response, at any depth, without 0."""
     found: list[int] = []
     _gather_errors(response, found)
     return found
@@ -138,11 +139,11 @@ def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
 
 def topic_names_in(api: str, response: Any) -> dict[str, str]:
     """Map topic ids to names, from a response."""
-    return topic_ids.names_in(response) if api not in NAMELESS else {}
+    return names_in(response) if api not in NAMELESS else {}
 
 
 def topic_of(part: Any) -> str:
-    """The topic of a part of a body: its name, its id where the version has that alone."""
+    """The topic of a part of a body: its name, or its id in versions without names."""
     return str(part.get("name") or part.get("topicId") or "")
 
 

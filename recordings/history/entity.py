@@ -24,7 +24,7 @@ class EntityKey(NamedTuple):
 
 
 class ObservedEntity(msgspec.Struct, kw_only=True):
-    """What is known of an entity. It is encodable, and each of its collections has a limit.
+    """The state of an entity. It is encodable, and each of its collections has a limit.
 
     `LOOKAHEAD_MS` is how long a judgement waits for exchanges that may explain it.
 
@@ -43,7 +43,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take an exchange; return the findings that are due."""
         self.newest = max(self.newest, exchange.line.end)
-        insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
+        if not self.waiting or self.waiting[-1].line.end < exchange.line.end:
+            self.waiting.append(self.part_of(exchange))
+        else:
+            insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
         return self._take_until(self.newest - WAIT_MS, known)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
@@ -83,11 +86,13 @@ class EntityKind(NamedTuple):
     """A kind of entity: the exchanges that name one, and its machine.
 
     Attributes:
+        name: name of the kind.
         apis: the APIs whose exchanges may name an entity of this kind.
         keys_of: the entities that an exchange of these APIs names.
         machine: creates the state of an entity that is seen for the first time.
     """
 
+    name: str
     apis: frozenset[str]
     keys_of: Callable[[RecordedExchange, KnownFacts], Iterable[EntityKey]]
     machine: Callable[[EntityKey], ObservedEntity]
@@ -105,8 +110,8 @@ def observe(
 ) -> ObservedEntities:
     """Run the machines of a kind over a whole recording.
 
-    Findings are in the order of their exchanges. Of those with one id only the last is kept, and
-    none that was withdrawn.
+    Findings are in the order of their exchanges. The last one with an id replaces earlier ones.
+    Withdrawn findings are left out.
     """
     entities: dict[EntityKey, ObservedEntity] = {}
     found: dict[str, EntityFinding] = {}

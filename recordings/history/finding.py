@@ -1,4 +1,4 @@
-"""What a machine reports about one exchange, with its evidence, cause and advice."""
+"""A report of a machine about one exchange: evidence, cause, rule and advice."""
 
 from enum import IntEnum
 from typing import Any

@@ -27,10 +27,10 @@ STALE = frozenset(
 """Errors of a commit whose member, generation or epoch is not valid any more."""
 
 BACK = Rule(
-    "A group's committed offset is what was committed last, whether it is greater or not.",
+    "A group's committed offset is the last one, whether it is greater or not.",
     "OffsetMetadataManager.commitOffset",
     "Records from there on are read again. Look at who committed: a reset by hand, an older member"
-    " that came late, or a consumer that began anew by auto.offset.reset.",
+    " that came late, or a consumer that began again by auto.offset.reset.",
 )
 
 
@@ -61,7 +61,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         return f"{self.topic}-{self.partition}"
 
 
-class GroupOffsets(msgspec.Struct):
+class ObservedOffsets(msgspec.Struct):
     """The committed offsets of a group.
 
     Attributes:
@@ -82,9 +82,9 @@ class GroupOffsets(msgspec.Struct):
     def commit(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Take the accepted offsets of a commit."""
         is_pending = exchange.line.api == "TXN_OFFSET_COMMIT"
-        newest = self.newest
+        pending = {each.place: each for each in self.pending}
         for each in _accepted(exchange, known):
-            former = newest.get(each.place)
+            former = pending.get(each.place) or self.offsets.get(each.place)
             if former is not None and each.offset < former.offset:
                 said = (
                     f"{each.place} goes back from {former.offset} ({former.line.words}) to"

@@ -26,7 +26,7 @@ CAME_BACK = Rule(
     "A member that leaves and joins again begins two rebalances.",
     "KIP-62, KIP-345; AbstractCoordinator.maybeLeaveGroup",
     "It is the same process, because it uses the same connection or member id. Look whether it"
-    " exceeded max.poll.interval.ms or subscribes anew: only newer Java clients give a reason.",
+    " exceeded max.poll.interval.ms or subscribes again: only newer Java clients give a reason.",
 )
 UNUSED_ID = Rule(
     "A client without a member id is given one and has to join with it. Until it does, or"

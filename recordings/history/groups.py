@@ -7,7 +7,7 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS, STALE, GroupOffsets
+from brokertwin.recordings.history.group_offsets import COMMIT_APIS, STALE, ObservedOffsets
 from brokertwin.recordings.history.memberships import MEMBER_APIS, NEAR_MS, Membership
 
 APIS = frozenset({*MEMBER_APIS, *COMMIT_APIS, "OFFSET_DELETE", "END_TXN"})
@@ -19,7 +19,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
     LOOKAHEAD_MS: ClassVar[int] = NEAR_MS
 
     membership: Membership
-    offsets: GroupOffsets
+    offsets: ObservedOffsets
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Note the joins of an exchange in its turn."""
@@ -27,7 +27,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
         yield from ()
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Report refusals of an exchange and their causes, then take what it changed."""
+        """Report refusals of an exchange and their causes, then take its changes."""
         api = exchange.line.api
         if api == "END_TXN":
             yield from self.offsets.end_transaction(exchange)
@@ -75,7 +75,7 @@ def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entity
 
 def group_of(group: str) -> ObservedGroup:
     """The state of a group that is not seen yet."""
-    return ObservedGroup(membership=Membership(group), offsets=GroupOffsets(group))
+    return ObservedGroup(membership=Membership(group), offsets=ObservedOffsets(group))
 
 
-GROUPS = EntityKind(APIS, _groups_of, lambda key: group_of(key.id))
+GROUPS = EntityKind("group", APIS, _groups_of, lambda key: group_of(key.id))

@@ -120,7 +120,7 @@ class ObservedGeneration(msgspec.Struct):
 class RebalanceCause(msgspec.Struct, frozen=True):
     """What began a rebalance: a member that `joined`, `left`, was `dropped` or `joined again`.
 
-    `reason` is what the client gave for it (KIP-800); "" if it gave none.
+    `reason` is that of the client (KIP-800); "" if it gave none.
     """
 
     what: str
@@ -187,7 +187,7 @@ class Membership(msgspec.Struct):
                 joined = exchange.response.get("memberId", "")
                 number = exchange.response.get("generationId", -1)
                 self.joins.append(RecordedJoin(joined, number, line))
-        self._bound()
+            self._bound()
 
     def take(self, exchange: RecordedExchange, last: int) -> Iterator[EntityFinding]:
         """Take a request of a member that was not refused.
@@ -207,7 +207,8 @@ class Membership(msgspec.Struct):
                 yield from self._leave(departure)
         elif line.api in BEATS and not exchange.code:
             yield from self._beat(exchange, member)
-        self._bound()
+        if line.api not in ("HEARTBEAT", "SYNC_GROUP") or len(self.clients) > MEMBERS_MAX:
+            self._bound()
 
     # Joins
 
@@ -496,7 +497,7 @@ class Membership(msgspec.Struct):
         if code == Error.REBALANCE_IN_PROGRESS:
             waiting = [e.line for e in self.joins if e.line.end >= line.time]
             cause = _earliest([e for e in waiting if e.time <= line.end], self.first_left)
-            self.rebalancing.append((line, cause))
+            self.rebalancing = [*self.rebalancing, (line, cause)][-EVENTS_MAX:]
             return f"A rebalance is under way: {cause.words}." if cause is not None else ""
         if code == Error.FENCED_INSTANCE_ID:
             instance = body.get("groupInstanceId")
@@ -587,7 +588,6 @@ class Membership(msgspec.Struct):
             del joins[:-GENERATIONS_MAX]
         for events in (self.joins, self.departures, self.new_ids, self.handed_out):
             del events[:-EVENTS_MAX]
-        del self.rebalancing[:-EVENTS_MAX]
 
 
 def _earliest(joins: list[RecordedRequest], left: RecordedRequest | None) -> RecordedRequest | None:

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 from brokertwin.recordings.history.bodies import follower_of
-from brokertwin.recordings.replay.recording import Exchange
 
 OWN_IDS = re.compile(
     r"broker-\d+-(fetcher-\d+|txn-marker-sender|to-controller\S*)"
@@ -25,12 +24,6 @@ OWN_APIS = frozenset(
     }
 )
 """The APIs that brokers and controllers call among themselves."""
-
-
-def is_brokers_own(exchange: Exchange) -> bool:
-    """Return whether a broker or a controller sent the request of an exchange."""
-    body = exchange.body() if exchange.api == "FETCH" else {}
-    return is_own(exchange.api, exchange.header.client_id or "", body)
 
 
 def is_own(api: str, client: str, request: Any) -> bool:

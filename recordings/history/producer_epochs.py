@@ -33,7 +33,8 @@ LINES_MAX = 200
 BACK = Rule(
     "The epochs of a producer id only grow.",
     "KIP-98, KIP-360; TransactionMetadata",
-    "The coordinator has lost what it had written: look at __transaction_state and its replicas.",
+    "The coordinator has lost records that it had written: look at __transaction_state and its"
+    " replicas.",
 )
 
 
@@ -76,7 +77,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         aborts: aborted transactions, in their order.
         written: connection to when its last Produces succeeded.
         fencing: InitProducerIds that had to wait for the abort of an open transaction.
-        resolved: places of pending WriteTxnMarkers whose aborts are noted already.
+        markers: WriteTxnMarkers whose aborts are not noted yet.
         transaction: the transaction that is open; None if none is known to be.
         transactions: number of transactions so far.
         has_forgotten: whether a use was dropped because there were too many.
@@ -94,7 +95,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     aborts: list[ObservedAbort] = field(default_factory=list)
     written: dict[str, list[int]] = field(default_factory=dict)
     fencing: list[RecordedRequest] = field(default_factory=list)
-    resolved: list[str] = field(default_factory=list)
+    markers: list[RecordedExchange] = field(default_factory=list)
     transaction: OpenTransaction | None = None
     transactions: int = 0
     has_forgotten: bool = False
@@ -103,6 +104,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """Note the facts of an exchange in its turn."""
         line, body = exchange.line, exchange.request
         if line.api == MARKERS:
+            self.markers.append(exchange)
             return
         is_init = line.api == "INIT_PRODUCER_ID"
         if is_init and body.get("transactionalId") and body.get("transactionTimeoutMs") is not None:
@@ -216,7 +218,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
-        last, raised by its own requests since then. If that is not recorded, it is -1.
+        last, raised by its own requests since then; -1 if that is not recorded.
         """
         known = [each for each in self.given if each.line.end <= line.end]
         if not known:
@@ -252,9 +254,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     def _resolve(self, exchange: RecordedExchange, known: KnownFacts) -> None:
         """Note the aborts of a WriteTxnMarkers."""
         line = exchange.line
-        if line.place in self.resolved:
-            return
-        self.resolved.append(line.place)
+        self.markers.remove(exchange)
         for marker in exchange.request.get("markers") or ():
             producer_id, epoch = marker["producerId"], marker["producerEpoch"]
             if not self.is_own(Holder(producer_id, epoch, None), known):

@@ -41,13 +41,11 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
     """A producer with the judgement of its refusals."""
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Report refusals and aborts of an exchange, and what it did to a transaction."""
+        """Report refusals and aborts of an exchange, and its part in a transaction."""
         line = exchange.line
-        for each in [exchange, *self.pending]:
-            if each.line.api == MARKERS and each.line.time <= line.end:
-                self._resolve(each, known)
+        for each in [each for each in self.markers if each.line.time <= line.end]:
+            self._resolve(each, known)
         if line.api == MARKERS:
-            self.resolved.remove(line.place)
             yield from self._aborted(line)
         else:
             holders = self.holders_of(exchange, known)
@@ -294,7 +292,7 @@ def _is_commit(exchange: RecordedExchange) -> bool:
 
 
 def _is_commit_too_late(exchange: RecordedExchange) -> bool:
-    """Return whether a commit got 48 INVALID_TXN_STATE, as one of an aborted transaction does."""
+    """Return whether a commit was refused, as one of an aborted transaction is."""
     return _is_commit(exchange) and exchange.code == Error.INVALID_TXN_STATE
 
 
@@ -325,4 +323,4 @@ def _producer_of(key: EntityKey) -> ObservedProducer:
     return ObservedProducer(name="", id=int(key.id))
 
 
-PRODUCERS = EntityKind(PRODUCER_APIS, _producers_of, _producer_of)
+PRODUCERS = EntityKind("producer", PRODUCER_APIS, _producers_of, _producer_of)

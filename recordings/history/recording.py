@@ -2,6 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from brokertwin.recordings.history import (
+    batches,
+    clients,
+    groups,
+    producers,
+    sessions,
+    shares,
+)
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities, observe
 from brokertwin.recordings.history.exchange import (
     RecordedExchange,
@@ -11,6 +19,15 @@ from brokertwin.recordings.history.exchange import (
 )
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.replay.recording import Exchange
+
+KINDS: Mapping[str, EntityKind] = {
+    each.name: each
+    for each in (
+        *(batches.PARTITIONS, batches.PRODUCERS, clients.CLIENTS, groups.GROUPS),
+        *(producers.PRODUCERS, sessions.CACHES, shares.SHARE_GROUPS),
+    )
+}
+"""The table of kinds by name."""
 
 
 class ObservedRecording:
@@ -31,13 +48,13 @@ class ObservedRecording:
         self.exchanges = exchanges
         self.unanswered = unanswered
         self.known = known_of(exchanges, topics or {})
-        self._observed: dict[int, ObservedEntities] = {}
+        self._observed: dict[str, ObservedEntities] = {}
 
     def observed(self, kind: EntityKind) -> ObservedEntities:
         """All entities of a kind, and what their machines found."""
-        found = self._observed.get(id(kind))
+        found = self._observed.get(kind.name)
         if found is None:
-            found = self._observed[id(kind)] = observe(kind, self.exchanges, self.known)
+            found = self._observed[kind.name] = observe(kind, self.exchanges, self.known)
         return found
 
     def of(self, exchanges: Sequence[RecordedExchange]) -> "ObservedRecording":

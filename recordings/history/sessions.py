@@ -1,4 +1,4 @@
-"""Fetch sessions: the cache of a broker, and the sessions that a client opens (KIP-227).
+"""Fetch sessions in the cache of a broker (KIP-227).
 
 The entity is the broker's cache, because a session is evicted for another one. A state has a row
 for each session.
@@ -21,6 +21,8 @@ from brokertwin.state.core.errors import Error
 NONE = 0
 """Id of no session."""
 
+SESSION_CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EPOCH_MAX = 2**31 - 1
 
@@ -31,18 +33,17 @@ OPENINGS_MAX = 2_000
 """Maximum number of openings that are kept as possible causes of an eviction."""
 
 WINDOW_MS = 60_000
-MANY = 10
-"""Sessions opened by a client within `WINDOW_MS` from which on it churns."""
+"""Span in which frequent events are counted."""
 
 CHURN = Rule(
     "A session is opened once, by a full fetch, and used until its client goes: the broker has"
-    " room for max.incremental.fetch.session.cache.slots of them, 1,000 if nothing is said.",
+    " room for max.incremental.fetch.session.cache.slots of them, 1,000 by default.",
     "KIP-227; FetchSessionCache",
-    "Let consumers live longer than a poll; one that is made anew for each poll drives out those of"
-    " others.",
+    "Let consumers live longer than a poll; a consumer for each poll evicts the sessions"
+    " of others.",
 )
 NO_ROOM = Rule(
-    "Who asks for a session gets none while all slots are taken by sessions that are in use.",
+    "A client gets no session while all slots are taken by sessions in use.",
     "KIP-227; FetchSessionCache.maybeCreateSession",
     "Such a client names all its partitions in every fetch: raise"
     " max.incremental.fetch.session.cache.slots, or look at clients that open many.",
@@ -94,7 +95,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         elif number != NONE and epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             other = int(exchange.response.get("sessionId", NONE))
             also = f", and opens {other}" if other else ""
-            yield note("session-closed", line, number, f"closes the session{also}")
+            yield _note("session-closed", line, number, f"closes the session{also}")
             self._session(number).used = None
             self._session(number).closed = line
         elif number != NONE and not code:
@@ -103,7 +104,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             self.sessions.pop(opened, None)
             self.sessions[opened] = ObservedSession(1, line.client, body["named"], line)
             insort(self.opened, line, key=lambda each: each.end)
-            yield note("session-opened", line, opened, "opens the session")
+            yield _note("session-opened", line, opened, "opens the session")
         elif is_denied(exchange) and not line.is_own:
             severity, subject = Severity.WARNING, f"client {line.name}"
             yield EntityFinding(
@@ -125,7 +126,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         forgotten = body["forgotten"]
         if forgotten:
             session.partitions = max(-1, session.partitions - forgotten)
-            yield note("session-forgot", line, number, f"forgets {forgotten} partitions")
+            yield _note("session-forgot", line, number, f"forgets {forgotten} partitions")
 
     def _lost(self, line: RecordedRequest, number: int) -> EntityFinding:
         """A session that the broker does not know any more."""
@@ -168,44 +169,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             del self.sessions[next(iter(self.sessions))]
 
 
-class SessionOpener(ObservedEntity, kw_only=True):
-    """The sessions that a client opened within the last minute, in the order of responses.
-
-    Attributes:
-        opened: the openings.
-        reported: places of those that are evidence already.
-    """
-
-    opened: list[RecordedRequest] = field(default_factory=list)
-    reported: list[str] = field(default_factory=list)
-
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return a Fetch without its partitions."""
-        return _without_partitions(exchange)
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Take an opening in its turn; findings have `most`, the number in the window."""
-        line = exchange.line
-        self.opened = [each for each in self.opened if each.end >= line.end - WINDOW_MS]
-        self.opened = [*self.opened, line][-OPENINGS_MAX:]
-        kept = {each.place for each in self.opened}
-        self.reported = [each for each in self.reported if each in kept]
-        if len(self.opened) < MANY:
-            return
-        for each in self.opened:
-            if each.place not in self.reported or each is line:
-                self.reported.append(each.place)
-                yield EntityFinding(
-                    kind="session-churn",
-                    severity=Severity.WARNING,
-                    subject=f"client {line.name}",
-                    line=each,
-                    rule=CHURN,
-                    facts={"most": len(self.opened)},
-                )
-
-
-def note(kind: str, line: RecordedRequest, number: int, said: str) -> EntityFinding:
+def _note(kind: str, line: RecordedRequest, number: int, said: str) -> EntityFinding:
     """An ordinary event of a session."""
     return EntityFinding(
         kind=kind,
@@ -286,10 +250,6 @@ def _caches_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entity
     yield EntityKey("session-cache", str(exchange.line.broker))
 
 
-def _openers_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    if opened_by(exchange) != NONE and not exchange.line.is_own:
-        yield EntityKey("session-opener", exchange.line.name)
-
-
-CACHES = EntityKind(frozenset({"FETCH"}), _caches_of, lambda _: ObservedSessionCache())
-OPENERS = EntityKind(frozenset({"FETCH"}), _openers_of, lambda _: SessionOpener())
+CACHES = EntityKind(
+    "session-cache", frozenset({"FETCH"}), _caches_of, lambda _: ObservedSessionCache()
+)

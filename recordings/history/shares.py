@@ -1,7 +1,7 @@
 """Share groups: deliveries of records, acknowledgements, and share sessions (KIP-932).
 
-It follows the responses of ShareFetch and ShareAcknowledge. No response shows what a broker does by
-itself when a lock expires or a connection closes: it shows when the records are delivered again.
+It follows the responses of ShareFetch and ShareAcknowledge. No response shows a release by
+the broker, when a lock expires or a connection closes: it shows when records are delivered again.
 """
 
 from collections.abc import Iterator
@@ -40,13 +40,13 @@ EVERYTHING = 2**63 - 1
 AGAIN = Rule(
     "Records that a member gives back, or does not acknowledge within"
     " group.share.record.lock.duration.ms, are given again, group.share.delivery.count.limit times"
-    " in all; then the group has done with them and nobody gets them.",
+    " in all; then the group has done with them and no member gets them.",
     "KIP-932; SharePartition",
-    "Look at who had them: a member that is slower than its lock needs a longer one, or to renew"
-    " it; records that are given back again and again are for a place of their own.",
+    "Look at the member that had them: a member that is slower than its lock needs a longer one,"
+    " or to renew it; records that are given back again and again belong in another topic.",
 )
 REJECTED = Rule(
-    "Records that a member rejects are done with: nobody in the group gets them again.",
+    "Records that a member rejects are done with: no member of the group gets them again.",
     "KIP-932; SharePartition",
     "Keep elsewhere what cannot be worked on before it is rejected: the group does not.",
 )
@@ -60,8 +60,8 @@ class SharePlace(NamedTuple):
     partition: int
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
-    """What a member did with records.
+class RecordedAcknowledgement(msgspec.Struct, frozen=True):
+    """The outcome of records that a member reported.
 
     Attributes:
         place: the partition; topic "" for all records of a session that ends.
@@ -109,7 +109,7 @@ class FormerDelivery(NamedTuple):
     released: RecordedRequest | None
 
 
-class ShareSession(msgspec.Struct):
+class RecordedShareSession(msgspec.Struct):
     """The requests that opened and closed the share session of a member at a broker."""
 
     opened: RecordedRequest | None = None
@@ -130,8 +130,8 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
 
     group: str
     deliveries: list[Delivery] = field(default_factory=list)
-    releases: list[Acknowledgement] = field(default_factory=list)
-    sessions: dict[str, ShareSession] = field(default_factory=dict)
+    releases: list[RecordedAcknowledgement] = field(default_factory=list)
+    sessions: dict[str, RecordedShareSession] = field(default_factory=dict)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Note releases, whose responses may come after those of the fetches that they allow."""
@@ -154,7 +154,9 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         del self.deliveries[:-DELIVERIES_MAX]
         yield from self._session(exchange)
 
-    def _acknowledged(self, each: Acknowledgement, known: KnownFacts) -> Iterator[EntityFinding]:
+    def _acknowledged(
+        self, each: RecordedAcknowledgement, known: KnownFacts
+    ) -> Iterator[EntityFinding]:
         place = _named(known, each.place)
         all_of = f"{place} {each.first} to {each.last}"
         shown = f"{place} {_span(each.first, each.last)}"
@@ -228,7 +230,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
             for first, last, former in self._holders(new.place, new.first, new.last):
                 is_next = former is not None and former.count == new.count - 1
                 known = former if is_next else None
-                by = known and self._release(known, first, last, new.line)
+                by = self._release(known, first, last, new.line) if known is not None else None
                 yield FormerDelivery(first, last, known, by)
 
     def _holders(
@@ -267,7 +269,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
     def _session(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
         line, body = exchange.line, exchange.request
         member, epoch = str(body.get("memberId")), body.get("shareSessionEpoch")
-        session = self.sessions.setdefault(f"{line.broker} {member}", ShareSession())
+        session = self.sessions.setdefault(f"{line.broker} {member}", RecordedShareSession())
         if exchange.code in SESSION_ERRORS:
             has_room = exchange.code != Error.SHARE_SESSION_LIMIT_REACHED
             yield self._finding(
@@ -316,7 +318,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         )
 
 
-def _because(session: ShareSession) -> str:
+def _because(session: RecordedShareSession) -> str:
     """Why a share session is unknown to its broker."""
     if session.closed is not None:
         return f"The member has closed it: {session.closed.words}."
@@ -339,7 +341,7 @@ def deliveries(exchange: RecordedExchange) -> Iterator[Delivery]:
                 yield Delivery(place, member, exchange.line, *span)
 
 
-def acknowledgements(exchange: RecordedExchange) -> Iterator[Acknowledgement]:
+def acknowledgements(exchange: RecordedExchange) -> Iterator[RecordedAcknowledgement]:
     """The acknowledgements of a request, with the errors of the response.
 
     The end of a session gives back all records of the member: its topic is "".
@@ -362,10 +364,12 @@ def acknowledgements(exchange: RecordedExchange) -> Iterator[Acknowledgement]:
                 if key in codes:
                     place = SharePlace(line.broker, *key)
                     for first, last, outcome in _stretches(batch):
-                        yield Acknowledgement(place, member, line, first, last, outcome, codes[key])
+                        yield RecordedAcknowledgement(
+                            place, member, line, first, last, outcome, codes[key]
+                        )
     if body.get("shareSessionEpoch") == FINAL_EPOCH:
         place = SharePlace(line.broker, "", -1)
-        yield Acknowledgement(place, member, line, 0, EVERYTHING, RELEASE, Error.NONE)
+        yield RecordedAcknowledgement(place, member, line, 0, EVERYTHING, RELEASE, Error.NONE)
 
 
 def _stretches(batch: Any) -> Iterator[tuple[int, int, int]]:
@@ -395,5 +399,5 @@ def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entity
 
 
 SHARE_GROUPS = EntityKind(
-    frozenset(SHARE_APIS), _groups_of, lambda key: ObservedShareGroup(group=key.id)
+    "share-group", frozenset(SHARE_APIS), _groups_of, lambda key: ObservedShareGroup(group=key.id)
 )

@@ -77,7 +77,7 @@ class OpenTransaction(msgspec.Struct):
 def taken_in(
     exchange: RecordedExchange, name: str, known: KnownFacts
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """What a request took into a transaction of a transactional id.
+    """The partitions and groups that a request took into a transaction.
 
     Returns:
         topic and partition with the number of batches there, and group ids.

@@ -8,7 +8,7 @@ import msgspec
 
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, read_files, sort
+from brokertwin.recordings.formats.pipeline import FileReading, read_files, sort
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.observed.exchanges import ObservedExchange
@@ -35,7 +35,7 @@ _decoder = msgspec.json.Decoder(_Timed)
 
 def exchanges_of(
     files: Sequence[Path],
-    reading: Reading,
+    reading: FileReading,
     summary: Summary,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[ObservedExchange]:

@@ -1,30 +1,30 @@
-"""Recorded exchanges, decided again by the state machine and compared with the real broker.
+"""Replays recorded exchanges through the model and compares responses.
 
     recording.py   files of exchanges, merged into one history
-    choices.py     ids that the real broker picked, taken over from its answers
-    findings.py    what the edge would have found in record bytes
-    picks.py       what the machine would have picked itself
-    before.py      what a broker had before, in answers about everything
-    appended.py    the batches that recorded requests have appended
-    freedoms.py    what may be otherwise than recorded and still agrees
-    masking.py     what of an answer is not compared: a closed list
-    comparison.py  one answer against the recorded one
-    schedule.py    the order of events that explains the recorded answers
-    search.py      how that order is found
-    walk.py        where the search stands: one moment after the other, and back
-    walking.py     the cell that it walks with
-    moments.py     arrivals and ends in order
-    timing.py      how far times may be from the recorded ones
-    overlap.py     which requests can change another one's answer
-    plan.py        from a recording to the events that an engine runs
-    local.py       the schedule through one cell in this process
-    spark.py       the schedule through the streaming job
-    kept.py        a state that is kept, for another replay to go on from
-    until.py       the beginning of a schedule, up to a moment
-    state_diff.py  what differs between two states
-    touched.py     how many answers masks and choices touch
-    report.py      tables and differences for people
-    documents.py   the same as JSON for programs
+    choices.py     random ids of the real broker, taken from its responses
+    findings.py    errors in record bytes, taken from recorded responses
+    picks.py       the ids that the model would have generated
+    before.py      entries from before the recording, in responses about everything
+    earlier.py     requests that create what existed before the recording
+    appended.py    batches of recorded Produce requests
+    freedoms.py    permitted deviations from the recording
+    masking.py     fields that are not compared
+    comparison.py  compares a response with the recorded one
+    schedule.py    an order of events that explains the recorded responses
+    search.py      the search for that order
+    walk.py        the state of the search, moment by moment, with backtracking
+    walking.py     the cell of the walk
+    timing.py      tolerances for times
+    overlap.py     which requests can change the response of another
+    plan.py        from a recording to the events for an engine
+    local.py       runs a schedule in a cell in this process
+    of_job.py      replays a job from its topic `requests`
+    kept.py        a stored state for later replays
+    until.py       the beginning of a schedule
+    state_diff.py  differences between two states
+    touched.py     counts of masked fields and taken ids
+    report.py      tables and differences as text
+    documents.py   the same as JSON
 
 Importing this package loads neither Spark nor a Kafka client.
 """

@@ -1,7 +1,7 @@
-"""The batches that recorded Produce requests have appended.
+"""The batches that recorded Produce requests appended.
 
-Where the machine can only say in which batch a record is (`within`), the batch has to be one that
-a producer wrote: its offsets and times are those of a recorded header.
+If the model can only name the batch of a record (`within`), the offsets and times of that batch
+must be those of a recorded header.
 """
 
 from collections import defaultdict
@@ -16,8 +16,8 @@ from brokertwin.state.core.schema import ZERO_UUID
 NONE = -1
 
 
-class Header(NamedTuple):
-    """What a recorded batch is known by; `base_offset` is None where the answer does not say it."""
+class BatchHeader(NamedTuple):
+    """Identifies a recorded batch; `base_offset` is None if not recorded."""
 
     base_offset: int | None
     last_offset_delta: int
@@ -25,7 +25,7 @@ class Header(NamedTuple):
     max_timestamp: int
 
     def is_named_by(self, within: dict[str, Any]) -> bool:
-        """Whether `within` names this batch, or what deletions have left of it."""
+        """Whether `within` names this batch, or its rest after a deletion."""
         first, last = within["baseOffset"], within["lastOffset"]
         base_offset = self.base_offset
         if base_offset is None:
@@ -44,7 +44,7 @@ class Appended:
     """
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
-        self._headers: dict[tuple[str, int], list[Header]] = defaultdict(list)
+        self._headers: dict[tuple[str, int], list[BatchHeader]] = defaultdict(list)
         known = list(exchanges)
         names = {topic_id: name for one in known for name, topic_id in named_topics(one)}
         for exchange in known:
@@ -53,7 +53,10 @@ class Appended:
                     self._headers[names.get(topic, topic), partition].append(header)
 
     def unknown(self, exchange: Exchange, response: Any) -> list[tuple[str, str, Any]]:
-        """What a ListOffsets answer names that nobody has written: path, what was expected, it."""
+        """Batches in a ListOffsets response that no request wrote.
+
+        Each is a path, the expected value, and the value.
+        """
         if exchange.header.request_api_key != LIST_OFFSETS.key or not isinstance(response, dict):
             return []
         return [
@@ -78,17 +81,17 @@ class Appended:
         return any(header.is_named_by(within) for header in headers)
 
 
-def _is_segment(headers: list[Header], within: dict[str, Any]) -> bool:
-    """Whether a sealed segment ends with a recorded batch and has another one's greatest time."""
+def _is_segment(headers: list[BatchHeader], within: dict[str, Any]) -> bool:
+    """Whether a sealed segment ends with a recorded batch and matches a time."""
     ends = {h.base_offset + h.last_offset_delta for h in headers if h.base_offset is not None}
     is_open = any(header.base_offset is None for header in headers)
     times = {header.max_timestamp for header in headers}
     return within["maxTimestamp"] in times and (is_open or within["lastOffset"] in ends)
 
 
-def _headers(exchange: Exchange) -> Iterator[tuple[str, int, Header]]:
-    """Topic name or id, partition and header of each batch that was not refused."""
-    answers = {
+def _headers(exchange: Exchange) -> Iterator[tuple[str, int, BatchHeader]]:
+    """Yield topic, partition and header of each batch without an error."""
+    results = {
         (_topic_of(topic), partition.get("index")): partition
         for topic in (exchange.response or {}).get("responses", ())
         for partition in topic.get("partitionResponses", ())
@@ -96,17 +99,17 @@ def _headers(exchange: Exchange) -> Iterator[tuple[str, int, Header]]:
     for topic in exchange.body().get("topicData", ()):
         for partition in topic.get("partitionData", ()):
             place = _topic_of(topic), partition.get("index")
-            answer = answers.get(place)
-            if answer is not None and answer.get("errorCode"):
+            result = results.get(place)
+            if result is not None and result.get("errorCode"):
                 continue
-            offset = None if answer is None else answer.get("baseOffset")
-            append_time = NONE if answer is None else answer.get("logAppendTimeMs", NONE)
+            offset = None if result is None else result.get("baseOffset")
+            append_time = NONE if result is None else result.get("logAppendTimeMs", NONE)
             for batch in partition.get("batches") or ():
                 delta = batch.get("lastOffsetDelta", 0)
                 times = batch.get("baseTimestamp", NONE), batch.get("maxTimestamp", NONE)
                 yield (
                     *place,
-                    Header(offset, delta, *(times if append_time < 0 else [append_time] * 2)),
+                    BatchHeader(offset, delta, *(times if append_time < 0 else [append_time] * 2)),
                 )
                 offset = None if offset is None else offset + delta + 1
 

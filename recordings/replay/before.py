@@ -1,8 +1,8 @@
-"""Entries of answers about everything that a broker had before its recording began.
+"""Entries in list responses that existed before the recording.
 
-Metadata of all topics, ListGroups and ListTransactions tell of whatever there is. What the history
-itself has made is compared strictly, so one that is dropped shows. What only the recorded answer
-has, and nothing in the history has made, was there before: it is left out and counted.
+Metadata of all topics, ListGroups and ListTransactions return everything. Entries created in the
+history are compared strictly. An entry that only the recorded response has, and nothing in the
+history created, existed before: it is ignored and counted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,11 +27,11 @@ ENTRIES = {
     LIST_GROUPS.key: (GROUP, "groups", "groupId"),
     LIST_TRANSACTIONS.key: (TRANSACTION, "transactionStates", "transactionalId"),
 }
-"""API key to the kind of its entries, their list, and the field that names one."""
+"""Kind, list field and name field of the entries, by API key."""
 
 
-class Before:
-    """Tells what a history has made from what was there before it.
+class EarlierState:
+    """Separates entries created in a history from earlier ones.
 
     Args:
         exchanges: the history.
@@ -45,22 +45,22 @@ class Before:
                 self._made[made] = min(first, exchange.time)
 
     def without(self, exchange: Exchange, expected: Any, got: Any) -> Any:
-        """The recorded answer, without the entries from before that the machine's does not have.
+        """Return the recorded response without earlier entries.
 
-        Both are prepared: their lists are maps by key. The very same answer comes back where
-        nothing is left out.
+        Only entries that the model's response lacks are removed. Both are prepared: their lists are
+        maps by key. Returns the same object if nothing is removed.
         """
         entries = ENTRIES.get(exchange.header.request_api_key)
         if entries is None or not _is_of_all(exchange) or not isinstance(got, dict):
             return expected
         kind, field, name = entries
-        listed, ours = expected.get(field), got.get(field)
-        if not isinstance(listed, dict) or not isinstance(ours, dict):
+        listed, got_entries = expected.get(field), got.get(field)
+        if not isinstance(listed, dict) or not isinstance(got_entries, dict):
             return expected
         old = {
             key
             for key, entry in listed.items()
-            if key not in ours and not self._has(exchange, kind, str(entry.get(name)))
+            if key not in got_entries and not self._has(exchange, kind, str(entry.get(name)))
         }
         if not old:
             return expected
@@ -68,7 +68,7 @@ class Before:
         return {**expected, field: kept}
 
     def _has(self, exchange: Exchange, kind: str, name: str) -> bool:
-        """Whether the history has made it by the time of the answer."""
+        """Whether the history created it by the time of the response."""
         made = self._made.get((kind, name))
         return made is not None and made <= exchange.end
 
@@ -81,7 +81,7 @@ def _is_of_all(exchange: Exchange) -> bool:
 
 
 def _made(exchange: Exchange) -> Iterator[tuple[str, str]]:
-    """The topics, groups and transactional ids that an exchange may have made."""
+    """Yield topics, groups and transactional ids that an exchange may create."""
     key, body, response = exchange.header.request_api_key, exchange.body(), exchange.response
     if exchange.has(Trait.MAKES_GROUPS):
         yield GROUP, str(body.get("groupId"))

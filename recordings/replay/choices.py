@@ -1,12 +1,12 @@
-"""Ids that the real broker picked at random, taken over from its recorded answers.
+"""Random ids of the real broker, taken from its recorded responses.
 
-A choice takes the place of what an event's nonce would give: session, producer, member, cluster
-and topic ids, and those of client instances. It is given only to a request whose own answer shows
-that the broker did pick it; whether the request is accepted stays for the machine to decide, so an
-id taken for a request that should have been refused is a difference.
+A choice replaces the id derived from an event's nonce: session, producer, member, cluster and topic
+ids, and client instance ids. It is used only if the request's own response shows that the broker
+generated the id. The model still decides whether to accept the request, so a wrongly accepted
+request is a difference.
 
-CreateTopics shows topic ids from version 7 on; below that, and for topics that the broker created
-by itself, the id is the one that the name has in other answers before the topic is deleted.
+CreateTopics returns topic ids from version 7 on. Otherwise, and for auto-created topics, the id is
+the topic's id in other responses before its deletion.
 """
 
 from bisect import bisect_left
@@ -34,14 +34,14 @@ from brokertwin.state.core.schema import ZERO_UUID
 NEW_SESSION_EPOCH = 0
 MEMBER_ID_REQUIRED = 79
 CREATED_SOON = frozenset({3, 5})
-"""What Metadata answers for a topic that it has just begun to create."""
+"""Metadata errors of a topic whose creation has begun."""
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
-"""Topics that FindCoordinator creates, by its key type."""
+"""Topics created by FindCoordinator, by key type."""
 
 
 class TopicIds:
-    """Which id a topic's name has at which place of the history."""
+    """Topic ids by name and place in the history."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._seen: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -53,7 +53,7 @@ class TopicIds:
                 self._deleted[name].append(place)
 
     def after(self, place: int, name: str) -> str | None:
-        """The id that the first answer from `place` on shows, unless it is deleted before."""
+        """Return the first id at or after `place`, unless deleted before."""
         seen = self._seen.get(name, [])
         at = bisect_left(seen, (place, ""))
         if at == len(seen):
@@ -67,7 +67,7 @@ class TopicIds:
 
 
 def choices_of(exchanges: Sequence[Exchange]) -> list[Choices | None]:
-    """The choices of each exchange, in the order given; None where the answer shows none."""
+    """Return the choices of each exchange, or None, in order."""
     topic_ids = TopicIds(exchanges)
     return [
         _choices(exchange, place, topic_ids) if isinstance(exchange.response, dict) else None
@@ -76,7 +76,7 @@ def choices_of(exchanges: Sequence[Exchange]) -> list[Choices | None]:
 
 
 def named_topics(exchange: Exchange) -> Iterator[tuple[str, str]]:
-    """Names and ids of topics that an answer shows together."""
+    """Yield names and ids of topics that a response has together."""
     response = exchange.response
     if not isinstance(response, dict):
         return
@@ -108,8 +108,8 @@ def _choices(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | N
 
 def _of_fetch(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     session_id = exchange.response.get("sessionId", 0)
-    asks = exchange.body().get("sessionEpoch", -1) == NEW_SESSION_EPOCH
-    return Choices(session_id=session_id) if asks and session_id else None
+    is_new = exchange.body().get("sessionEpoch", -1) == NEW_SESSION_EPOCH
+    return Choices(session_id=session_id) if is_new and session_id else None
 
 
 def _of_init_producer_id(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
@@ -121,8 +121,8 @@ def _of_init_producer_id(exchange: Exchange, _place: int, _topic_ids: TopicIds) 
 def _of_join(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     member_id = exchange.response.get("memberId")
     is_accepted = exchange.response.get("errorCode") in (0, MEMBER_ID_REQUIRED)
-    asks = not exchange.body().get("memberId")
-    return Choices(member_id=member_id) if asks and is_accepted and member_id else None
+    is_new = not exchange.body().get("memberId")
+    return Choices(member_id=member_id) if is_new and is_accepted and member_id else None
 
 
 def _of_metadata(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
@@ -157,8 +157,8 @@ def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) 
 
 def _of_telemetry(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     instance_id = exchange.response.get("clientInstanceId", ZERO_UUID)
-    asks = exchange.body().get("clientInstanceId", ZERO_UUID) == ZERO_UUID
-    return Choices(client_instance_id=instance_id) if asks and instance_id != ZERO_UUID else None
+    is_new = exchange.body().get("clientInstanceId", ZERO_UUID) == ZERO_UUID
+    return Choices(client_instance_id=instance_id) if is_new and instance_id != ZERO_UUID else None
 
 
 def _ids(names: list[str], place: int, topic_ids: TopicIds) -> dict[str, str]:
@@ -183,4 +183,4 @@ _TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
     CONSUMER_GROUP_HEARTBEAT.key: _of_join,
     GET_TELEMETRY_SUBSCRIPTIONS.key: _of_telemetry,
 }
-"""API key to what is taken over from its answers."""
+"""Extractors of choices by API key."""

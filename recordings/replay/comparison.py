@@ -1,14 +1,16 @@
-"""One answer against the recorded one.
+"""Compares a response with the recorded one.
 
-Masked fields are left out (`masking.py`). Lists whose order Kafka leaves open are compared by key
-(`KafkaApi.unordered`); every other list is compared in order. A look-up of ListOffsets by timestamp
-needs the records themselves: where the machine names the batch that holds the answer (`within`),
-and a recorded Produce has it (`appended.py`), any offset and time inside it is accepted and counted
-apart; so is what the edge finds in the bytes of a Produce (`findings.py`), and the batches of a
-Fetch where the recording has only their size. The
-marker that ends a transaction is compared as if written at the recorded time.
+Masked fields are ignored (`masking.py`). Lists without an order in Kafka are compared by key
+(`KafkaApi.unordered`), all others in order. Some deviations are accepted and counted separately:
 
-The rules are those of docs/comparison.md.
+- ListOffsets by timestamp needs the records: any offset and time within the batch that the
+  model names (`within`) and a recorded Produce has (`appended.py`);
+- errors found in the bytes of a Produce (`findings.py`);
+- batches of a Fetch if the recording has only their size.
+
+An end marker of a transaction is compared as if written at the recorded time.
+
+docs/comparison.md has these rules.
 """
 
 from collections import Counter
@@ -20,8 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.replay.appended import Appended
-from brokertwin.recordings.replay.before import Before
-from brokertwin.recordings.replay.findings import has_findings, with_recorded_words
+from brokertwin.recordings.replay.before import EarlierState
+from brokertwin.recordings.replay.findings import has_findings, with_recorded_errors
 from brokertwin.recordings.replay.freedoms import INSIDE, Freedom
 from brokertwin.recordings.replay.masking import masked
 from brokertwin.recordings.replay.recording import Exchange
@@ -34,7 +36,10 @@ ALL_OFFSETS: dict[str, tuple[str, ...]] = {
     "topics": ("name", "topicId"),
     "partitions": ("partitionIndex",),
 }
-"""OffsetFetch of every offset of a group: the request names no topics to keep the order of."""
+"""Lists of an OffsetFetch for all offsets of a group.
+
+The request has no topics whose order would apply.
+"""
 
 WITHIN = "within"
 END_MARKER = "endMarker"
@@ -43,11 +48,11 @@ UNSUPPORTED = frozenset({Reason.NOT_BUILT, Reason.UNKNOWN_API, Reason.UNSUPPORTE
 ABSENT = "(absent)"
 
 RECORD_SET = frozenset({"records", "recordsSizeInBytes", "batches"})
-"""Fields of a record set. Kafka's request log has its size alone, other logs nothing of it."""
+"""Fields of a record set; Kafka's request log has only its size."""
 
 
-class Verdict(StrEnum):
-    """What the comparison of one exchange says."""
+class CompareVerdict(StrEnum):
+    """The result of comparing an exchange."""
 
     AGREE = "agree"
     AGREE_INSIDE = "agree inside a batch"
@@ -58,25 +63,25 @@ class Verdict(StrEnum):
     NOT_RECORDED = "not recorded"
 
 
-AGREEING = frozenset({Verdict.AGREE, Verdict.AGREE_INSIDE})
+AGREEING = frozenset({CompareVerdict.AGREE, CompareVerdict.AGREE_INSIDE})
 
-FINE = AGREEING | {Verdict.SILENT, Verdict.LOST}
-"""A Produce with acks 0 has no answer that could be wrong; one may be lost with its connection."""
+FINE = AGREEING | {CompareVerdict.SILENT, CompareVerdict.LOST}
+"""Verdicts without a fault: Produce with acks 0 has no response."""
 
 
-class Difference(NamedTuple):
-    """Where two answers differ; `path` is like `topics[orders].partitions[0].errorCode`."""
+class FieldDifference(NamedTuple):
+    """A difference; `path` is like `topics[orders].partitions[0].errorCode`."""
 
     path: str
     expected: Any
     got: Any
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """What the machine said to a request: a response, or the reason why there is none.
+class ModelResponse(msgspec.Struct, frozen=True, rename="camel"):
+    """The model's response, or the reason of a refusal.
 
-    A response of None is that of a Produce with acks 0; `closes_connection` tells that it was
-    refused. `response_time` is when the answer was given, in ms since 1970.
+    For a Produce with acks 0 the response is None; `closes_connection` tells that it was refused.
+    `response_time` is in ms since 1970.
     """
 
     response: Any = None
@@ -86,102 +91,109 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether the machine refused what it does not have yet."""
+        """Whether the model does not support the request."""
         return self.error is not None and self.error.get("reason") in UNSUPPORTED
 
 
-class Outcome(NamedTuple):
-    """The verdict on one exchange, the differences that it rests on, and the freedoms it used."""
+class ComparisonOutcome(NamedTuple):
+    """Verdict, differences and used freedoms of an exchange."""
 
-    verdict: Verdict
-    differences: list[Difference]
+    verdict: CompareVerdict
+    differences: list[FieldDifference]
     used: frozenset[Freedom] = frozenset()
 
 
 PREPARED_MAX = 1000
-"""Answers that are kept in the form in which they are compared."""
+"""Maximum number of cached prepared responses."""
 
-NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
-
-
-LOST = Outcome(Verdict.LOST, [])
-
-
-def decode_answer(document: bytes) -> Answer:
-    """The answer in a row of `responses`."""
-    return _answer_decoder.decode(document)
+NO_ANSWER = ComparisonOutcome(
+    CompareVerdict.DIFFER, [FieldDifference("response", "an answer", "none")]
+)
 
 
-_answer_decoder = msgspec.json.Decoder(Answer)
+LOST = ComparisonOutcome(CompareVerdict.LOST, [])
+
+
+def decode_response(document: bytes) -> ModelResponse:
+    """Decode a row of `responses`."""
+    return _response_decoder.decode(document)
+
+
+_response_decoder = msgspec.json.Decoder(ModelResponse)
 _json = msgspec.json.Encoder()
 
 
 class Comparer:
-    """Compares answers with recorded ones.
+    """Compares responses with recorded ones.
 
     Args:
-        exchanges: every exchange that may be asked for.
+        exchanges: all exchanges by id.
     """
 
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
         self._prepared: dict[tuple[int, bool, bytes], Any] = {}
-        self._outcomes: dict[str, tuple[Answer, Outcome]] = {}
+        self._outcomes: dict[str, tuple[ModelResponse, ComparisonOutcome]] = {}
         self._appended = Appended(exchanges.values())
-        self._before = Before(exchanges.values())
+        self._before = EarlierState(exchanges.values())
         self._is_followed = followed(exchanges.values())
 
-    def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
-        """The verdict on the machine's answer; None stands for no answer at all.
+    def compare(self, exchange_id: str, response: ModelResponse | None) -> ComparisonOutcome:
+        """Compare the model's response, or None, with the recorded one.
 
-        The last answer to an exchange is known again: a search asks once more when it takes it.
+        The last outcome of each exchange is cached, because a search compares an accepted response
+        again.
         """
         last = self._outcomes.get(exchange_id)
-        if last is not None and last[0] is answer:
+        if last is not None and last[0] is response:
             return last[1]
-        outcome = self._compare(exchange_id, answer)
-        if answer is not None:
-            self._outcomes[exchange_id] = answer, outcome
+        outcome = self._compare(exchange_id, response)
+        if response is not None:
+            self._outcomes[exchange_id] = response, outcome
         return outcome
 
-    def _compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
+    def _compare(self, exchange_id: str, response: ModelResponse | None) -> ComparisonOutcome:
         exchange = self._exchanges[exchange_id]
-        if answer is not None and answer.is_unsupported:
-            return Outcome(Verdict.UNSUPPORTED, [])
+        if response is not None and response.is_unsupported:
+            return ComparisonOutcome(CompareVerdict.UNSUPPORTED, [])
         if not exchange.is_recorded:
-            return Outcome(Verdict.NOT_RECORDED, [])
-        if answer is None:
+            return ComparisonOutcome(CompareVerdict.NOT_RECORDED, [])
+        if response is None:
             return NO_ANSWER
-        if answer.error is not None:
-            detail = f"{answer.error.get('reason')}: {answer.error.get('detail')}"
-            return Outcome(Verdict.DIFFER, [Difference("response", "an answer", detail)])
-        if exchange.response is None and answer.response is None:
-            return self._silent(exchange, answer)
-        outcome = self._response(exchange, answer.response)
-        if outcome.verdict is Verdict.DIFFER:
+        if response.error is not None:
+            detail = f"{response.error.get('reason')}: {response.error.get('detail')}"
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference("response", "an answer", detail)]
+            )
+        if exchange.response is None and response.response is None:
+            return self._silent(exchange, response)
+        outcome = self._response(exchange, response.response)
+        if outcome.verdict is CompareVerdict.DIFFER:
             return outcome
-        unknown = self._appended.unknown(exchange, answer.response)
+        unknown = self._appended.unknown(exchange, response.response)
         if unknown:
-            return Outcome(Verdict.DIFFER, [Difference(*one) for one in unknown])
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference(*one) for one in unknown]
+            )
         used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
-        return Outcome(_verdict_of(used), [], used)
+        return ComparisonOutcome(_verdict_of(used), [], used)
 
-    def _response(self, exchange: Exchange, response: Any) -> Outcome:
-        """The verdict on the answer's fields; one that is the same to the letter has no other."""
-        recorded, said = _json.encode(exchange.response), _json.encode(response)
-        if recorded == said:
-            return Outcome(Verdict.AGREE, [])
+    def _response(self, exchange: Exchange, response: Any) -> ComparisonOutcome:
+        """Compare the fields of a response; equal JSON agrees at once."""
+        recorded, encoded = _json.encode(exchange.response), _json.encode(response)
+        if recorded == encoded:
+            return ComparisonOutcome(CompareVerdict.AGREE, [])
         expected = self._of(exchange, exchange.response, recorded)
-        with_words = with_recorded_words(exchange, response, said)
-        is_same = with_words is response
-        got = self._of(exchange, response, said) if is_same else prepared(exchange, with_words)
+        restored = with_recorded_errors(exchange, response, encoded)
+        is_same = restored is response
+        got = self._of(exchange, response, encoded) if is_same else prepared(exchange, restored)
         known = self._before.without(exchange, expected, got)
         outcome = compare(known, got)
         used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())
         return outcome._replace(used=used)
 
     def _of(self, exchange: Exchange, response: Any, encoded: bytes) -> Any:
-        """An answer, prepared; of many that are the same to the letter only the first one is."""
+        """Prepare a response; cached by its JSON."""
         keys = _free_order(exchange)
         place = (exchange.header.request_api_key, keys is ALL_OFFSETS, encoded)
         if place not in self._prepared:
@@ -190,19 +202,21 @@ class Comparer:
             self._prepared[place] = prepared(exchange, response)
         return self._prepared[place]
 
-    def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:
-        """A request without an answer; that the machine refused it would show in its connection."""
-        if answer.closes_connection and exchange.id in self._is_followed:
-            return Outcome(Verdict.DIFFER, [Difference("connection", "stays open", "is closed")])
-        return Outcome(Verdict.SILENT, [])
+    def _silent(self, exchange: Exchange, response: ModelResponse) -> ComparisonOutcome:
+        """Compare a missing response; a refusal shows in the connection."""
+        if response.closes_connection and exchange.id in self._is_followed:
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference("connection", "stays open", "is closed")]
+            )
+        return ComparisonOutcome(CompareVerdict.SILENT, [])
 
 
-def _verdict_of(used: AbstractSet[Freedom]) -> Verdict:
-    return Verdict.AGREE_INSIDE if used & INSIDE else Verdict.AGREE
+def _verdict_of(used: AbstractSet[Freedom]) -> CompareVerdict:
+    return CompareVerdict.AGREE_INSIDE if used & INSIDE else CompareVerdict.AGREE
 
 
 def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """The exchanges whose connection was open afterwards: a later request on it was answered."""
+    """Exchanges after which a request on their connection was answered."""
     open_after: set[str] = set()
     found = set()
     for exchange in reversed(list(exchanges)):
@@ -214,37 +228,37 @@ def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
 
 
 def prepared(exchange: Exchange, response: Any) -> Any:
-    """An answer without its masked fields, and with its free lists as maps."""
+    """Remove masked fields and turn unordered lists into maps."""
     keys = _free_order(exchange)
     value = masked(response)
     return _keyed(value, keys) if keys else value
 
 
 def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
-    """The lists of an answer that are maps in Kafka; None where it has none."""
-    if exchange.header.request_api_key == OFFSET_FETCH.key and _asks_for_all(exchange.body()):
+    """The unordered lists of a response, or None."""
+    if exchange.header.request_api_key == OFFSET_FETCH.key and _has_all_topics(exchange.body()):
         return ALL_OFFSETS
     return api_of_key(exchange.header.request_api_key).unordered
 
 
-def compare(expected: Any, got: Any) -> Outcome:
-    """The verdict on two prepared answers."""
+def compare(expected: Any, got: Any) -> ComparisonOutcome:
+    """Compare two prepared responses."""
     if _json.encode(expected) == _json.encode(got):
-        return Outcome(Verdict.AGREE, [])
+        return ComparisonOutcome(CompareVerdict.AGREE, [])
     walk = _Walk()
     walk.compare("", expected, got)
     if walk.differences:
-        return Outcome(Verdict.DIFFER, walk.differences)
-    return Outcome(_verdict_of(walk.used), [], frozenset(walk.used))
+        return ComparisonOutcome(CompareVerdict.DIFFER, walk.differences)
+    return ComparisonOutcome(_verdict_of(walk.used), [], frozenset(walk.used))
 
 
-def _asks_for_all(body: Any) -> bool:
+def _has_all_topics(body: Any) -> bool:
     groups = body.get("groups") or [body]
     return any(group.get("topics") is None for group in groups)
 
 
 class _Keyed(dict[str, Any]):
-    """A list as a map from its elements' keys."""
+    """A list as a map by element key."""
 
 
 def _keyed(value: Any, keys: Mapping[str, tuple[str, ...]]) -> Any:
@@ -264,7 +278,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _as_map(elements: list[Any], key_fields: tuple[str, ...]) -> _Keyed:
-    """Elements of one key are told apart by their order."""
+    """Turn a list into a map; equal keys are numbered."""
     counts: Counter[str] = Counter()
     keyed = _Keyed()
     for element in elements:
@@ -275,24 +289,24 @@ def _as_map(elements: list[Any], key_fields: tuple[str, ...]) -> _Keyed:
     return keyed
 
 
-def _is_some_broker(answer: dict[str, Any]) -> bool:
-    """Whether the controller of a Metadata or DescribeCluster is one of the brokers that it names.
+def _is_some_broker(response: dict[str, Any]) -> bool:
+    """Whether the controller in a response is one of its brokers.
 
-    With KRaft clients are told any broker that is there, picked at random for each answer.
+    With KRaft each response names a random live broker.
     """
-    if CONTROLLER_ID not in answer:
+    if CONTROLLER_ID not in response:
         return False
-    brokers = answer.get("brokers", ())
+    brokers = response.get("brokers", ())
     listed = brokers.values() if isinstance(brokers, dict) else brokers
     ids = [broker.get("nodeId", broker.get("brokerId")) for broker in listed]
-    return answer[CONTROLLER_ID] in ids
+    return response[CONTROLLER_ID] in ids
 
 
 class _Walk:
-    """Collects the differences between two values, leaf by leaf."""
+    """Collects the differences between two values."""
 
     def __init__(self) -> None:
-        self.differences: list[Difference] = []
+        self.differences: list[FieldDifference] = []
         self.used: set[Freedom] = set()
 
     def compare(self, path: str, expected: Any, got: Any) -> None:
@@ -301,7 +315,7 @@ class _Walk:
         elif isinstance(expected, list) and isinstance(got, list):
             self._lists(path, expected, got)
         elif not _is_same(expected, got):
-            self.differences.append(Difference(path or "response", expected, got))
+            self.differences.append(FieldDifference(path or "response", expected, got))
 
     def _dicts(self, path: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
         if END_MARKER in got and END_MARKER not in expected:
@@ -312,7 +326,7 @@ class _Walk:
         if "batches" in got and "batches" not in expected:
             skipped |= RECORD_SET - expected.keys()
             self.used |= {Freedom.BATCHES} if got["batches"] else set()
-        if WITHIN in got and WITHIN not in expected and _lies_within(expected, got[WITHIN]):
+        if WITHIN in got and WITHIN not in expected and _is_within(expected, got[WITHIN]):
             skipped |= {"offset", "timestamp"}
             self.used.add(Freedom.WITHIN)
         is_keyed = isinstance(expected, _Keyed)
@@ -338,9 +352,9 @@ class _Walk:
 
 
 def _written_at(time: Any, marker: dict[str, Any]) -> dict[str, Any]:
-    """The header of an end marker as it is when the broker writes it at `time`.
+    """The header of an end marker if written at `time`.
 
-    Its checksum covers what a header does not show, too: commit or abort, the coordinator's epoch.
+    Its checksum covers fields that a header lacks: commit or abort, and the coordinator epoch.
     """
     batch = msgspec.convert(marker, Batch)
     assert batch.end_marker is not None, marker
@@ -354,14 +368,14 @@ def _written_at(time: Any, marker: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(expected: Any, got: Any) -> bool:
-    """Equal, and of one JSON type: 1 is neither true nor 1.0."""
+    """Whether values are equal and of one JSON type: 1 is not true or 1.0."""
     return type(expected) is type(got) and bool(expected == got)
 
 
-def _lies_within(expected: dict[str, Any], within: Any) -> bool:
-    """Whether a recorded offset and its time lie in the batch that the machine names.
+def _is_within(expected: dict[str, Any], within: Any) -> bool:
+    """Whether a recorded offset and time are in the batch that the model names.
 
-    Where the batch is cut by deletions, `orElse` names the one to go on with.
+    `orElse` names the next batch if deletions cut the first.
     """
     if not isinstance(within, dict):
         return False
@@ -371,4 +385,4 @@ def _lies_within(expected: dict[str, Any], within: Any) -> bool:
     is_inside = within["baseOffset"] <= offset <= within["lastOffset"]
     if is_inside and within["baseTimestamp"] <= timestamp <= within["maxTimestamp"]:
         return True
-    return _lies_within(expected, within.get("orElse"))
+    return _is_within(expected, within.get("orElse"))

@@ -1,4 +1,4 @@
-"""What a replay says to programs: JSON lines, one for each exchange, or one document for all."""
+"""The result of a replay as JSON lines or as one document."""
 
 import json
 from collections import Counter
@@ -7,7 +7,12 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import FINE, Answer, Difference, Verdict
+from brokertwin.recordings.replay.comparison import (
+    FINE,
+    CompareVerdict,
+    FieldDifference,
+    ModelResponse,
+)
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import counted
 from brokertwin.recordings.replay.recording import Exchange, Recording
@@ -18,20 +23,20 @@ from brokertwin.recordings.replay.report import (
     counts_by_api,
     error_name,
 )
-from brokertwin.recordings.replay.schedule import Schedule
-from brokertwin.recordings.replay.touched import chosen_answers, masked_answers
+from brokertwin.recordings.replay.schedule import DeliverySchedule
+from brokertwin.recordings.replay.touched import masked_responses, responses_with_choices
 
 ORDERED = ("moved", "held", "late", "lost", "queued", "unexplained")
-"""What a schedule says of exchanges, by their ids."""
+"""Attributes of a schedule with exchange ids."""
 
 
 def json_lines(compared: Sequence[Compared]) -> Iterator[str]:
-    """One line for each exchange: who asked what and when, verdict, our answer, differences."""
+    """Yield a line for each exchange: request, verdict, response, differences."""
     return (as_line(verdict_document(one)) for one in compared)
 
 
 def verdict_document(one: Compared) -> dict[str, Any]:
-    """One exchange; `request` stands where the answers differ, `time` is in ms since 1970."""
+    """Describe an exchange; has `request` if it differs, `time` is in ms."""
     exchange = one.exchange
     is_fine = one.outcome.verdict in FINE
     return {
@@ -43,13 +48,13 @@ def verdict_document(one: Compared) -> dict[str, Any]:
         "connection": exchange.connection,
         "verdict": one.outcome.verdict,
         **({} if is_fine else {"request": msgspec.json.decode(exchange.request)}),
-        **answer_fields(one.answer),
+        **response_fields(one.response),
         "differences": [difference_document(each) for each in one.outcome.differences],
     }
 
 
-def difference_document(difference: Difference) -> dict[str, Any]:
-    """Path and values; errors have their names beside their codes."""
+def difference_document(difference: FieldDifference) -> dict[str, Any]:
+    """Describe a difference; error codes get their names."""
     document = {
         "path": difference.path,
         "expected": difference.expected,
@@ -62,50 +67,54 @@ def difference_document(difference: Difference) -> dict[str, Any]:
     return document
 
 
-def answer_documents(
-    exchanges: Sequence[Exchange], answers: Mapping[str, Answer], apis: frozenset[str]
+def response_documents(
+    exchanges: Sequence[Exchange],
+    responses: Mapping[str, ModelResponse],
+    apis: frozenset[str],
 ) -> list[dict[str, Any]]:
-    """Each exchange of the APIs named: id, API and our answer."""
+    """Describe the responses of the selected APIs."""
     return [
         {
             "id": exchange.id,
             "api": exchange.api,
             "version": exchange.version,
-            **answer_fields(answers.get(exchange.id)),
+            **response_fields(responses.get(exchange.id)),
         }
         for exchange in exchanges
         if not apis or exchange.api in apis
     ]
 
 
-def answer_fields(answer: Answer | None) -> dict[str, Any]:
-    """`response`, or `error` where the machine refused; nothing where it did not answer."""
-    if answer is None:
+def response_fields(response: ModelResponse | None) -> dict[str, Any]:
+    """Return `response` or `error`; nothing without a response."""
+    if response is None:
         return {}
-    return {"error": answer.error} if answer.error is not None else {"response": answer.response}
+    return (
+        {"error": response.error} if response.error is not None else {"response": response.response}
+    )
 
 
 def comparison_document(
     recording: Recording,
     compared: Sequence[Compared],
-    schedule: Schedule,
+    schedule: DeliverySchedule,
     earlier: Sequence[Earlier],
 ) -> dict[str, Any]:
-    """All that a comparison says: counts, what does not agree, freedoms and the order taken."""
+    """Describe a comparison: counts, differences, freedoms and order."""
     verdicts = Counter(one.outcome.verdict for one in compared)
     exchanges = [one.exchange for one in compared]
     return {
         "agree": agreeing(compared),
         "of": len(compared),
-        "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
+        "verdicts": {verdict: verdicts[verdict] for verdict in CompareVerdict},
         "apis": {
             api: {verdict: count for verdict, count in counts.items() if count}
             for api, counts in counts_by_api(compared).items()
         },
         "exchanges": [verdict_document(one) for one in compared if one.outcome.verdict not in FINE],
         "freedoms": counted(agreed_by(compared)),
-        "notCompared": masked_answers(exchanges),
-        "takenOver": chosen_answers(exchanges),
+        "notCompared": masked_responses(exchanges),
+        "takenOver": responses_with_choices(exchanges),
         "schedule": {
             **{name: sorted(getattr(schedule, name)) for name in ORDERED},
             "isExhausted": schedule.is_exhausted,
@@ -116,7 +125,7 @@ def comparison_document(
 
 
 def reading_document(recording: Recording) -> dict[str, Any]:
-    """What of the files is no exchange."""
+    """Describe lines that are no exchanges."""
     return {
         "broken": [{"place": one.place, "reason": one.reason} for one in recording.broken],
         "leftOut": dict(recording.left_out),
@@ -124,5 +133,5 @@ def reading_document(recording: Recording) -> dict[str, Any]:
 
 
 def as_line(document: Any) -> str:
-    """A document in one line, as it is written to files and printed."""
+    """Encode a document as one line."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -1,11 +1,10 @@
-"""What a broker had before its recording began.
+"""Recreates what a broker had before its recording began.
 
-A recording may begin in the middle of a broker's life: producer ids were allocated to it, and the
-internal topics of its coordinators were there. A fresh machine would answer the first
-InitProducerId with 14, the first look-ups of a coordinator with 15, and a commit to a group that
-nobody has looked up with 16. Where the first recorded answer shows that the real broker was past
-that, a request of our own before the recording brings the machine there, too. Such requests are no
-exchanges: they are not compared and not counted.
+Producer ids may have been allocated, and internal topics may have existed. A new model would return
+14 COORDINATOR_LOAD_IN_PROGRESS to the first InitProducerId, 15 COORDINATOR_NOT_AVAILABLE to the
+first coordinator lookups, and 16 NOT_COORDINATOR to a commit without a lookup. If the first
+recorded response shows that the real broker was past that, a request before the recording brings
+the model there. Such requests are not compared or counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,21 +24,24 @@ GROUP = 0
 """The key type of groups."""
 
 OF_THE_BROKER = frozenset({3, 15, 16, 29, 30, 53, 100})
-"""What a commit is answered where no coordinator of the group takes it."""
+"""Errors of a commit without a coordinator."""
 
 INIT_PRODUCER_ID_VERSION = 4
 FIND_COORDINATOR_VERSION = 4
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """A request of our own: what it is about, and its event's document."""
+    """An added request: its purpose and its event."""
 
     about: str
     document: bytes
 
 
 def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
-    """The requests that come before the first exchange, in order; `part` begins their ids."""
+    """Return the requests before the first exchange, in order.
+
+    `part` is a prefix of their ids.
+    """
     if not exchanges:
         return []
     topic_ids = TopicIds(exchanges)
@@ -53,14 +55,14 @@ def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = ""
 
 
 def lacking(found: Sequence[Earlier], cell: Cell) -> list[Earlier]:
-    """Those that a cell has to be given: it would not have answered them by itself.
+    """Return the requests that a cell needs, by trying them on a copy.
 
-    A cell that goes on from a kept state may have it all.
+    A cell restored from a stored state may need none.
     """
     copy, needed = cell.copy(), []
     for request in found:
-        answers = local.answers_in(copy.handle(request.document, NOWHERE)).values()
-        if not any(_found_coordinator(answer.response) for answer in answers):
+        responses = local.responses_in(copy.handle(request.document, NOWHERE)).values()
+        if not any(_found_coordinator(response.response) for response in responses):
             needed.append(request)
     return needed
 
@@ -69,7 +71,7 @@ _Request = tuple[str, int, RequestHeader, dict[str, Any], Choices | None]
 
 
 def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
-    """A block of producer ids for each broker whose first InitProducerId got an id."""
+    """Yield a request for each broker whose first InitProducerId succeeded."""
     seen: set[int] = set()
     for exchange in exchanges:
         is_first = exchange.broker not in seen
@@ -83,15 +85,15 @@ def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
 
 
 def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
-    """The internal topic of each kind of coordinator that the first request for it has found."""
+    """Yield a request for each internal topic that existed."""
     seen: set[int] = set()
     for exchange in exchanges:
-        key_type = _coordinator_asked_for(exchange)
+        key_type = _coordinator_type(exchange)
         if key_type is None or key_type in seen:
             continue
         seen.add(key_type)
         is_look_up = exchange.header.request_api_key == FIND_COORDINATOR.key
-        found = _found_coordinator if is_look_up else _answered_by_coordinator
+        found = _found_coordinator if is_look_up else _handled_by_coordinator
         if found(exchange.response):
             name = INTERNAL_TOPICS[key_type]
             topic_id = topic_ids.after(0, name)
@@ -101,8 +103,8 @@ def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iter
             yield f"topic {name}", exchange.broker, header, body, chosen
 
 
-def _coordinator_asked_for(exchange: Exchange) -> int | None:
-    """The key type of a request that a coordinator is looked up by, or that only one answers."""
+def _coordinator_type(exchange: Exchange) -> int | None:
+    """The coordinator key type of a lookup or a commit."""
     if exchange.has(Trait.COMMITS_OFFSETS):
         return GROUP
     if exchange.header.request_api_key != FIND_COORDINATOR.key:
@@ -111,19 +113,19 @@ def _coordinator_asked_for(exchange: Exchange) -> int | None:
     return key_type if 0 <= key_type < len(INTERNAL_TOPICS) else None
 
 
-def _answered_by_coordinator(response: Any) -> bool:
-    """Whether a commit was answered by the group's coordinator, and not only by the broker."""
+def _handled_by_coordinator(response: Any) -> bool:
+    """Whether the group's coordinator handled a commit."""
     topics = response.get("topics", ()) if isinstance(response, dict) else ()
     codes = [p.get("errorCode") for topic in topics for p in topic.get("partitions", ())]
     return any(code not in OF_THE_BROKER for code in codes)
 
 
 def _found_coordinator(response: Any) -> bool:
-    """Whether an answer of FindCoordinator, or of InitProducerId, has no error."""
+    """Whether a FindCoordinator or InitProducerId response has no error."""
     if not isinstance(response, dict):
         return False
-    answers = response.get("coordinators", [response])
-    return any(answer.get("errorCode") == 0 for answer in answers)
+    responses = response.get("coordinators", [response])
+    return any(response.get("errorCode") == 0 for response in responses)
 
 
 def _event(name: str, cluster: str, time: int, request: _Request) -> Event:

@@ -1,11 +1,10 @@
-"""What the edge would have found in the bytes of a Produce request.
+"""Errors that the edge finds in the bytes of a Produce request.
 
-A recording has batch headers and no record bytes. Whether a CRC is wrong or a record set cannot be
-decoded shows in the bytes alone; the edge looks at them and says so in `recordsError`. In a replay
-the finding is taken from the recorded answer, for CORRUPT_MESSAGE and for records without a key on
-a compacted topic (`recordsSeen`). Which records were refused is in the bytes, too: where the
-machine refuses some, the recorded words take the place of those that the edge would add. Such
-exchanges are counted apart from those that the machine decided by itself.
+A recording has batch headers but no record bytes. Only the bytes show a wrong CRC or an undecodable
+record set; the edge reports these in `recordsError`. In a replay the finding is taken from the
+recorded response, for 2 CORRUPT_MESSAGE and for records without a key on a compacted topic
+(`recordsSeen`). The bytes also show which records were refused: if the model refuses some, the
+recorded messages replace those of the edge. Such exchanges are counted separately.
 """
 
 import copy
@@ -18,70 +17,74 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import PRODUCE
 
 KEYLESS = "Compacted topic cannot accept message without key"
-WORDS = ("recordErrors", "errorMessage")
-"""What the edge puts in the place of `refusedRecords`."""
+ERROR_FIELDS = ("recordErrors", "errorMessage")
+"""Fields that the edge sets instead of `refusedRecords`."""
 
 _Place = tuple[Any, Any]
 
 
 def has_findings(exchange: Exchange) -> bool:
-    """Whether the answer says what the broker found in the bytes of a batch."""
+    """Whether the response has a finding about the bytes of a batch."""
     return any(
         partition.get("errorCode") == Error.CORRUPT_MESSAGE or partition.get("recordErrors")
-        for partition in _answered(exchange, exchange.response).values()
+        for partition in _partitions_of(exchange, exchange.response).values()
     )
 
 
 def request_with_findings(exchange: Exchange) -> msgspec.Raw:
-    """The request, with what the edge would have told of its bytes."""
+    """Return the request with the recorded findings."""
     if not has_findings(exchange):
         return exchange.request
-    answered = _answered(exchange, exchange.response)
+    partitions = _partitions_of(exchange, exchange.response)
     body = exchange.body()
     for topic in body.get("topicData", ()):
         for partition in topic.get("partitionData", ()):
-            said = answered.get((_topic_of(topic), partition.get("index")), {})
-            if said.get("errorCode") == Error.CORRUPT_MESSAGE:
+            partition_result = partitions.get((_topic_of(topic), partition.get("index")), {})
+            if partition_result.get("errorCode") == Error.CORRUPT_MESSAGE:
                 partition["recordsError"] = int(Error.CORRUPT_MESSAGE)
-            elif _is_keyless(said) and partition.get("batches"):
-                partition["recordsSeen"] = _seen(said, partition["batches"][0])
+            elif _is_keyless(partition_result) and partition.get("batches"):
+                partition["recordsSeen"] = _seen(partition_result, partition["batches"][0])
     return msgspec.Raw(msgspec.json.encode(body))
 
 
-def with_recorded_words(exchange: Exchange, response: Any, encoded: bytes) -> Any:
-    """The machine's answer, or where records are refused a copy with the words that were recorded.
+def with_recorded_errors(exchange: Exchange, response: Any, encoded: bytes) -> Any:
+    """Return the response, with recorded error messages of refused records.
 
     Args:
         exchange: the recorded one.
-        response: the machine's answer.
-        encoded: the same in JSON.
+        response: the model's response.
+        encoded: the same as JSON.
     """
     if b'"refusedRecords":' not in encoded:
         return response
     response = copy.deepcopy(response)
-    recorded = _answered(exchange, exchange.response)
-    for place, partition in _answered(exchange, response).items():
+    recorded = _partitions_of(exchange, exchange.response)
+    for place, partition in _partitions_of(exchange, response).items():
         if partition.pop("refusedRecords", None) is not None:
-            said = recorded.get(place, {})
-            partition.update({name: said[name] for name in WORDS if name in said})
+            partition_result = recorded.get(place, {})
+            partition.update(
+                {name: partition_result[name] for name in ERROR_FIELDS if name in partition_result}
+            )
     return response
 
 
-def _is_keyless(said: dict[str, Any]) -> bool:
-    texts = (each.get("batchIndexErrorMessage") for each in said.get("recordErrors") or ())
+def _is_keyless(partition_result: dict[str, Any]) -> bool:
+    texts = (
+        each.get("batchIndexErrorMessage") for each in partition_result.get("recordErrors") or ()
+    )
     return any((text or "").startswith(KEYLESS) for text in texts)
 
 
-def _seen(said: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
-    """Some records have no key; where 32 was said, one that has a key has a wrong time."""
+def _seen(partition_result: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+    """Some records have no key; with 32 INVALID_TIMESTAMP a keyed one is wrong."""
     seen: dict[str, Any] = {"hasKeyless": True}
-    if said.get("errorCode") == Error.INVALID_TIMESTAMP:
+    if partition_result.get("errorCode") == Error.INVALID_TIMESTAMP:
         seen["keyedTimestamps"] = [batch["baseTimestamp"], batch["maxTimestamp"]]
     return seen
 
 
-def _answered(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
-    """The partitions of a Produce answer by topic and number; none of another API."""
+def _partitions_of(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
+    """The partitions of a Produce response by topic and number."""
     if exchange.header.request_api_key != PRODUCE.key or response is None:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""The freedoms that the comparison takes: what may be otherwise than recorded and still agrees.
+"""Permitted deviations ("freedoms") of the comparison.
 
-Each is counted: how many exchanges agree only because of it. docs/comparison.md has the same list,
-and a test plants faults behind each.
+The report counts the exchanges that agree only because of each. docs/comparison.md has the same
+list, and a test injects faults next to each.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Freedom(StrEnum):
-    """What an exchange may owe its agreement to, in the words of the report."""
+    """A deviation that an exchange used, in the report's words."""
 
     LIST_ORDER = "lists without an order, by key"
     CONTROLLER = "any broker that is there, where Kafka names one as the controller"
@@ -28,10 +28,10 @@ class Freedom(StrEnum):
 
 
 INSIDE = frozenset({Freedom.WITHIN, Freedom.RECORDS_ERROR, Freedom.BATCHES})
-"""Freedoms for what a recording does not have: it has no records."""
+"""Freedoms for missing records."""
 
 
 def counted(used: Iterable[Iterable[Freedom]]) -> Counter[Freedom]:
-    """How many exchanges used each freedom, in the order of the list; 0 where none did."""
+    """Count the exchanges by freedom, in the order of the list."""
     counts = Counter(freedom for freedoms in used for freedom in freedoms)
     return Counter({freedom: counts[freedom] for freedom in Freedom})

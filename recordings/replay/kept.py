@@ -1,7 +1,7 @@
-"""A state that recordings have left, kept in a directory for a later replay to go on from.
+"""Stores the state after a replay, for later replays.
 
-It is one file, `replayed.state`, in msgpack. It is written beside itself and renamed: whoever finds
-it finds all of it. A state of an earlier version is upgraded as it is read.
+It is one msgpack file, `replayed.state`, written atomically. A state of an earlier version is
+upgraded when it is read.
 """
 
 from pathlib import Path
@@ -21,12 +21,12 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of a cell after some recordings.
 
     Attributes:
-        cluster: the name that their cluster has.
+        cluster: the name of the cluster.
         brokers: the ids of its brokers.
-        broker_settings: what was in effect.
+        broker_settings: the settings of its brokers.
         columns: the state row.
-        recordings: the names of what was replayed, in its order.
-        exchanges: how many requests that were.
+        recordings: the names of the replayed recordings, in order.
+        exchanges: the number of replayed requests.
         state_version: of the columns.
         format: of the file.
     """
@@ -42,25 +42,25 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def now_ms(self) -> int:
-        """The latest time that the state has seen, in ms since 1970."""
+        """The latest time in the state, in ms since 1970."""
         return msgspec.msgpack.decode(self.columns["meta"], type=Meta).now
 
     @property
     def origin(self) -> str:
-        """What it is the state of, in words."""
+        """The origin of the state, as text."""
         return f"after {self.exchanges:,} requests of {', '.join(self.recordings)}"
 
 
 def is_kept(directory: Path) -> bool:
-    """Whether a directory has a state that a replay has kept."""
+    """Whether a directory has a stored replay state."""
     return (directory / FILE).is_file()
 
 
 def read(directory: Path) -> KeptState:
-    """The state in a directory, in this version's form.
+    """Read and upgrade the state in a directory.
 
     Raises:
-        UserError: there is none, it is damaged, or of a version that this program does not know.
+        UserError: it is missing, damaged, or of an unknown version.
     """
     path = directory / FILE
     try:
@@ -86,14 +86,14 @@ def read(directory: Path) -> KeptState:
 def write(
     directory: Path, cell: Cell, names: list[str], exchanges: int, before: KeptState | None = None
 ) -> KeptState:
-    """Keep the state of a cell, in place of what the directory has of a replay.
+    """Store the state of a cell, replacing an earlier one.
 
     Args:
-        directory: made where it is missing.
-        cell: what the recordings have left.
+        directory: created if missing.
+        cell: the cell after the recordings.
         names: of the recordings.
-        exchanges: how many requests they have.
-        before: the state that they went on from.
+        exchanges: the number of their requests.
+        before: the state that they continued.
 
     Raises:
         UserError: it cannot be written.

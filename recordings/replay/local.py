@@ -1,8 +1,8 @@
-"""The engine `local`: a schedule's events through one cell in this process."""
+"""The engine `local`: runs a schedule in a cell in this process."""
 
 from collections.abc import Callable, Sequence
 
-from brokertwin.recordings.replay.comparison import Answer, decode_answer
+from brokertwin.recordings.replay.comparison import ModelResponse, decode_response
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check
 from brokertwin.state.core import outputs
@@ -14,7 +14,7 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 def cell_settings(
     cluster: str, brokers: Sequence[int], broker_settings: BrokerSettings
 ) -> CellSettings:
-    """A cell that takes times as written and held requests."""
+    """Settings of a cell with recorded times and held requests."""
     return CellSettings(
         name=cluster,
         cluster=cluster,
@@ -31,26 +31,25 @@ def run(
     on_progress: Callable[[int], None] = lambda _: None,
     on_violation: Callable[[str], None] | None = None,
     cell: Cell | None = None,
-) -> dict[str, Answer]:
-    """Hand the events to a cell.
+) -> dict[str, ModelResponse]:
+    """Run the events through a cell.
 
     Args:
         documents: the events, in order.
         settings: the cell's.
-        on_progress: called with the number of events that are handled.
-        on_violation: called with the event's id and what does not hold after it, and did before;
-            without it nothing is checked.
-        cell: the cell, as it is before the first one, for who looks at its state afterwards;
-            without it a fresh one.
+        on_progress: called with the number of processed events.
+        on_violation: called with the event's id and a newly violated invariant; without it there
+            are no checks.
+        cell: the initial cell, if its final state is needed; by default a new one.
 
     Returns:
-        The answer to each request, by its id.
+        Responses by request id.
     """
     cell = cell or Cell(settings)
-    answers: dict[str, Answer] = {}
+    responses: dict[str, ModelResponse] = {}
     known: set[str] = set()
     for offset, document in enumerate(documents):
-        answers.update(answers_in(cell.handle(document, Position(0, offset))))
+        responses.update(responses_in(cell.handle(document, Position(0, offset))))
         if on_violation is not None:
             found = check(cell)
             for violation in found:
@@ -58,13 +57,13 @@ def run(
                     on_violation(f"after {_id_of(document)}: {violation}")
             known = set(found)
         on_progress(offset + 1)
-    return answers
+    return responses
 
 
-def answers_in(rows: Sequence[Output]) -> dict[str, Answer]:
-    """The answers among a cell's output rows, by the request's id."""
+def responses_in(rows: Sequence[Output]) -> dict[str, ModelResponse]:
+    """The responses among a cell's output rows, by request id."""
     return {
-        row.id: decode_answer(row.value)
+        row.id: decode_response(row.value)
         for row in rows
         if row.topic == outputs.RESPONSES and row.value is not None
     }

@@ -1,7 +1,7 @@
-"""What of an answer is not compared: a closed list, the same as in docs/comparison.md.
+"""Response fields that are not compared, as listed in docs/comparison.md.
 
-Ids that a broker picks are not masked: they are taken over as choices (`choices.py`), so a
-request that should have been refused and was not still shows.
+Generated ids are not masked but taken over (`choices.py`), so a wrongly accepted request still
+shows.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ MASKED: dict[str, str] = {
     "documentation": "the model has no descriptions of settings",
     "finalizedFeaturesEpoch": "the end of the metadata log, which grows with the broker's clock",
 }
-"""Field name to why it is not compared; it counts wherever the field stands in an answer."""
+"""Field names and the reason; they apply anywhere in a response."""
 
 
 def masked(value: Any) -> Any:
-    """A copy of an answer, or of a part of it, without the masked fields."""
+    """Return a copy without the masked fields."""
     if isinstance(value, dict):
         return {
             name: masked(part) if isinstance(part, dict | list) else part

@@ -1,9 +1,8 @@
-"""A job decided again as it went: every row of `requests`, in its place.
+"""Replays a job from every row of its topic `requests`.
 
-The topic has all that a job decides by: what clients asked, the clock's ticks, interventions. Its
-rows in their order, each at the time that the cell took it to have come, give the answers that the
-job gave; nothing has to be searched for. Two kinds of job are decided as any recording is: with
-several cells, and where the topic's beginning is gone, by retention.
+The topic has all inputs of a job: requests, ticks and interventions. Its rows in order, each at the
+time that the cell used, give the job's responses, so no search is needed. Jobs with several cells,
+or whose topic has lost its beginning, are replayed like other recordings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import Row, read_all
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.plan import Plan
+from brokertwin.recordings.replay.plan import ReplayPlan
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import in_order_of_arrival
 from brokertwin.state.cell.cell import Cell
@@ -28,13 +27,13 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 _encoder = msgspec.json.Encoder()
 
 
-class Given(NamedTuple):
-    """What a job's only cell was given.
+class JobChoices(NamedTuple):
+    """The inputs of a job's only cell.
 
     Attributes:
         placed: its cluster.
         documents: the events, each at the cell's time.
-        positions: where each lies in the topic.
+        positions: the position of each in the topic.
     """
 
     placed: Placement
@@ -42,16 +41,16 @@ class Given(NamedTuple):
     positions: list[Position]
 
 
-def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given | str:
-    """Read what a job was given; the reason, as a clause, where it is not all there.
+def given(client: ClientProperties, prefix: str, cluster: str | None) -> JobChoices | str:
+    """Read the inputs of a job, or return a reason if they are incomplete.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        cluster: one of its clusters; None where it has but one.
+        client: the connection to Kafka.
+        prefix: the job's topic prefix.
+        cluster: one of its clusters; None if it has only one.
 
     Raises:
-        UserError: no job has run with this prefix, or Kafka does not answer.
+        UserError: no job has used this prefix, or Kafka does not respond.
     """
     placements = placement.read(client, prefix)
     placed = placements.get(cluster or next(iter(placements)))
@@ -67,7 +66,7 @@ def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given |
         return f"the first {rows[0].offset:,} events are no longer in its topic"
     mine = [row for row in rows if row.key == key]
     positions = [Position(row.partition, row.offset) for row in mine]
-    return Given(placed, list(_at_the_cells_time(mine, placed)), positions)
+    return JobChoices(placed, list(_at_the_cells_time(mine, placed)), positions)
 
 
 def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes]:
@@ -82,46 +81,46 @@ def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes
 
 
 def plan(
-    was: Given,
+    inputs: JobChoices,
     exchanges: Sequence[Exchange],
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> Plan:
-    """What the job's cell decides of its events: their answers are those of the plan's schedule.
+) -> ReplayPlan:
+    """Run the job's events; the schedule has the responses.
 
     Args:
-        was: what the job was given.
-        exchanges: the job's requests and answers.
+        inputs: the inputs of the job.
+        exchanges: the job's requests and responses.
         broker_settings: of its brokers.
-        on_progress: called with the number of events that are decided.
+        on_progress: called with the number of processed events.
     """
-    settings = settings_of(was.placed, broker_settings)
+    settings = settings_of(inputs.placed, broker_settings)
     schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
-    schedule.answers = local.run(was.documents, settings, on_progress, cell=cell)
-    return Plan(schedule, [], was.documents, settings, None, cell)
+    schedule.answers = local.run(inputs.documents, settings, on_progress, cell=cell)
+    return ReplayPlan(schedule, [], inputs.documents, settings, None, cell)
 
 
 def records(
-    was: Given,
+    inputs: JobChoices,
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Output]:
-    """The rows that the job has written to its topic `records`, or would have.
+    """Yield the rows of the job's topic `records`, written or not.
 
     Args:
-        was: what the job was given.
+        inputs: the inputs of the job.
         broker_settings: of its brokers.
-        on_progress: called with the number of events that are decided.
+        on_progress: called with the number of processed events.
     """
-    cell = Cell(settings_of(was.placed, broker_settings))
-    decided = zip(was.documents, was.positions, strict=True)
+    cell = Cell(settings_of(inputs.placed, broker_settings))
+    decided = zip(inputs.documents, inputs.positions, strict=True)
     for number, (document, position) in enumerate(decided, 1):
         yield from (row for row in cell.handle(document, position) if row.topic == RECORDS)
         on_progress(number)
 
 
 def settings_of(placed: Placement, broker_settings: BrokerSettings) -> CellSettings:
-    """Those of the cluster's only cell, whose events have the times at which it took them."""
+    """Settings of the only cell, with the times at which it handled events."""
     return CellSettings(
         name=placed.cells[0],
         cluster=placed.cluster,

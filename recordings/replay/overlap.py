@@ -1,11 +1,11 @@
-"""Which requests can change another one's answer: those that write what it touches.
+"""Which requests can change the response of another.
 
-A request touches the topics, groups, transactional ids and producers that its body names. One that
-names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
-everything, and so does the end of a connection. A Metadata request may create the topics that it
-names, a look-up of a coordinator its internal topic. A heartbeat of a consumer group is about all
-topics that its group subscribes to: the coordinator looks at them each time. Who ends a transaction
-is about all that requests of its transactional id name: markers are written there.
+A request touches the topics, groups, transactional ids and producers in its body. A request about
+all of them (Metadata without topics, ListGroups, an incremental Fetch) touches everything, as does
+a disconnect. Metadata may create its topics, and a coordinator lookup its internal topic. A
+consumer group heartbeat touches all topics that its group subscribes to, because the coordinator
+checks them. Ending a transaction touches everything in requests of its transactional id, because
+markers are written there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,13 +45,13 @@ NAMING_FIELDS = frozenset(
         "transactionalIds",
     }
 )
-"""Fields of a request whose values name what it touches, where these are strings."""
+"""Request fields whose string values name a touched item."""
 
 EVERYTHING = frozenset({"*"})
 
 
 class Footprints:
-    """What each exchange of a history touches."""
+    """The items that each exchange of a history touches."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._exchanges = exchanges
@@ -77,7 +77,7 @@ class Footprints:
                 self._subscribed.setdefault(body.get("groupId", ""), set()).update(read)
 
     def may_change(self, index: int, other: int) -> bool:
-        """Whether the request at `index` could change the answer to the one at `other`."""
+        """Whether the request at `index` could change the response at `other`."""
         if not _may_write(self._exchanges[index]):
             return False
         mine, theirs = self._of(index), self._of(other)
@@ -111,7 +111,7 @@ class Footprints:
         return named | _internal_topic(body) if key == FIND_COORDINATOR.key else named
 
     def _all_named(self, body: Any) -> frozenset[str]:
-        """What a body names, topics by their names."""
+        """Everything named in a body, topics by name."""
         return frozenset(self._names.get(name, name) for name in _named(body))
 
 
@@ -123,7 +123,7 @@ def _may_write(exchange: Exchange) -> bool:
 
 
 def _internal_topic(body: Any) -> frozenset[str]:
-    """The topic that a look-up of a coordinator creates where it is missing."""
+    """The topic that a coordinator lookup creates if it is missing."""
     key_type = body.get("keyType", 0)
     return frozenset(INTERNAL_TOPICS[key_type : key_type + 1] if key_type >= 0 else ())
 
@@ -143,7 +143,7 @@ def _named(value: Any) -> Iterator[str]:
 
 
 def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
-    """The requests with acks 0 that stand at the end of a connection, for each that has some."""
+    """Trailing acks 0 requests of each connection that has some."""
     by_connection: dict[str, list[int]] = {}
     for index, exchange in enumerate(exchanges):
         if exchange.kind is not Kind.REQUEST:

@@ -1,14 +1,12 @@
-"""What the machine would have picked itself where a choice took an id's place.
+"""Checks the ids that the model would have generated itself.
 
-A choice hides whether the machine's own ids are any good. So each request with a choice is also
-handled on a copy of the cell without it, and the ids that the machine gives there are held against
-each other over the history:
+A choice hides whether the model's own ids are right. Each request with a choice is therefore also
+handled without it, on a copy of the cell, and the ids are compared over the history:
 
-- an id that the broker gave for the first time: the machine gives one that it has given to nobody;
-- an id that the broker gave before: the machine gives the same one by itself.
+- if the broker's id is new, the model's id must be one that it has not used;
+- if the broker's id is known, the model must return the same one.
 
-Producer, member, session and topic ids are looked at, and those of client instances; a cluster has
-one id.
+This covers producer, member, session, topic and client instance ids; a cluster has one id.
 """
 
 from collections import defaultdict
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.comparison import Answer, Difference, decode_answer
+from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse, decode_response
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.image import topic_by_name
 from brokertwin.state.core import outputs
@@ -29,11 +27,11 @@ from brokertwin.state.core.schema import ZERO_UUID
 
 NOWHERE = Position(0, 0)
 WAIT_MS = 3_600_000
-"""How long a request that waits is given on the copy, so that it has an answer."""
+"""How far time advances on the copy, so that a pending request completes."""
 
 TOPIC_ID = "topicId"
 PRODUCER_ID = "producerId"
-"""Producer ids are counted, the others drawn: only a drawn one can never be another's."""
+"""Producer ids are counted; the others are random and never collide."""
 
 NONE: dict[str, tuple[Any, ...]] = {
     "sessionId": (None, 0),
@@ -41,7 +39,7 @@ NONE: dict[str, tuple[Any, ...]] = {
     "memberId": (None, ""),
     "clientInstanceId": (None, ZERO_UUID),
 }
-"""What a field holds where no id is given."""
+"""Values of a field without an id."""
 
 FIELDS = (
     ("session_id", "sessionId"),
@@ -49,11 +47,11 @@ FIELDS = (
     ("member_id", "memberId"),
     ("client_instance_id", "clientInstanceId"),
 )
-"""The choices that an answer shows, and where."""
+"""Choices that a response has, and their fields."""
 
 
 class Pick(NamedTuple):
-    """An id: where it stands, the one that the broker picked, and the machine's own."""
+    """An id: its field, the broker's value and the model's."""
 
     field: str
     chosen: Any
@@ -64,53 +62,52 @@ def decided_with_picks(
     documents: Sequence[bytes],
     cell: Cell,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> tuple[dict[str, Answer], dict[str, list[Difference]]]:
-    """Hand the events to a cell, and hold the ids that it would have picked against the broker's.
+) -> tuple[dict[str, ModelResponse], dict[str, list[FieldDifference]]]:
+    """Run the events through a cell, and check the ids it would generate.
 
     Args:
         documents: the events, in order, with their choices.
-        cell: as it is before the first one.
-        on_progress: called with the number of events that are handled.
+        cell: the initial cell.
+        on_progress: called with the number of processed events.
 
     Returns:
-        The answer to each request, as the engine `local` gives it, and the exchanges whose own ids
-        are not as the broker's; both by id.
+        Responses as in the engine `local`, and differences of ids, both by exchange id.
     """
-    answers: dict[str, Answer] = {}
+    responses: dict[str, ModelResponse] = {}
     picks: list[tuple[str, list[Pick]]] = []
     for offset, document in enumerate(documents):
         event = _decoder.decode(document)
         if event.kind is Kind.REQUEST and event.choices is not None:
             picks.append((event.id, list(own_picks(cell, event, event.choices))))
-        answers.update(local.answers_in(cell.handle(document, Position(0, offset))))
+        responses.update(local.responses_in(cell.handle(document, Position(0, offset))))
         on_progress(offset + 1)
-    return answers, differing(picks)
+    return responses, differing(picks)
 
 
-def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[Difference]]:
-    """What is wrong with the ids that the machine gives: exchange to its differences.
+def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[FieldDifference]]:
+    """Return the differences between generated and recorded ids.
 
     Args:
-        picks: each exchange and its ids, in the order in which they were given.
+        picks: exchanges and their ids, in order.
     """
-    given = _Given()
+    used = _UsedIds()
     found = {}
     for exchange_id, own in picks:
-        differences = [each for pick in own if (each := given.difference(pick)) is not None]
+        differences = [each for pick in own if (each := used.difference(pick)) is not None]
         if differences:
             found[exchange_id] = differences
     return found
 
 
-class _Given:
-    """The ids that were given so far."""
+class _UsedIds:
+    """The ids used so far."""
 
     def __init__(self) -> None:
         self._chosen: dict[str, set[Any]] = defaultdict(set)
         self._own: dict[str, set[Any]] = defaultdict(set)
 
-    def difference(self, pick: Pick) -> Difference | None:
-        """What is wrong with an id, if anything is; it is given from now on."""
+    def difference(self, pick: Pick) -> FieldDifference | None:
+        """Return the fault of an id, if any, and mark the id as used."""
         chosen, own = self._chosen[pick.field], self._own[pick.field]
         is_known = pick.chosen in chosen
         is_taken = pick.own in own or (pick.field != PRODUCER_ID and pick.own in chosen)
@@ -120,13 +117,13 @@ class _Given:
             return None
         if is_known:
             expected = f"{pick.chosen} again, without a choice"
-            return Difference(pick.field, expected, pick.own)
-        expected = f"an id that nobody has, without a choice ({pick.chosen})"
-        return Difference(pick.field, expected, pick.own) if is_taken else None
+            return FieldDifference(pick.field, expected, pick.own)
+        expected = f"an unused id, without a choice ({pick.chosen})"
+        return FieldDifference(pick.field, expected, pick.own) if is_taken else None
 
 
 def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
-    """The ids that the machine gives without the choices; none for a request that it refuses."""
+    """Yield the ids generated without choices; none for a refused request."""
     fields = [(at, value) for name, at in FIELDS if (value := getattr(choices, name)) is not None]
     known = {
         name for name in choices.topic_ids if topic_by_name(cell.tables.metadata, CONTROLLER, name)
@@ -134,7 +131,7 @@ def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
     if not fields and not choices.topic_ids.keys() - known:
         return
     copy = cell.copy()
-    response = _answer(copy, event)
+    response = _response_of(copy, event)
     if not isinstance(response, dict):
         return
     for at, value in fields:
@@ -146,8 +143,8 @@ def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
             yield Pick(TOPIC_ID, choices.topic_ids[name], created.topic_id)
 
 
-def _answer(cell: Cell, event: Event) -> Any:
-    """The answer to a request without its choices; one that waits is ended by time."""
+def _response_of(cell: Cell, event: Event) -> Any:
+    """Return the response without choices; a pending request times out."""
     plain = msgspec.structs.replace(event, choices=None, is_held=False)
     later = Event(
         id=f"{event.id}/later",
@@ -158,8 +155,8 @@ def _answer(cell: Cell, event: Event) -> Any:
     for one in (plain, later):
         for row in cell.handle(_encoder.encode(one), NOWHERE):
             if row.topic == outputs.RESPONSES and row.id == event.id and row.value:
-                answer: Answer = decode_answer(row.value)
-                return answer.response
+                found: ModelResponse = decode_response(row.value)
+                return found.response
     return None
 
 

@@ -11,21 +11,20 @@ from brokertwin.recordings.replay.kept import KeptState
 from brokertwin.recordings.replay.local import cell_settings
 from brokertwin.recordings.replay.picks import NOWHERE, decided_with_picks
 from brokertwin.recordings.replay.recording import Recording
-from brokertwin.recordings.replay.schedule import Events, Schedule, in_order_of_arrival
-from brokertwin.recordings.replay.search import LIMITS, Limits, Search
+from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, in_order_of_arrival
+from brokertwin.recordings.replay.search import LIMITS, Search, SearchLimits
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 
-class Plan(NamedTuple):
-    """What an engine runs: the events in order, and the settings of the cell that takes them.
+class ReplayPlan(NamedTuple):
+    """The events of a replay in order, and the settings of its cell.
 
-    `documents` begin with those of `earlier`: what the broker had before the recording began.
-    `begins` is the state that it goes on from, `ends` the cell after the last event, where the
-    search has handled them all in this very order.
+    `documents` start with those of `earlier`. `begins` is the initial state. `ends` is the cell
+    after the last event, if the search handled all in this order.
     """
 
-    schedule: Schedule
+    schedule: DeliverySchedule
     earlier: list[Earlier]
     documents: list[bytes]
     settings: CellSettings
@@ -33,11 +32,11 @@ class Plan(NamedTuple):
     ends: Cell | None = None
 
     def cell(self) -> Cell:
-        """A fresh cell, as it is before the first event."""
+        """Return a new cell in the initial state."""
         return _cell(self.settings, self.begins)
 
     def state_after(self, documents: Sequence[bytes] | None = None) -> Cell:
-        """The cell after some of the events from the first one on, or after all."""
+        """Return the cell after the given events, by default after all."""
         if documents is None and self.ends is not None:
             return self.ends
         cell = self.cell()
@@ -50,31 +49,30 @@ def plan(
     cluster: str,
     broker_settings: BrokerSettings,
     is_compared: bool,
-    limits: Limits = LIMITS,
+    limits: SearchLimits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
     is_answered: bool = True,
     begins: KeptState | None = None,
-) -> Plan:
-    """Put the events of a recording in order.
+) -> ReplayPlan:
+    """Order the events of a recording.
 
     Args:
         recording: the history.
-        cluster: the name that its cluster gets.
+        cluster: the name of its cluster.
         broker_settings: of its brokers.
-        is_compared: search for the order that explains the recorded answers; otherwise requests
-            are handled as they arrive.
-        limits: what the search may spend.
-        on_progress: called with the number of moments that are decided, of two for each event.
-        is_answered: whether anybody looks at the answers, and at the ids that the machine would
-            have picked itself: where the search does not know them they take another pass.
-        begins: the state that it goes on from; without it the brokers have nothing yet.
+        is_compared: search for the order that explains the recorded responses; otherwise requests
+            are handled in arrival order.
+        limits: limits of the search.
+        on_progress: called with the number of processed moments, two for each event.
+        is_answered: responses and generated ids are needed, which may take another pass.
+        begins: the initial state; empty by default.
     """
     exchanges, history = recording.exchanges, recording.events
     known = begins.brokers if begins is not None else []
     brokers = sorted({exchange.broker for exchange in exchanges} | set(known))
     settings = cell_settings(cluster, brokers, broker_settings)
     if not exchanges:
-        return Plan(Schedule([], 0), [], [], settings, begins)
+        return ReplayPlan(DeliverySchedule([], 0), [], [], settings, begins)
     part = f"{begins.exchanges}/" if begins is not None else ""
     cell = _cell(settings, begins)
     earlier = lacking(earlier_requests(exchanges, cluster, part), cell)
@@ -92,7 +90,7 @@ def plan(
     if is_compared and is_answered and schedule.answers is None:
         found = decided_with_picks(documents, _cell(settings, begins))
         schedule.answers, schedule.ids = found
-    return Plan(schedule, earlier, documents, settings, begins, ends)
+    return ReplayPlan(schedule, earlier, documents, settings, begins, ends)
 
 
 def _cell(settings: CellSettings, begins: KeptState | None) -> Cell:

@@ -1,14 +1,13 @@
-"""Files of recorded exchanges, read and merged into one history.
+"""Reads files of recorded exchanges and merges them into one history.
 
-A line is one exchange: `{"time", "requestHeader", "request", "response", "connection",
-"responseTime", "principal"}`. `time` is when the request arrived, in ms since 1970; `responseTime`
-is how many ms later it had been answered. Logs of Kafka and Kroxylicious are read by the readers of
-`recordings/formats`. Files ending in `.gz` are compressed. An unreadable line is counted with its
-reason and left out. The end of a connection is a line of its own, and an event that nobody
-answers.
+A line is an exchange: `{"time", "requestHeader", "request", "response", "connection",
+"responseTime", "principal"}`. `time` is the arrival of the request in ms since 1970, `responseTime`
+the ms until its response. `recordings/formats` reads logs of Kafka and Kroxylicious. Files ending
+in `.gz` are compressed. Unreadable lines are counted by reason and skipped. The end of a connection
+is a line of its own.
 
-The history is ordered by `time`; ties go by file and line. A connection is never reordered: Kafka
-answers its requests one after the other, so its lines are in order whatever their times say.
+The history is ordered by `time`, ties by file and line. Requests of a connection are never
+reordered, because Kafka handles them in sequence.
 """
 
 import heapq
@@ -29,32 +28,32 @@ from brokertwin.recordings.formats.documents import (
     clusters_own,
     controllers_listeners,
 )
-from brokertwin.recordings.formats.order import LAST, Arrivals, in_turn
-from brokertwin.recordings.formats.pipeline import Reading, Source, completed, read_files
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
+from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import Decider, Trait, api_of_key
 
-DEFAULT_READING = Reading()
+DEFAULT_READING = FileReading()
 
 THE_BROKER = 1
-"""The broker of documents that do not say it."""
+"""The default broker id."""
 
 NOTICED_MS = 50
-"""How long a broker may take until it has noticed that a connection has ended."""
+"""How long a broker may take to notice a closed connection."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """A request and what the real broker answered; or the end of a connection.
+    """A request and the real broker's response, or the end of a connection.
 
     Attributes:
         id: file and line, `orders.jsonl:12`.
-        time: when the request arrived, in ms since 1970.
-        end: the last ms at which the broker may have answered.
-        is_recorded: whether the line has a `response` at all; a null one is an answer (acks 0).
-        connection: the file's name for it; with several files the file's name stands before it.
+        time: arrival of the request, in ms since 1970.
+        end: last ms at which the broker may have responded.
+        is_recorded: the line has a `response`; null means acks 0.
+        connection: the file's name for it, prefixed with the file if there are several.
         kind: of its event.
-        is_text: whether it is from a text log, which may lack bodies.
+        is_text: from a text log, which may lack bodies.
         latency_ms: time until the response.
     """
 
@@ -75,7 +74,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def api(self) -> str:
-        """The name of the API in the request log, or its key where Kafka has no such API."""
+        """API name in the request log, or the key of an unknown API."""
         return api_name(self.header.request_api_key)
 
     def has(self, trait: Trait) -> bool:
@@ -95,31 +94,31 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def turn(self) -> int:
-        """The place among the requests of its connection: the correlation id."""
+        """Position on its connection: the correlation id."""
         return self.header.correlation_id if self.kind is Kind.REQUEST else LAST
 
     def body(self) -> Any:
-        """The request's body, decoded."""
+        """Decode the request's body."""
         return msgspec.json.decode(self.request)
 
 
 def id_of(place: str) -> str:
-    """The id of an exchange that a user names by file and line; `.gz` may stand before the line."""
+    """Return the exchange id for a file and line, which may have `.gz`."""
     return place.replace(".gz:", ":")
 
 
 class Broken(NamedTuple):
-    """A line that could not be read: where it lies and why."""
+    """An unreadable line and the reason."""
 
     place: str
     reason: str
 
 
 class Recording(NamedTuple):
-    """One history: its exchanges in order, and the lines that were left out.
+    """One history: its exchanges in order, and the skipped lines.
 
-    `left_out` counts, by reason, what is undamaged and yet no client's request. `ends` are those of
-    connections, in order, too. `logged` are the lines about groups in Kafka's server.log.
+    `left_out` counts undamaged lines that are no client requests, by reason. `ends` are closed
+    connections, in order. `logged` are lines about groups in Kafka's server.log.
     """
 
     exchanges: list[Exchange]
@@ -130,11 +129,11 @@ class Recording(NamedTuple):
 
     @property
     def events(self) -> list[Exchange]:
-        """Exchanges and ends of connections in one order."""
+        """Exchanges and closed connections, in order."""
         return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
     def with_id_prefix(self, prefix: str) -> "Recording":
-        """The same with a text before each exchange's id."""
+        """Return a copy with a prefix for each exchange id."""
         if not prefix:
             return self
         exchanges, ends = (
@@ -163,17 +162,17 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def read(
-    paths: Sequence[Path], reading: Reading = DEFAULT_READING, batches: Headers | None = None
+    paths: Sequence[Path], reading: FileReading = DEFAULT_READING, batches: Headers | None = None
 ) -> Recording:
     """Read files into one history.
 
     Args:
         paths: captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
         reading: how logs are read.
-        batches: batch headers for Produce requests that have none.
+        batches: batch headers for Produce requests that lack them.
 
     Raises:
-        UserError: a file cannot be read, or none of the lines is an exchange.
+        UserError: a file is unreadable, or no line is an exchange.
     """
     return read_from(lambda summary: read_files(paths, reading, summary), batches)
 
@@ -181,16 +180,16 @@ def read(
 def read_from(
     source: Source, batches: Headers | None = None, with_logged: bool = False
 ) -> Recording:
-    """Read documents, wherever they are, into one history.
+    """Read documents into one history.
 
     Args:
-        source: gives the documents; it counts in a summary what of them cannot be read.
-        batches: batch headers for Produce requests that have none.
-        with_logged: whether lines about groups in Kafka's server.log are enough.
+        source: yields the documents and counts unreadable ones in a summary.
+        batches: batch headers for Produce requests that lack them.
+        with_logged: lines about groups in Kafka's server.log are enough.
 
     Raises:
         NothingRecordedError: the source has no exchange.
-        UserError: the source cannot be read.
+        UserError: the source is unreadable.
     """
     broken: list[Broken] = []
     summary = Summary(
@@ -213,7 +212,7 @@ def read_from(
 
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
-    """One history of documents that have been read, Produce requests with their batch headers."""
+    """Build a history from documents, completing Produce requests."""
     exchanges: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
@@ -255,24 +254,24 @@ def _end(document: Document) -> Exchange:
     )
 
 
-class _Answered(msgspec.Struct):
+class _WithResponse(msgspec.Struct):
     response: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_answered_decoder = msgspec.json.Decoder(_Answered)
+_response_decoder = msgspec.json.Decoder(_WithResponse)
 
 
-def is_answered(line: bytes) -> bool:
-    """Whether a line is a document with a recorded answer, a null one (acks 0) too."""
+def has_response(line: bytes) -> bool:
+    """Whether a line is a document with a recorded response, null included."""
     try:
-        return _answered_decoder.decode(line).response is not msgspec.UNSET
+        return _response_decoder.decode(line).response is not msgspec.UNSET
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 
 def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """The exchanges of several files, each in the order of its lines, as one history."""
-    arrivals = Arrivals()
+    """Merge the exchanges of several files, given in line order."""
+    arrivals = ArrivalOrder()
     keyed = [
         (arrivals.time(exchange.connection, exchange.time, exchange.turn), place, exchange)
         for place, exchange in enumerate(exchanges)
@@ -289,14 +288,14 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def _exchange(line: _Line, document: Document) -> Exchange:
-    """Raises msgspec.ValidationError for an answer that is none."""
+    """Raises msgspec.ValidationError for an invalid response."""
     response = None
     if not isinstance(line.response, msgspec.UnsetType):
         response = msgspec.json.decode(line.response)
     return Exchange(
         id=document.place,
         time=line.time,
-        # `time` is a whole ms, the answer's is a fraction: the end is the ms after it.
+        # `time` is in whole ms, the response's time is not: use the next ms
         end=line.time + int(line.response_time) + 1,
         broker=line.broker,
         header=line.request_header,

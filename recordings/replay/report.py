@@ -1,6 +1,6 @@
-"""What a replay says: a table by API, the first differences, the schedule, one last line.
+"""Prints the result of a replay: table by API, differences, schedule.
 
-For programs there is `documents.py`.
+`documents.py` has the same for programs.
 """
 
 import json
@@ -20,31 +20,31 @@ from brokertwin.recordings.replay.comparison import (
     AGREEING,
     FINE,
     LOST,
-    Answer,
     Comparer,
-    Difference,
-    Outcome,
-    Verdict,
+    CompareVerdict,
+    ComparisonOutcome,
+    FieldDifference,
+    ModelResponse,
 )
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import Freedom, counted
 from brokertwin.recordings.replay.recording import Broken, Exchange
-from brokertwin.recordings.replay.schedule import Schedule
+from brokertwin.recordings.replay.schedule import DeliverySchedule
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances, slowest_ms
-from brokertwin.recordings.replay.touched import chosen_answers, masked_answers
+from brokertwin.recordings.replay.touched import masked_responses, responses_with_choices
 from brokertwin.state.core.errors import Error
 
 DIFFERENCES_SHOWN = 10
-"""Exchanges whose differences are printed."""
+"""Maximum number of exchanges with printed differences."""
 
 LINES_SHOWN = 8
-"""Lines of one exchange's differences that are printed."""
+"""Maximum number of printed differences of an exchange."""
 
-RARE = (Verdict.SILENT, Verdict.LOST, Verdict.NOT_RECORDED)
-"""Verdicts that have a column only where they are given."""
+RARE = (CompareVerdict.SILENT, CompareVerdict.LOST, CompareVerdict.NOT_RECORDED)
+"""Verdicts that get a column only if they occur."""
 
 TIME = "responseTime"
-"""The path of a difference in when an answer came."""
+"""The path of a difference in the response time."""
 
 VALUE_CHARACTERS = 200
 ERROR_NAMES = {int(error): error.name for error in Error}
@@ -52,79 +52,79 @@ BROKEN_SHOWN = 5
 
 
 class Compared(NamedTuple):
-    """One exchange, the machine's answer, and the verdict on it."""
+    """An exchange, the model's response, and the outcome."""
 
     exchange: Exchange
-    answer: Answer | None
-    outcome: Outcome
+    response: ModelResponse | None
+    outcome: ComparisonOutcome
 
 
 def compare_all(
     exchanges: Sequence[Exchange],
-    schedule: Schedule,
-    answers: Mapping[str, Answer],
+    schedule: DeliverySchedule,
+    responses: Mapping[str, ModelResponse],
     apis: frozenset[str],
 ) -> list[Compared]:
-    """The verdict on each exchange of the APIs named; on all where none is named.
+    """Compare each exchange of the given APIs, or all.
 
-    A lost request has no answer, as in the recording. The recorded answer long before, or after,
-    the real broker had given it is a difference, too.
+    A lost request has no response, as in the recording. A response far from its recorded time is a
+    difference.
     """
     comparer = Comparer({exchange.id: exchange for exchange in exchanges})
     compared = []
     for exchange in exchanges:
         if apis and exchange.api not in apis:
             continue
-        answer = answers.get(exchange.id)
+        response = responses.get(exchange.id)
         if exchange.id in schedule.lost:
             compared.append(Compared(exchange, None, LOST))
             continue
-        outcome = comparer.compare(exchange.id, answer)
+        outcome = comparer.compare(exchange.id, response)
         if outcome.verdict not in FINE:
-            compared.append(Compared(exchange, answer, outcome))
+            compared.append(Compared(exchange, response, outcome))
         elif exchange.id in schedule.ids:
-            outcome = Outcome(Verdict.DIFFER, schedule.ids[exchange.id])
-            compared.append(Compared(exchange, answer, outcome))
+            outcome = ComparisonOutcome(CompareVerdict.DIFFER, schedule.ids[exchange.id])
+            compared.append(Compared(exchange, response, outcome))
         elif exchange.id in schedule.unexplained:
-            compared.append(Compared(exchange, answer, _untimely(exchange, answer)))
+            compared.append(Compared(exchange, response, _untimely(exchange, response)))
         else:
             used = outcome.used | schedule.used.get(exchange.id, frozenset())
-            compared.append(Compared(exchange, answer, outcome._replace(used=used)))
+            compared.append(Compared(exchange, response, outcome._replace(used=used)))
     return compared
 
 
-def _untimely(exchange: Exchange, answer: Answer | None) -> Outcome:
-    """The difference of the recorded answer at another time; both in ms after the request."""
-    given = None if answer is None else answer.response_time
+def _untimely(exchange: Exchange, response: ModelResponse | None) -> ComparisonOutcome:
+    """The difference of a response at another time, in ms after the request."""
+    given = None if response is None else response.response_time
     got = "later" if given is None else f"after {given - exchange.time} ms"
     expected = f"after {exchange.end - exchange.time} ms"
-    return Outcome(Verdict.DIFFER, [Difference(TIME, expected, got)])
+    return ComparisonOutcome(CompareVerdict.DIFFER, [FieldDifference(TIME, expected, got)])
 
 
-def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
-    """How often each verdict was given, by API, in the order of their names."""
-    counts: dict[str, Counter[Verdict]] = defaultdict(Counter)
+def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[CompareVerdict]]:
+    """Count the verdicts by API, sorted by name."""
+    counts: dict[str, Counter[CompareVerdict]] = defaultdict(Counter)
     for one in compared:
         counts[one.exchange.api][one.outcome.verdict] += 1
     return dict(sorted(counts.items()))
 
 
 def agreeing(compared: Sequence[Compared]) -> int:
-    """How many exchanges agree, those inside a batch included."""
+    """Number of exchanges that agree, inside a batch included."""
     return sum(one.outcome.verdict in AGREEING for one in compared)
 
 
 def is_fine(compared: Sequence[Compared]) -> bool:
-    """Whether every exchange agrees, or has no answer that could be wrong."""
+    """Whether every exchange agrees or has no response to compare."""
     return all(one.outcome.verdict in FINE for one in compared)
 
 
 def show_summary(
-    console: Console, exchanges: Sequence[Exchange], answers: Mapping[str, Answer]
+    console: Console, exchanges: Sequence[Exchange], responses: Mapping[str, ModelResponse]
 ) -> None:
-    """Print how many requests were run and answered."""
-    known = [answers[exchange.id] for exchange in exchanges if exchange.id in answers]
-    refused = Counter(answer.error["reason"] for answer in known if answer.error is not None)
+    """Print the number of requests and responses."""
+    known = [responses[exchange.id] for exchange in exchanges if exchange.id in responses]
+    refused = Counter(response.error["reason"] for response in known if response.error is not None)
     text = f"{len(exchanges)} requests, {len(known) - refused.total()} answered"
     reasons = [f"{count} refused: {reason}" for reason, count in refused.most_common()]
     console.print(", ".join([text, *reasons]), highlight=False, soft_wrap=True)
@@ -133,7 +133,7 @@ def show_summary(
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
     """Print the table by API and the first differences."""
     console.print(_table(compared))
-    differing = [one for one in compared if one.outcome.verdict is Verdict.DIFFER]
+    differing = [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
     for one in differing[:DIFFERENCES_SHOWN]:
         for line in diff_lines(one):
             console.print(line, soft_wrap=True, highlight=False)
@@ -145,16 +145,16 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
 
 
 def agreed_by(compared: Sequence[Compared]) -> list[frozenset[Freedom]]:
-    """The freedoms that each exchange that agrees has used."""
+    """The freedoms used by each exchange that agrees."""
     return [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
 
 
 def show_touched(console: Console, compared: Sequence[Compared]) -> None:
-    """Print how many answers have fields that are not compared, or ids that were taken over."""
+    """Print the numbers of masked responses and taken ids."""
     exchanges = [one.exchange for one in compared]
     for title, counts in (
-        ("not compared", masked_answers(exchanges)),
-        ("taken over", chosen_answers(exchanges)),
+        ("not compared", masked_responses(exchanges)),
+        ("taken over", responses_with_choices(exchanges)),
     ):
         parts = [f"{name} in {count} answers" for name, count in counts.items() if count]
         if parts:
@@ -162,7 +162,7 @@ def show_touched(console: Console, compared: Sequence[Compared]) -> None:
 
 
 def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
-    """Print how many exchanges agree only because of which freedom; nothing where none does."""
+    """Print how many exchanges agree only because of each freedom."""
     counts = {freedom: count for freedom, count in counted(agreed_by(compared)).items() if count}
     if counts:
         console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
@@ -171,13 +171,13 @@ def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
 
 
 def last_line(compared: Sequence[Compared]) -> str:
-    """`agree A of N`, and how many of the others have no answer that could agree."""
+    """Return `agree A of N`, and the number of responses without a verdict."""
     counts = Counter(one.outcome.verdict for one in compared)
     parts = [f"agree {agreeing(compared)} of {len(compared)}"]
-    if counts[Verdict.SILENT]:
-        parts.append(f"{counts[Verdict.SILENT]} say nothing (acks 0)")
-    if counts[Verdict.LOST]:
-        parts.append(f"{counts[Verdict.LOST]} lost with their connection")
+    if counts[CompareVerdict.SILENT]:
+        parts.append(f"{counts[CompareVerdict.SILENT]} say nothing (acks 0)")
+    if counts[CompareVerdict.LOST]:
+        parts.append(f"{counts[CompareVerdict.LOST]} lost with their connection")
     return ", ".join(parts)
 
 
@@ -187,7 +187,7 @@ def show_slowness(
     compared: Sequence[Compared],
     tolerances: Tolerances,
 ) -> None:
-    """Where answers differ by their time, and the broker took long for others: say what helps."""
+    """Suggest a time tolerance if responses differ only in time."""
     is_untimely = any(
         difference.path == TIME for one in compared for difference in one.outcome.differences
     )
@@ -195,7 +195,7 @@ def show_slowness(
     if is_untimely and slowest > tolerances.early:
         factor = math.ceil(slowest / TOLERANCES.early)
         console.print(
-            f"answers that wait for nothing took up to {slowest} ms; if the broker was as slow with"
+            f"responses without a wait took up to {slowest} ms; if the broker was as slow with"
             f" the others: --time-tolerance {factor}",
             highlight=False,
             soft_wrap=True,
@@ -207,8 +207,8 @@ def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
     console.print(last_line(compared), highlight=False, soft_wrap=True)
 
 
-def show_schedule(console: Console, schedule: Schedule) -> None:
-    """Print how the order of events differs from the order of arrival."""
+def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
+    """Print how the order of events differs from arrival order."""
     parts = [
         f"{len(schedule.queued)} requests queued behind an answer on their connection",
         f"{len(schedule.moved)} handled later than they arrived",
@@ -232,20 +232,20 @@ def show_schedule(console: Console, schedule: Schedule) -> None:
 
 
 def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
-    """Print what the broker was given because it had it before the recording began."""
+    """Print the state that existed before the recording."""
     if earlier:
         about = ", ".join(request.about for request in earlier)
         console.print(f"before the recording: {about}", highlight=False, soft_wrap=True)
 
 
 def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
-    """Print how many lines are undamaged and yet no client's request."""
+    """Print the number of skipped lines by reason."""
     for reason, count in left_out.items():
         console.print(f"{count} lines left out: {escape(reason)}", highlight=False, soft_wrap=True)
 
 
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:
-    """Print how many lines could not be read, and the first reasons."""
+    """Print the number of unreadable lines, and the first reasons."""
     if broken:
         console.print(f"{len(broken)} lines could not be read:", highlight=False)
         for line in broken[:BROKEN_SHOWN]:
@@ -253,7 +253,7 @@ def show_broken(console: Console, broken: Sequence[Broken]) -> None:
 
 
 def diff_lines(one: Compared) -> Iterator[str]:
-    """One exchange's differences, with rich markup."""
+    """Yield the differences of an exchange, with rich markup."""
     exchange = one.exchange
     yield f"[bold]{escape(exchange.id)}[/bold] {escape(exchange.api)} v{exchange.version}"
     client = "no client id" if exchange.header.client_id is None else exchange.header.client_id
@@ -271,19 +271,19 @@ def diff_lines(one: Compared) -> Iterator[str]:
 
 
 def error_name(path: str, value: Any) -> str | None:
-    """Kafka's name of an error code; None for what is no error code."""
+    """Kafka's name of an error code; None for other values."""
     is_code = path.lower().endswith("errorcode") and type(value) is int
     return ERROR_NAMES.get(value) if is_code else None
 
 
 def _named(path: str, value: Any) -> str:
-    """A value as it is printed; an error code with its name."""
+    """Format a value; an error code with its name."""
     name = error_name(path, value)
     return _short(value) if name is None else f"{value} {name}"
 
 
 def _at(time: int) -> str:
-    """A time in ms since 1970, in UTC."""
+    """Format a time in ms since 1970, in UTC."""
     at = datetime.fromtimestamp(time // 1000, UTC).replace(microsecond=time % 1000 * 1000)
     return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")
 
@@ -296,7 +296,12 @@ def _short(value: Any) -> str:
 
 
 def _table(compared: Sequence[Compared]) -> Table:
-    columns = [Verdict.AGREE, Verdict.DIFFER, Verdict.UNSUPPORTED, Verdict.AGREE_INSIDE]
+    columns = [
+        CompareVerdict.AGREE,
+        CompareVerdict.DIFFER,
+        CompareVerdict.UNSUPPORTED,
+        CompareVerdict.AGREE_INSIDE,
+    ]
     given = {one.outcome.verdict for one in compared}
     columns += [verdict for verdict in RARE if verdict in given]
     table = Table(show_footer=True, box=box.SIMPLE)

@@ -1,30 +1,27 @@
-"""The order of events that a recording is decided in.
+"""The order in which a replay handles the events of a recording.
 
-A recording says when each request arrived and when it had been answered; in between, the broker
-handled it. By default a request is handled when it arrives. Where recorded answers show another
-order, `search.py` finds one within these rules:
+A recording has the arrival and response time of each request; the broker handled it in between. By
+default a request is handled at arrival. If the responses show another order, `search.py` finds one
+within these rules:
 
-- a request is handled no earlier than it arrived and no later than it had been answered, and,
-  unless it was queued, at most `Tolerances.moved` after it arrived;
-- a connection is never reordered, and a request on it is handled only after the one before it has
-  been answered (Kafka mutes a connection while it works on a request);
-- a delayed request whose condition has been met, or whose deadline has passed, may be answered
-  somewhat later, up to its recorded end, and reads again at that moment: it is then *held*, and a
-  `complete` event ends its wait;
-- the answer to a request that may wait is given at most `Tolerances.early` before its recorded end;
-- the brokers of a cluster read a change of its metadata somewhat later than the controller has
-  answered, and a coordinator has the markers of a transaction written somewhat later than it has
-  answered the producer: that is then *late*, by `Tolerances.late` at most, and a `complete` event
-  lets it happen;
-- a coordinator resolves the regular expressions of a group at most every 10 s, by a clock that it
-  reads after the heartbeat has arrived: a heartbeat about 10 s after another one of its group may
-  be the one that resolves them or not (`sooner`, `later`);
-- a broker notices somewhat later than its client that a connection has ended;
-- requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
-  a broker that cannot append one closes the connection, and whatever came behind is not read; the
-  first one lost has to be one that the machine refuses.
+- a request is handled between its arrival and its response, and unless it was queued, at most
+  `Tolerances.moved` after its arrival;
+- requests of a connection keep their order, and each is handled after the response to the
+  previous one (Kafka mutes a connection meanwhile);
+- a delayed request whose condition is met, or whose deadline has passed, may complete later, up
+  to its recorded end, and reads again then: it is *held*, and a `complete` event completes it;
+- the response to a delayed request is sent at most `Tolerances.early` before its recorded end;
+- brokers may learn of a metadata change after the controller's response, and a coordinator may
+  write transaction markers after its response: this is *late*, by at most `Tolerances.late`, and
+  a `complete` event triggers it;
+- a coordinator resolves the regular expressions of a group at most every 10 s, by a clock read
+  after the heartbeat's arrival: one about 10 s after another of its group may or may not resolve
+  them (`sooner`, `later`);
+- a broker may notice a closed connection later than its client;
+- trailing acks 0 requests of a connection may be *lost*: a broker that cannot append one closes
+  the connection and reads no later request; the model must refuse the first lost one.
 
-Both engines run the events of a schedule in their order.
+Both engines run the events of a schedule in order.
 """
 
 from collections.abc import Sequence
@@ -32,19 +29,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import Answer, Difference
+from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Choices, Event, Kind
 
 
-class Step(NamedTuple):
+class DeliveryStep(NamedTuple):
     """One event of a schedule.
 
     Attributes:
-        kind: a request, or the completion of one that is held or late; or that a connection ends.
-        exchange_id: the exchange whose request it is, or the connection's end.
+        kind: a request, the completion of a held or late one, or a disconnect.
+        exchange_id: the exchange of the request or disconnect.
         time: when it is handled, in ms since 1970.
     """
 
@@ -53,29 +50,27 @@ class Step(NamedTuple):
     time: int
 
 
-class Schedule(msgspec.Struct):
-    """Steps in order, and what in them differs from the order of arrival.
+class DeliverySchedule(msgspec.Struct):
+    """Steps in order, and their deviations from arrival order.
 
     Attributes:
-        steps: requests and completions; every exchange has one request, unless it is lost.
-        final_time: when the tick at the end fires what still waits, in ms since 1970.
-        held: requests whose wait ends by a completion.
-        late: requests whose change of metadata is read, or whose markers are written, by a
-            completion.
-        lost: requests that never reached a log, and had no answer.
-        resolves: heartbeats to whether they resolve regular expressions, if their time leaves it
-            open.
-        moved: requests handled later than they arrived, without those that queued.
-        queued: requests that waited for the answer to the one before on their connection.
+        steps: requests and completions; each exchange has one request, unless it is lost.
+        final_time: time of the final tick that completes pending requests, in ms since 1970.
+        held: requests that end by a completion.
+        late: requests whose metadata change or markers come with a completion.
+        lost: requests that reached no log and had no response.
+        resolves: whether heartbeats resolve regular expressions, where their time is ambiguous.
+        moved: requests handled after their arrival, except queued ones.
+        queued: requests that waited for an earlier one of their connection.
         unexplained: exchanges that no schedule within the limits explains.
-        is_exhausted: whether the search came to its limit and the rest was not searched.
-        ids: exchanges whose ids the machine would have picked otherwise than the broker, by id.
-        answers: what the machine said to each exchange, where the search knows: it has decided
-            everything in this order. None where a wait was held, or something is not explained.
-        used: for the sake of which exchanges, by id, which of these freedoms was taken.
+        is_exhausted: the search reached its limit.
+        ids: differences of generated ids, by exchange id.
+        answers: the model's responses, if the search handled everything in this order. None if a
+            wait was held or something is unexplained.
+        used: the freedoms taken for each exchange id.
     """
 
-    steps: list[Step]
+    steps: list[DeliveryStep]
     final_time: int
     held: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
@@ -85,21 +80,20 @@ class Schedule(msgspec.Struct):
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
-    ids: dict[str, list[Difference]] = {}
-    answers: dict[str, Answer] | None = None
+    ids: dict[str, list[FieldDifference]] = {}
+    answers: dict[str, ModelResponse] | None = None
     used: dict[str, frozenset[Freedom]] = {}
 
 
-class Change(NamedTuple):
-    """What an attempt changes for the sake of one exchange.
+class ScheduleChange(NamedTuple):
+    """A change that an attempt makes for one exchange.
 
     Attributes:
-        moved: requests that are handled after it has been answered.
-        late: requests whose change of metadata is read, or whose markers are written, after it has
-            been answered.
+        moved: requests handled after its response.
+        late: requests whose metadata change or markers come after its response.
         lost: requests that are lost.
-        sooner: heartbeats that resolve regular expressions, although it is a little early.
-        later: heartbeats that do not, although it is time.
+        sooner: heartbeats that resolve regular expressions slightly before the interval ends.
+        later: heartbeats that do not, slightly after it.
     """
 
     moved: tuple[int, ...] = ()
@@ -110,13 +104,13 @@ class Change(NamedTuple):
 
 
 class Events:
-    """Makes the documents of a schedule's events.
+    """Creates the documents of a schedule's events.
 
     Args:
         exchanges: the history.
         choices: the choices of each exchange, in the same order.
-        cluster: the name of the cluster that the events are given to.
-        part: what their nonces begin with: a replay that goes on from another's state draws others.
+        cluster: the name of the cluster.
+        part: prefix of the nonces; a continued replay needs other random values.
     """
 
     def __init__(
@@ -151,7 +145,7 @@ class Events:
     def request(
         self, exchange_id: str, time: int, is_held: bool = False, resolves: bool | None = None
     ) -> bytes:
-        """The event of an exchange's request, or of a connection's end, handled at `time`."""
+        """Return the event of a request or disconnect, handled at `time`."""
         made = self._made.get(exchange_id)
         if made is not None and made[:3] == (time, is_held, resolves):
             return made[3]
@@ -167,11 +161,11 @@ class Events:
         return document
 
     def event(self, exchange_id: str) -> Event:
-        """The same, as it was made last; to be read only."""
+        """Return the event as last created; read only."""
         return self._events[exchange_id]
 
     def completion(self, exchange_id: str, time: int) -> bytes:
-        """The event that ends the wait of a held request at `time`."""
+        """Return the event that completes a held request at `time`."""
         return self._encoder.encode(
             Event(
                 id=f"{exchange_id}/complete",
@@ -184,13 +178,13 @@ class Events:
         )
 
     def tick(self, time: int) -> bytes:
-        """An event that only lets time pass."""
+        """Return an event that only advances time."""
         return self._encoder.encode(
             Event(id=f"tick/{time}", cluster=self._cluster, time=time, kind=Kind.TICK)
         )
 
-    def of(self, schedule: Schedule) -> list[bytes]:
-        """All events of a schedule in their order, the final tick included."""
+    def of(self, schedule: DeliverySchedule) -> list[bytes]:
+        """Return all events of a schedule in order, with the final tick."""
         completed = schedule.held | schedule.late
         documents = [
             self.completion(step.exchange_id, step.time)
@@ -206,7 +200,7 @@ class Events:
         return [*documents, self.tick(schedule.final_time)]
 
 
-def in_order_of_arrival(exchanges: Sequence[Exchange]) -> Schedule:
-    """The schedule without any search: every request when it arrives."""
-    steps = [Step(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
-    return Schedule(steps, final_time=max(exchange.end for exchange in exchanges))
+def in_order_of_arrival(exchanges: Sequence[Exchange]) -> DeliverySchedule:
+    """Return the schedule in arrival order, without a search."""
+    steps = [DeliveryStep(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
+    return DeliverySchedule(steps, final_time=max(exchange.end for exchange in exchanges))

@@ -1,13 +1,12 @@
-"""Finds a schedule that explains the recorded answers.
+"""Finds a schedule that explains the recorded responses.
 
-The history is walked moment by moment (`walk.py`). Where an exchange has come to its end without
-its answer, changes are tried that the rules of `schedule.py` allow (`Change`): requests that
-overlap with it and touch the same topics or groups go behind it, a change of metadata is read or a
-transaction's markers are written after it, requests without an answer are lost. What none of them
-explains is handled as it arrives, and is a difference.
+The search walks over the history moment by moment (`walk.py`). If an exchange ends without its
+response, it tries the changes that `schedule.py` allows (`ScheduleChange`). Overlapping requests on
+the same topics or groups move after it, metadata changes or markers become late, or acks 0 requests
+are lost. An exchange that none of these explains is handled at arrival and is a difference.
 
-This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
-difference that asks for it, and `Limits` bounds what is tried.
+This is a small linearization search (Wing and Gong): it reorders nothing without a difference, and
+`SearchLimits` bounds it.
 """
 
 from collections import defaultdict
@@ -19,7 +18,7 @@ from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.overlap import Footprints, unanswered_tails
 from brokertwin.recordings.replay.picks import differing
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.recordings.replay.schedule import Change, Events, Schedule
+from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, ScheduleChange
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
 from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
@@ -28,15 +27,15 @@ from brokertwin.state.core.kafka_apis import CONSUMER_GROUP_HEARTBEAT, Trait
 from brokertwin.state.groups.regex_resolution import REFRESH_MIN_INTERVAL_MS, TIMING_MS
 
 
-class Limits(NamedTuple):
-    """What the search may spend, and how far its times may be from the recorded ones.
+class SearchLimits(NamedTuple):
+    """Limits of the search.
 
     Attributes:
-        tolerances: how far times may be apart.
-        moved_together: requests that one attempt moves behind another.
-        lookback_moments: how far back an attempt may begin; each moment kept costs memory.
-        moments_per_exchange: moments that all attempts together may walk, for each exchange of
-            the history; after that, differences stay unexplained.
+        tolerances: tolerances for times.
+        moved_together: maximum number of requests that an attempt moves.
+        lookback_moments: how far back an attempt may start; each moment costs memory.
+        moments_per_exchange: total moments of all attempts for each exchange; after that,
+            differences stay unexplained.
     """
 
     tolerances: Tolerances = TOLERANCES
@@ -45,23 +44,23 @@ class Limits(NamedTuple):
     moments_per_exchange: int = 8
 
 
-LIMITS = Limits()
+LIMITS = SearchLimits()
 
 
 class Search:
-    """One search over one history.
+    """A search over one history.
 
     Args:
         exchanges: the history, in order.
-        events: makes its events.
-        comparer: compares answers with the recorded ones.
-        cell: the one that decides, as it is at the beginning; it must take held requests.
-        limits: what may be spent.
-        on_progress: called with the number of moments that are decided.
+        events: creates its events.
+        comparer: compares responses with the recorded ones.
+        cell: the initial cell; it must accept held requests.
+        limits: the limits.
+        on_progress: called with the number of processed moments.
 
     Attributes:
-        cell: after `run`, as it is at the end; None where its answers are not those of the
-            schedule for certain: a wait was held, or something is not explained.
+        cell: the final cell after `run`; None if a wait was held or something is unexplained,
+            because responses may then differ.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Search:
         events: Events,
         comparer: Comparer,
         cell: Cell,
-        limits: Limits = LIMITS,
+        limits: SearchLimits = LIMITS,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.cell: Cell | None = None
@@ -91,8 +90,8 @@ class Search:
             limits.lookback_moments,
         )
 
-    def run(self) -> Schedule:
-        """The schedule, with everything in it that is not the order of arrival."""
+    def run(self) -> DeliverySchedule:
+        """Return the schedule and its deviations from arrival order."""
         walk, at = self._walk, 0
         while at < len(walk.moments):
             failed = walk.over(at)
@@ -103,7 +102,7 @@ class Search:
             self.cell = walk.finish()
             schedule.answers = {
                 self._exchanges[index].id: answer
-                for index, answer in walk.said.items()
+                for index, answer in walk.responses_by_exchange.items()
                 if index not in self._decided.lost and self._exchanges[index].kind is Kind.REQUEST
             }
             handled = [s.exchange_id for s in schedule.steps if s.kind is Kind.REQUEST]
@@ -113,7 +112,7 @@ class Search:
     # --- Other orders -------------------------------------------------------------------------
 
     def _repair(self, failed: int) -> int:
-        """Looks for an order that explains `failed`; gives back the moment to go on from."""
+        """Find an order that explains `failed`; returns the moment to continue at."""
         walk = self._walk
         at = walk.at
         for change in self._changes(failed):
@@ -130,8 +129,8 @@ class Search:
         walk.restore(start)
         return start
 
-    def _attempt(self, failed: int, change: Change, at: int) -> int | None:
-        """Walks again with a change made; None, and nothing changed, if that does not help."""
+    def _attempt(self, failed: int, change: ScheduleChange, at: int) -> int | None:
+        """Walk again with a change; returns None and undoes it on failure."""
         walk = self._walk
         start = min(walk.arrival[index] for part in change for index in part)
         right = {index for index, is_right in walk.answered.items() if is_right}
@@ -152,8 +151,8 @@ class Search:
             return None
         return horizon + 1
 
-    def _changes(self, failed: int) -> Iterator[Change]:
-        """What may explain `failed`, in the order of trying."""
+    def _changes(self, failed: int) -> Iterator[ScheduleChange]:
+        """Yield changes that may explain `failed`, in the order of trying."""
         seen = [
             index
             for index in dict.fromkeys(
@@ -171,19 +170,19 @@ class Search:
             and self._exchanges[index].connection != self._exchanges[failed].connection
             and failed not in self._decided.after.get(index, ())
         )[: self._limits.moved_together]
-        yield from (Change(moved=latest[:count]) for count in range(1, len(latest) + 1))
-        yield from (Change(moved=(index,)) for index in latest[1:])
+        yield from (ScheduleChange(moved=latest[:count]) for count in range(1, len(latest) + 1))
+        yield from (ScheduleChange(moved=(index,)) for index in latest[1:])
         for index in seen:
             is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
             exchange = self._exchanges[index]
             may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
-                yield Change(late=(index,))
+                yield ScheduleChange(late=(index,))
         yield from self._resolutions(failed, seen)
         yield from self._losses(set(seen))
 
-    def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[Change]:
-        """Heartbeats of the same group whose time leaves open whether they resolve expressions."""
+    def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[ScheduleChange]:
+        """Heartbeats of the same group that may or may not resolve expressions."""
         if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT.key:
             return
         beats = [
@@ -203,23 +202,23 @@ class Search:
                 continue
             since = [self._exchanges[index].time - time - REFRESH_MIN_INTERVAL_MS for time in times]
             if any(0 < each <= TIMING_MS for each in since):
-                yield Change(later=(index,))
+                yield ScheduleChange(later=(index,))
             if any(-TIMING_MS < each <= 0 for each in since):
-                yield Change(sooner=(index,))
+                yield ScheduleChange(sooner=(index,))
 
-    def _losses(self, seen: set[int]) -> Iterator[Change]:
+    def _losses(self, seen: set[int]) -> Iterator[ScheduleChange]:
         for tail in self._tails:
             if not seen.intersection(tail):
                 continue
             for place in range(min(len(tail), self._limits.moved_together)):
                 if self._is_refused(tail[place]):
-                    yield Change(lost=tuple(tail[place:]))
+                    yield ScheduleChange(lost=tuple(tail[place:]))
 
     def _is_refused(self, index: int) -> bool:
-        """Whether the machine itself closes the connection of a request instead of taking it.
+        """Whether the model closes the connection of a request.
 
-        It is asked as things stood when the request arrived, and as before each change of metadata
-        that may be read late: a broker knows of a topic before it has opened its logs.
+        Tried in the state at the request's arrival, and before each metadata change that may be
+        late, because a broker knows a topic before it opens its logs.
         """
         arrived = self._exchanges[index].time
         recent = [
@@ -233,9 +232,9 @@ class Search:
 
     # --- The result ---------------------------------------------------------------------------
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> DeliverySchedule:
         walk = self._walk
-        answered_at = {self._exchanges[index].id: at for index, _, at in walk.answers}
+        handled_moment = {self._exchanges[index].id: at for index, _, at in walk.answers}
         completed = frozenset(s.exchange_id for s, _ in walk.steps if s.kind is Kind.COMPLETE)
         late_metadata = frozenset(
             self._exchanges[index].id for index, seen_by in self._decided.late.items() if seen_by
@@ -249,10 +248,10 @@ class Search:
             exchange_id
             for exchange_id, at in delayed.items()
             if (previous := walk.previous[walk.index_of[exchange_id]]) is not None
-            and answered_at[self._exchanges[previous].id] == at
+            and handled_moment[self._exchanges[previous].id] == at
         }
         moved, held = delayed.keys() - queued, completed - late_metadata
-        return Schedule(
+        return DeliverySchedule(
             steps=[step for step, _ in walk.steps],
             final_time=walk.final_time(),
             held=held,
@@ -272,7 +271,7 @@ class Search:
         )
 
     def _used(self, moved: Iterable[str], held: Iterable[str]) -> dict[str, frozenset[Freedom]]:
-        """What each exchange owes to another order than that of arrival, by its id."""
+        """The freedoms that each exchange used, by id."""
         used: dict[str, set[Freedom]] = defaultdict(set)
         for ids, freedom in ((moved, Freedom.MOVED), (held, Freedom.HELD)):
             for exchange_id in ids:

@@ -1,4 +1,4 @@
-"""The broker's settings that `capture` has written beside a recording."""
+"""Broker settings that `capture` wrote beside a recording."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from brokertwin.kafka_io import properties
 from brokertwin.state.configs.broker_config import SETTINGS
 
 SETTINGS_SUFFIX = ".properties"
-"""What follows a recording's name in the name of the file with its broker's settings."""
+"""Suffix of the settings file after the recording's name."""
 
 
 def settings_beside(files: Sequence[Path]) -> dict[str, str]:
-    """The broker settings that `capture` wrote beside recordings; empty where there are none.
+    """Return the broker settings beside recordings; empty if there are none.
 
-    Names that Kafka 4.3 does not have are left out: a newer broker's.
+    Settings unknown to Kafka 4.3 are ignored, because a newer broker may have them.
 
     Raises:
-        UserError: a file cannot be read, or two say different things.
+        UserError: a file is unreadable, or two files conflict.
     """
     found: dict[str, str] = {}
     for path in files:

@@ -1,43 +1,43 @@
-"""What differs between two states: items that came, that went, and fields that changed."""
+"""Differences between two states: added, removed and changed items."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from brokertwin.sinks.state_rows import IDENTITY, Columns, Kind, Row, is_internal, rows
+from brokertwin.sinks.state_rows import IDENTITY, Columns, ItemKind, Row, is_internal, rows
 
 
-class Change(NamedTuple):
-    """An item that is not the same in two states.
+class StateChange(NamedTuple):
+    """An item that differs between two states.
 
     Attributes:
-        kind: what it is.
-        item: what names it, by column.
+        kind: the kind of item.
+        item: identifying columns.
         what: `added`, `removed` or `changed`.
-        fields: column to its two values; of an item that came or went one is None.
+        fields: both values by column; None for an added or removed item.
     """
 
-    kind: Kind
+    kind: ItemKind
     item: Row
     what: str
     fields: dict[str, tuple[Any, Any]]
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The change as a JSON-like document."""
         fields = {name: {"before": a, "after": b} for name, (a, b) in self.fields.items()}
         return {"kind": self.kind.value, "item": self.item, "change": self.what, "fields": fields}
 
 
 def changes(
-    before: Columns, after: Columns, kinds: Iterable[Kind], all_items: bool = False
-) -> list[Change]:
-    """The items of these kinds that differ between two states of a cell, in order.
+    before: Columns, after: Columns, kinds: Iterable[ItemKind], all_items: bool = False
+) -> list[StateChange]:
+    """Return the differing items of these kinds, in order.
 
     Args:
-        before: the tables of the one.
-        after: those of the other.
-        kinds: what is looked at.
-        all_items: those of internal topics, too.
+        before: the tables of the first state.
+        after: the tables of the second state.
+        kinds: the kinds to compare.
+        all_items: include internal topics.
     """
     found = []
     for kind in kinds:
@@ -49,7 +49,7 @@ def changes(
     return found
 
 
-def _by_name(kind: Kind, columns: Columns, all_items: bool) -> Mapping[tuple[Any, ...], Row]:
+def _by_name(kind: ItemKind, columns: Columns, all_items: bool) -> Mapping[tuple[Any, ...], Row]:
     found = [{k: v for k, v in row.items() if k != "cell"} for row in rows(kind, {"": columns})]
     return {
         tuple(row[name] for name in IDENTITY[kind]): row
@@ -58,7 +58,7 @@ def _by_name(kind: Kind, columns: Columns, all_items: bool) -> Mapping[tuple[Any
     }
 
 
-def _change(kind: Kind, was: Row | None, now: Row | None) -> Change | None:
+def _change(kind: ItemKind, was: Row | None, now: Row | None) -> StateChange | None:
     some: Row = now if now is not None else was or {}
     item = {name: some[name] for name in IDENTITY[kind]}
     fields = {
@@ -67,5 +67,5 @@ def _change(kind: Kind, was: Row | None, now: Row | None) -> Change | None:
         if name not in item and (was is None or now is None or was[name] != now[name])
     }
     if was is None or now is None:
-        return Change(kind, item, "added" if was is None else "removed", fields)
-    return Change(kind, item, "changed", fields) if fields else None
+        return StateChange(kind, item, "added" if was is None else "removed", fields)
+    return StateChange(kind, item, "changed", fields) if fields else None

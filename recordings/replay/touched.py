@@ -1,7 +1,4 @@
-"""How many answers the masks and the choices touch: what a comparison did not look at.
-
-A mask touches an answer that has its field; a choice one whose request was given it.
-"""
+"""Counts responses with masked fields or taken ids."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,24 +16,24 @@ CHOSEN = {
     "cluster_id": "cluster ids",
     "topic_ids": "topic ids",
 }
-"""Choice to what the report calls it."""
+"""Report names of choices."""
 
 
-def masked_answers(exchanges: Iterable[Exchange]) -> Counter[str]:
-    """Recorded answers that have a field, for each field that is not compared."""
+def masked_responses(exchanges: Iterable[Exchange]) -> Counter[str]:
+    """Count recorded responses by masked field."""
     counts = Counter(dict.fromkeys(MASKED, 0))
     for exchange in exchanges:
         counts.update(set(_masked_fields(exchange.response)))
     return counts
 
 
-def chosen_answers(exchanges: Sequence[Exchange]) -> Counter[str]:
-    """Recorded answers that an id was taken from, for each kind of ids."""
+def responses_with_choices(exchanges: Sequence[Exchange]) -> Counter[str]:
+    """Count recorded responses by kind of taken id."""
     counts = Counter(dict.fromkeys(CHOSEN.values(), 0))
     for choices in choices_of(exchanges):
-        for field, words in CHOSEN.items():
+        for field, title in CHOSEN.items():
             value = getattr(choices, field, None)
-            counts[words] += value is not None and value != {}
+            counts[title] += value is not None and value != {}
     return counts
 
 

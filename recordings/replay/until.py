@@ -1,4 +1,4 @@
-"""The beginning of a schedule: its events up to a moment that a user names."""
+"""The events of a schedule up to a given moment."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -11,14 +11,13 @@ from brokertwin.state.core.events import Event, Kind, decode_event
 def events_until(
     documents: Sequence[bytes], until: str, zone: tzinfo, option: str = "--until"
 ) -> list[bytes]:
-    """The events up to the end of an exchange, or up to a time.
+    """Return the events up to the end of an exchange, or up to a time.
 
     Args:
         documents: the events, in order.
-        until: an exchange's id (`orders.jsonl:120`, `orders.jsonl.gz:120`), or a time: ISO 8601, or
-            ms since 1970.
-        zone: of a time that names none.
-        option: what it is the value of, for the error.
+        until: an exchange id (`orders.jsonl:120`), ISO 8601, or ms since 1970.
+        zone: the time zone of a time without one.
+        option: the option's name for the error.
 
     Raises:
         UserError: it is neither.
@@ -42,14 +41,14 @@ def events_until(
 
 
 def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], list[bytes]]:
-    """The events before an exchange's request, and the same with it.
+    """Return the events before an exchange's request, and those including it.
 
     Args:
         documents: the events, in order.
         place: the exchange's id.
 
     Raises:
-        UserError: none of the events is that request.
+        UserError: no event is that request.
     """
     wanted = id_of(place)
     for number, document in enumerate(documents):
@@ -60,7 +59,7 @@ def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], 
 
 
 def requests_in(documents: Sequence[bytes]) -> int:
-    """How many of the events are recorded requests."""
+    """Count the recorded requests among the events."""
     events = map(decode_event, documents)
     requests = (each for each in events if isinstance(each, Event) and each.kind is Kind.REQUEST)
     return sum("earlier/" not in each.id for each in requests)
@@ -81,7 +80,7 @@ def _ms_of(text: str, zone: tzinfo, option: str) -> int:
 
 
 def ms_of_iso(text: str, zone: tzinfo) -> int | None:
-    """A time in ISO 8601 as ms since 1970, in a zone where it names none; None for other texts."""
+    """Convert ISO 8601 to ms since 1970; None for other text."""
     try:
         named = datetime.fromisoformat(text)
     except ValueError:

@@ -1,9 +1,9 @@
-"""One walk over a history, moment by moment: a request arrives, or its recorded end is over.
+"""Walks over a history by moments: arrivals and recorded ends.
 
-A request is handled when it arrives, if the machine's answer is then the recorded one; otherwise it
-stays pending and is tried again after every other event, as long as `timing.py` allows. A wait that
-would end with another answer than the recorded one is held and tried again likewise. What a search
-has decided so far (`Decided`) is kept to. The walk goes back to any moment not too long ago.
+A request is handled at arrival if the model's response is then the recorded one. Otherwise it stays
+pending and is tried again after every event, as long as `timing.py` allows. A wait that would end
+with another response is held and retried likewise. The walk follows the decisions of the search
+(`Decided`) and can go back to any recent moment.
 """
 
 from collections import defaultdict
@@ -12,21 +12,55 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import Answer, Comparer, Verdict, decode_answer
-from brokertwin.recordings.replay.moments import moments_of, previous_on_connection
+from brokertwin.recordings.replay.comparison import (
+    Comparer,
+    CompareVerdict,
+    ModelResponse,
+    decode_response,
+)
 from brokertwin.recordings.replay.picks import NOWHERE, Pick
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.recordings.replay.schedule import Change, Events, Step
-from brokertwin.recordings.replay.timing import Times, Tolerances, has_replicas, resolution_ms
-from brokertwin.recordings.replay.walking import Kept, WalkingCell
+from brokertwin.recordings.replay.schedule import DeliveryStep, Events, ScheduleChange
+from brokertwin.recordings.replay.timing import (
+    ExchangeTimes,
+    Tolerances,
+    has_replicas,
+    resolution_ms,
+)
+from brokertwin.recordings.replay.walking import KeptWalk, WalkingCell
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output
 
 
+class HistoryMoment(NamedTuple):
+    """Arrival or end of an exchange, by its index; in ms since 1970."""
+
+    time: int
+    is_end: bool
+    exchange: int
+
+
+def moments_of(exchanges: Sequence[Exchange]) -> list[HistoryMoment]:
+    """Arrivals and ends in order; arrivals first, so that they overlap."""
+    moments = [HistoryMoment(e.time, False, index) for index, e in enumerate(exchanges)]
+    moments += [HistoryMoment(e.end, True, index) for index, e in enumerate(exchanges)]
+    return sorted(moments)
+
+
+def previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
+    """The index of the previous exchange on each connection, or None."""
+    latest: dict[str, int] = {}
+    previous: list[int | None] = []
+    for index, exchange in enumerate(exchanges):
+        previous.append(latest.get(exchange.connection) if exchange.connection else None)
+        latest[exchange.connection] = index
+    return previous
+
+
 class Wait(NamedTuple):
-    """A wait in the walk; `since` is when a held one might have ended."""
+    """A wait in the walk; `since` is when a held one could have ended."""
 
     deadline: int
     is_held: bool
@@ -34,7 +68,7 @@ class Wait(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    cell: Kept
+    cell: KeptWalk
     pending: tuple[int, ...]
     waits: dict[int, Wait]
     unread: tuple[int, ...]
@@ -43,29 +77,29 @@ class _Snapshot(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What a failed attempt puts back."""
+    """The state to restore after a failed attempt."""
 
     at: int
-    cell: Kept
+    cell: KeptWalk
     pending: list[int]
     waits: dict[int, Wait]
     unread: list[int]
-    steps: list[tuple[Step, int]]
+    steps: list[tuple[DeliveryStep, int]]
     answers: list[tuple[int, bool, int]]
     snapshots: dict[int, _Snapshot]
 
 
 class Decided:
-    """What a search has decided for good; exchanges go by their places in the history.
+    """Decisions of a search, by exchange index.
 
     Attributes:
-        after: who goes after whom.
-        late: whose change of metadata is read, or whose markers are written, after whom.
-        lost: requests that never reached a log.
-        lost_for: the exchanges for whose sake.
-        resolves: heartbeats to whether they resolve regular expressions.
-        resolved_for: the exchanges for whose sake.
-        forced: what is not explained, and is handled all the same.
+        after: exchanges that each one is handled after.
+        late: exchanges that must not see its metadata change or markers.
+        lost: requests that reached no log.
+        lost_for: the exchanges that losses explain.
+        resolves: whether heartbeats resolve regular expressions.
+        resolved_for: the exchanges that these choices explain.
+        forced: unexplained exchanges, handled anyway.
     """
 
     def __init__(self) -> None:
@@ -77,8 +111,8 @@ class Decided:
         self.resolved_for: set[int] = set()
         self.forced: set[int] = set()
 
-    def make(self, change: Change, sake: int) -> None:
-        """Add a change for the sake of an exchange."""
+    def make(self, change: ScheduleChange, sake: int) -> None:
+        """Apply a change for an exchange."""
         for index in change.moved:
             self.after[index].add(sake)
         for index in change.late:
@@ -88,8 +122,8 @@ class Decided:
         self.resolves |= dict.fromkeys(change.sooner, True) | dict.fromkeys(change.later, False)
         self.resolved_for.update([sake] if change.sooner or change.later else [])
 
-    def unmake(self, change: Change, sake: int) -> None:
-        """Take it back."""
+    def unmake(self, change: ScheduleChange, sake: int) -> None:
+        """Undo a change."""
         for index in change.moved:
             self.after[index].discard(sake)
         for index in change.late:
@@ -101,30 +135,30 @@ class Decided:
             self.resolved_for.discard(sake)
 
     def force(self, index: int) -> None:
-        """Give an exchange up."""
+        """Give up explaining an exchange."""
         self.forced.add(index)
         self.after.pop(index, None)
 
 
 class Walk:
-    """Where a search stands in a history.
+    """The state of a search over a history.
 
     Args:
         exchanges: the history, in order.
-        events: makes its events.
-        comparer: compares answers with the recorded ones.
-        cell: decides, as it is at the beginning; it must take held requests.
-        decided: what is kept to; the search adds to it as it goes.
-        tolerances: how far times may be apart.
+        events: creates its events.
+        comparer: compares responses with the recorded ones.
+        cell: the initial cell; it must accept held requests.
+        decided: the decisions of the search, which adds to them.
+        tolerances: tolerances for times.
         lookback_moments: how far back it can go.
 
     Attributes:
-        at: the moment that is walked over.
-        steps: what was handled so far, each with its moment.
-        answers: who was answered, rightly or not, each with its moment.
+        at: the current moment.
+        steps: handled events and their moments.
+        answers: exchanges with a response, whether it is right, and the moment.
         answered: the same, by exchange.
-        said: what the machine said to it.
-        picks: the ids that it would have given itself.
+        responses_by_exchange: the model's responses.
+        picks: the ids that it would have generated.
         snapshots: the moments to go back to.
     """
 
@@ -150,16 +184,16 @@ class Walk:
         self._late_ms = tolerances.late
         self._lookback_moments = lookback_moments
         is_replicated = has_replicas(exchanges)
-        told = tolerances.told_in(resolution_ms(exchanges))
+        scaled = tolerances.at_resolution(resolution_ms(exchanges))
         self._times = [
-            Times(exchange, None if at is None else exchanges[at], told, is_replicated)
+            ExchangeTimes(exchange, None if at is None else exchanges[at], scaled, is_replicated)
             for exchange, at in zip(exchanges, self.previous, strict=True)
         ]
         self.at = 0
-        self.steps: list[tuple[Step, int]] = []
+        self.steps: list[tuple[DeliveryStep, int]] = []
         self.answers: list[tuple[int, bool, int]] = []
         self.answered: dict[int, bool] = {}
-        self.said: dict[int, Answer] = {}
+        self.responses_by_exchange: dict[int, ModelResponse] = {}
         self.picks: dict[int, list[Pick]] = {}
         self.snapshots: dict[int, _Snapshot] = {}
         self._cell = WalkingCell(cell)
@@ -170,7 +204,7 @@ class Walk:
         self._tried: dict[int, int] = {}
 
     def over(self, at: int) -> int | None:
-        """Walks over a moment; gives back the exchange that ends there without its answer."""
+        """Process a moment; returns the exchange that ends without its response."""
         self.at = at
         self.snapshots.pop(at - self._lookback_moments, None)
         now, is_end, index = self.moments[at]
@@ -200,15 +234,15 @@ class Walk:
         return None
 
     def give_up(self, index: int, now: int) -> None:
-        """An unexplained exchange that has no answer at its end: others go on without it."""
+        """Accept an unexplained exchange without a response."""
         if index in self._pending:
             self._pending.remove(index)
             self._try(index, now)
         if index not in self.answered:
-            self._record_answer(index, False)
+            self._record_response(index, False)
 
     def closes(self, index: int, moment: int) -> bool:
-        """Whether the machine, as it was then, would close the connection of a request."""
+        """Whether the model, at a moment, would close a request's connection."""
         snapshot = self.snapshots.get(moment)
         if snapshot is None:
             return False
@@ -216,23 +250,23 @@ class Walk:
         rows = snapshot.cell.cell().handle(
             self._events.request(exchange.id, exchange.time), NOWHERE
         )
-        answer = self._answers_in(rows).get(index)
+        answer = self._responses_in(rows).get(index)
         return answer is not None and answer.closes_connection
 
     def finish(self) -> Cell:
-        """Lets everything end that waits; the cell as it is then."""
-        self._note(self._answers_in(self._cell.handle(self._events.tick(self.final_time()))))
+        """Complete all pending requests; returns the final cell."""
+        self._note(self._responses_in(self._cell.handle(self._events.tick(self.final_time()))))
         return self._cell.cell()
 
     def final_time(self) -> int:
-        """When everything has ended that waits, in ms since 1970."""
+        """When all pending requests have ended, in ms since 1970."""
         deadlines = [wait.deadline for wait in self._waits.values()]
         return max([exchange.end for exchange in self.exchanges] + deadlines)
 
-    # --- Back, and forward again --------------------------------------------------------------
+    # --- Backtracking ---------------------------------------------------------------------
 
     def restore(self, moment: int) -> None:
-        """Stands again where it stood at a moment."""
+        """Restore the state at a moment."""
         snapshot = self.snapshots[moment]
         self._cell.go_back(snapshot.cell)
         self._pending = list(snapshot.pending)
@@ -245,7 +279,7 @@ class Walk:
         self._version += 1
 
     def cut(self, start: int) -> Tail:
-        """Goes back to a moment and keeps what came after it."""
+        """Go back to a moment, and return the state after it."""
         snapshot = self.snapshots[start]
         tail = Tail(
             self.at,
@@ -261,7 +295,7 @@ class Walk:
         return tail
 
     def put_back(self, start: int, tail: Tail) -> None:
-        """Stands again where it stood before the cut."""
+        """Restore the state from before a cut."""
         self.restore(start)
         self.at = tail.at
         self._cell.go_back(tail.cell)
@@ -278,12 +312,12 @@ class Walk:
     # --- One moment ---------------------------------------------------------------------------
 
     def _is_done(self, index: int) -> bool:
-        """Whether an exchange has its answer: the recorded one, unless no schedule explains it."""
+        """Whether an exchange has its recorded response, or is forced."""
         is_right = self.answered.get(index)
         return is_right is not None and (is_right or index in self._decided.forced)
 
     def _settle(self, now: int) -> None:
-        """Handles every pending request that may be handled and is answered as recorded."""
+        """Handle the pending requests that now get their recorded response."""
         while (handled := self._handled(now)) is not None:
             self._pending.remove(handled)
             if self._unread:
@@ -292,7 +326,7 @@ class Walk:
                 self._complete_held(now)
 
     def _handled(self, now: int) -> int | None:
-        """The first pending request that can be handled, and then is."""
+        """Handle the first pending request possible, and return it."""
         for index in self._pending:
             if self._may(index, now) and self._try(index, now):
                 return index
@@ -307,15 +341,15 @@ class Walk:
         return all(self._is_over(other, now) for other in self._decided.after.get(index, ()))
 
     def _is_over(self, index: int, now: int) -> bool:
-        """Whether an exchange is answered, or will be before an event at `now` is handled."""
+        """Whether an exchange has a response, or expires by `now`."""
         wait = self._waits.get(index)
         expires = wait is not None and not wait.is_held and wait.deadline <= now
         return index in self.answered or expires
 
     def _try(self, index: int, now: int) -> bool:
-        """Handles a request; takes it back unless it waits or is answered as recorded."""
+        """Handle a request; undone unless it waits or gets its response."""
         if index in self._decided.lost:
-            self._note({index: Answer()})
+            self._note({index: ModelResponse()})
             return True
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
@@ -326,13 +360,13 @@ class Walk:
         own = answers.pop(index, None)
         kind = self.exchanges[index].kind
         if kind is not Kind.REQUEST:
-            own = Answer()
+            own = ModelResponse()
         if own is not None and not self._is_right(index, own):
             self._cell.go_back(before)
             self._waits = waits
             self._tried[index] = self._version
             return False
-        self.steps.append((Step(kind, exchange_id, now), self.at))
+        self.steps.append((DeliveryStep(kind, exchange_id, now), self.at))
         self.picks[index] = picks
         if is_late:
             self._unread.append(index)
@@ -345,11 +379,11 @@ class Walk:
                 self._waits[index] = Wait(waited.deadline, False)
         return True
 
-    def _handle(self, document: bytes, now: int) -> dict[int, Answer]:
-        """Handles an event; waits that would end with a wrong answer are held before it."""
+    def _handle(self, document: bytes, now: int) -> dict[int, ModelResponse]:
+        """Handle an event; waits that would end wrongly are held first."""
         while True:
             before = self._cell.kept()
-            answers = self._answers_in(self._cell.handle(document))
+            answers = self._responses_in(self._cell.handle(document))
             wrong = [
                 index
                 for index, answer in answers.items()
@@ -364,14 +398,14 @@ class Walk:
                 self._hold(index, now)
 
     def _end_wait(self, index: int, now: int) -> None:
-        """The end of an exchange that waits: its deadline, or the completion of a held one."""
+        """End a wait by its deadline or by the completion of a held one."""
         wait = self._waits[index]
         if not wait.is_held and wait.deadline <= now:
             self._note(self._handle(self._events.tick(now), now))
         self._complete_held(now)
 
     def _complete_held(self, now: int) -> None:
-        """Completes the held requests that are answered as recorded if they read now."""
+        """Complete held requests that now get their recorded response."""
         for index in [i for i, wait in self._waits.items() if wait.is_held]:
             may_end = self._times[index].may_hold(self._waits[index].since)
             if not may_end or self._tried.get(index) == self._version:
@@ -380,7 +414,7 @@ class Walk:
             before, waits = self._cell.kept(), dict(self._waits)
             answers = self._handle(self._events.completion(exchange_id, now), now)
             if index in answers and self._is_right(index, answers[index]):
-                self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+                self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
                 self._note(answers)
             else:
                 self._cell.go_back(before)
@@ -388,9 +422,9 @@ class Walk:
                 self._tried[index] = self._version
 
     def _deliver_late(self, now: int) -> None:
-        """Lets brokers learn what is late, once everyone who must not see it is answered.
+        """Deliver late changes once no exchange must miss them any more.
 
-        Brokers read metadata in its order, all of it together; markers are written one by one.
+        Metadata changes are delivered together, in order; markers one by one.
         """
         for index in list(self._unread):
             if self._has_markers(index) and self._is_due(index, now):
@@ -405,21 +439,21 @@ class Walk:
         return pending.has_late_messages(self._cell.tables.pending, self.exchanges[index].id)
 
     def _is_due(self, index: int, now: int) -> bool:
-        """Whether what is late happens now: everyone has missed it, or it may not be later."""
+        """Whether a late change is due: all exchanges missed it, or time is up."""
         return now > self.exchanges[index].end + self._late_ms or self._is_seen(index)
 
     def _is_seen(self, index: int) -> bool:
-        """Whether nobody is left who must not see what is late."""
+        """Whether all exchanges that must miss a late change are done."""
         return all(other in self.answered for other in self._decided.late[index])
 
     def _complete_late(self, index: int, now: int) -> None:
         exchange_id = self.exchanges[index].id
         answers = self._handle(self._events.completion(exchange_id, now), now)
-        self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+        self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
         self._note(answers)
 
     def _hold(self, index: int, now: int) -> None:
-        """Makes a waiting request one that is completed by an event, as if from its start."""
+        """Turn a pending request into one that an event completes."""
         tables = self._cell.changing().tables
         waited = pending.take(tables.pending, self.exchanges[index].id)
         assert waited is not None
@@ -428,36 +462,36 @@ class Walk:
         since = min(now, waited.deadline) if waited.deadline != pending.NO_DEADLINE else now
         self._waits[index] = Wait(waited.deadline, True, since)
 
-    # --- Answers ------------------------------------------------------------------------------
+    # --- Responses ----------------------------------------------------------------------
 
-    def _is_right(self, index: int, answer: Answer) -> bool:
+    def _is_right(self, index: int, answer: ModelResponse) -> bool:
         is_open = index not in self._decided.forced and index not in self.answered
         return not is_open or self._agrees(index, answer)
 
-    def _agrees(self, index: int, answer: Answer) -> bool:
-        """Whether an answer is the recorded one, and does not come long before it."""
+    def _agrees(self, index: int, answer: ModelResponse) -> bool:
+        """Whether a response is the recorded one and not much earlier."""
         wait, time = self._waits.get(index), answer.response_time
         if time is not None and answer.error is None:
             is_expired = wait is not None and not wait.is_held and 0 <= wait.deadline <= time
             if self._times[index].is_too_early(time, is_expired):
                 return False
         outcome = self._comparer.compare(self.exchanges[index].id, answer)
-        return outcome.verdict is not Verdict.DIFFER
+        return outcome.verdict is not CompareVerdict.DIFFER
 
-    def _answers_in(self, rows: Sequence[Output]) -> dict[int, Answer]:
+    def _responses_in(self, rows: Sequence[Output]) -> dict[int, ModelResponse]:
         return {
-            self.index_of[row.id]: decode_answer(row.value)
+            self.index_of[row.id]: decode_response(row.value)
             for row in rows
             if row.topic == outputs.RESPONSES and row.value and row.id in self.index_of
         }
 
-    def _note(self, answers: dict[int, Answer]) -> None:
+    def _note(self, answers: dict[int, ModelResponse]) -> None:
         self._version += 1
         for index, answer in answers.items():
-            self.said[index] = answer
-            self._record_answer(index, self._agrees(index, answer))
+            self.responses_by_exchange[index] = answer
+            self._record_response(index, self._agrees(index, answer))
 
-    def _record_answer(self, index: int, is_right: bool) -> None:
+    def _record_response(self, index: int, is_right: bool) -> None:
         self._waits.pop(index, None)
         if index not in self.answered:
             self.answered[index] = is_right

@@ -1,8 +1,8 @@
-"""A cell that a search walks with: forward by events, and back to any moment that was kept.
+"""A cell with cheap snapshots for a search.
 
-To keep a moment costs nothing: it is a copy of the cell at a moment before, and the events since.
-A copy is made each `EVENTS_SINCE` events, for items are encoded for it, and decoded again after it.
-To go back is to copy that copy and to handle the events since again.
+A snapshot is a copy of the cell at an earlier moment and the events since. A copy is made every
+`EVENTS_SINCE` events, because copying encodes the items. Going back copies the copy and handles the
+events again.
 """
 
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from brokertwin.state.core.tables import Tables
 EVENTS_SINCE = 16
 
 
-class Kept(NamedTuple):
-    """A moment: a cell that nobody changes, and the events that it has had since."""
+class KeptWalk(NamedTuple):
+    """A snapshot: a cell that is never modified, and the events since."""
 
     base: Cell
     since: tuple[bytes, ...] = ()
 
     def cell(self) -> Cell:
-        """A cell of one's own, as it was then."""
+        """Return a new cell in this state."""
         cell = self.base.copy()
         for document in self.since:
             cell.handle(document, NOWHERE)
@@ -31,50 +31,50 @@ class Kept(NamedTuple):
 
 
 class WalkingCell:
-    """Copies are made only where somebody asks for a moment.
+    """A cell that copies itself only for requested snapshots.
 
     Args:
-        cell: as it is at the beginning.
+        cell: the initial cell.
     """
 
     def __init__(self, cell: Cell) -> None:
         self._live: Cell | None = cell
-        self._kept: Kept | None = None
+        self._kept: KeptWalk | None = None
 
     @property
     def tables(self) -> Tables:
-        """The tables as they are, to be read only."""
+        """The current tables; read only."""
         return self._now().tables
 
     def own_picks(self, event: Event) -> list[Pick]:
-        """The ids that it would give in place of the event's choices, without them."""
+        """The ids that it would generate without the event's choices."""
         return list(own_picks(self._now(), event, event.choices)) if event.choices else []
 
     def cell(self) -> Cell:
-        """The cell itself, for who goes on without this."""
+        """Return the cell itself; do not use this object afterwards."""
         return self._now()
 
     def handle(self, document: bytes) -> list[Output]:
-        """What an event causes."""
+        """Handle an event and return its output rows."""
         rows = self._now().handle(document, NOWHERE)
         if self._kept is not None:
-            self._kept = Kept(self._kept.base, (*self._kept.since, document))
+            self._kept = KeptWalk(self._kept.base, (*self._kept.since, document))
         return rows
 
     def changing(self) -> Cell:
-        """The cell, for changing otherwise than by an event."""
+        """Return the cell for changes other than by an event."""
         cell = self._now()
         self._kept = None
         return cell
 
-    def kept(self) -> Kept:
-        """The state as it is, to go back to."""
+    def kept(self) -> KeptWalk:
+        """Return a snapshot of the current state."""
         if self._kept is None or len(self._kept.since) >= EVENTS_SINCE:
-            self._kept = Kept(self._now().copy())
+            self._kept = KeptWalk(self._now().copy())
         return self._kept
 
-    def go_back(self, kept: Kept) -> None:
-        """Be as it was when this was kept."""
+    def go_back(self, kept: KeptWalk) -> None:
+        """Restore a snapshot."""
         self._live, self._kept = None, kept
 
     def _now(self) -> Cell:

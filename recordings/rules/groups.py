@@ -56,7 +56,7 @@ RULES: dict[int, Rule] = {
         "ClassicGroup; KIP-429 for cooperative ones",
         "No action: clients join again. Commit in the callback for revoked partitions.",
         "Another member that joined, left or timed out.",
-        "state/groups/group_coordinator.py",
+        "state/groups/classic_coordinator.py",
     ),
     Error.MEMBER_ID_REQUIRED: Rule(
         "A new member gets its member id with this error and has to join again with it.",

@@ -46,7 +46,7 @@ from brokertwin.state.core.java_hashes import (
     scala_order,
 )
 from brokertwin.state.transactions import transaction_coordinator, transactions
-from brokertwin.state.transactions.transaction_coordinator import Outcome
+from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult
 from brokertwin.state.transactions.transaction_verification import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -69,7 +69,7 @@ class _Judged(NamedTuple):
     `is_as_asked` where the answer repeats topics and partitions as the request does.
     """
 
-    outcome: Outcome
+    outcome: CoordinatorResult
     errors: dict[tuple[str, int], Error]
     is_as_asked: bool = False
 
@@ -130,7 +130,7 @@ def _refused(broker: Broker, request: Request, transaction: Transaction) -> _Jud
     places = _places(transaction.topics)
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         errors = dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _Judged(Outcome(), errors, is_as_asked=True)
+        return _Judged(CoordinatorResult(), errors, is_as_asked=True)
     denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
     return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
 
@@ -149,7 +149,7 @@ def _attempted(broker: Broker, transaction: Transaction, denied: Set[str]) -> _J
         return None
     ordered = _in_order(places)
     all_errors = {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in ordered}
-    return _Judged(Outcome(), all_errors)
+    return _Judged(CoordinatorResult(), all_errors)
 
 
 def _in_order(places: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -182,7 +182,7 @@ def _verify(broker: Broker, transaction: Transaction) -> _Judged:
         for topic, partition in places:
             if partition not in known.partitions.get(topic, []):
                 errors[topic, partition] = Error.TRANSACTION_ABORTABLE
-    return _Judged(Outcome(), errors)
+    return _Judged(CoordinatorResult(), errors)
 
 
 def _holder(transaction: Transaction) -> ProducerIdAndEpoch:

@@ -8,7 +8,7 @@ Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducer
     otherwise                                 the next block, and a ProducerIdBlockAllocated record
 
 The broker takes a block that begins where its own ends or later; after any other answer it asks
-again 50 ms later. `state/transactions/producer_id_drawing.py` has how it hands out the ids.
+again 50 ms later. `state/transactions/producer_id_manager.py` has how it hands out the ids.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -20,7 +20,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64
 from brokertwin.state.transactions import producer_ids
-from brokertwin.state.transactions.producer_id_drawing import AllocateProducerIdsRequest
+from brokertwin.state.transactions.producer_id_manager import AllocateProducerIdsRequest
 
 
 class AllocateProducerIdsResponse(Body):
@@ -58,7 +58,7 @@ def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsRes
     if response.error_code != Error.NONE or not is_good:
         producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
         return Decision()
-    producer_ids.request_answered(tables.in_flight, broker.id)
+    producer_ids.request_completed(tables.in_flight, broker.id)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 

@@ -34,10 +34,10 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import WORDS, Answered, Offsets
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, Offsets, StatePersistResult
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 _FROM_STATE = "Error in initialize state RPC. "
@@ -103,7 +103,7 @@ class AlterState(msgspec.Struct):
     answer: AlterShareGroupOffsetsResponse
     epoch: int
     offsets: Offsets
-    answered: dict[Uuid, dict[int, Answered]] = {}
+    answered: dict[Uuid, dict[int, StatePersistResult]] = {}
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -112,26 +112,26 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
     group = None if error else share_offsets.empty_group(broker, body.group_id)
     if error is not Error.NONE:
-        return _refuse(error, WORDS[error])
-    if isinstance(group, Refused):
+        return _refuse(error, ERROR_MESSAGES[error])
+    if isinstance(group, Rejection):
         return _refuse(group.error, group.message)
     answer, offsets, places = _sorted_out(broker, request)
     group = group or ShareGroup(body.group_id)
     if not any(offsets.values()):
-        records = share_offsets.begin(broker, group, places) if places else []
+        records = share_offsets.start_initializing(broker, group, places) if places else []
         return Decision(response=answer, records=records)
     odd = next(((topic, p) for topic, asked in offsets.items() for p in asked if p < 0), None)
     if odd is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
         refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {odd[0]} {odd[1]}")
-        refusal.records = share_offsets.begin(broker, group, places)
+        refusal.records = share_offsets.start_initializing(broker, group, places)
         return refusal
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
     if broker.topic_by_name(SHARE_TOPIC) is None:
         decision = _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     else:
-        decision = _go_on(broker, state, share_offsets.NOBODY)
-    decision.records = share_offsets.begin(broker, group, places)
+        decision = _go_on(broker, state, share_offsets.NO_COORDINATOR)
+    decision.records = share_offsets.start_initializing(broker, group, places)
     return decision
 
 
@@ -142,7 +142,7 @@ def _refuse(error: Error, message: str | None) -> Decision:
 
 def _sorted_out(
     broker: Broker, request: Request
-) -> tuple[AlterShareGroupOffsetsResponse, Offsets, Places]:
+) -> tuple[AlterShareGroupOffsetsResponse, Offsets, PartitionsByTopic]:
     """The answer if all goes well, topics that are refused first; what is to be set, and to begin.
 
     A topic that comes twice is answered once, one that there is not without partitions not at all.
@@ -153,7 +153,7 @@ def _sorted_out(
     refused: dict[str, AlteredTopicResult] = {}
     taken: dict[str, AlteredTopicResult] = {}
     offsets: Offsets = {}
-    places: Places = {}
+    places: PartitionsByTopic = {}
     for asked in body.topics:
         topic = broker.topic_by_name(asked.topic_name)
         name, topic_id = asked.topic_name, topic.topic_id if topic else ZERO_UUID
@@ -174,7 +174,7 @@ def _sorted_out(
             if count and each.partition_index < count:
                 offsets[topic_id][each.partition_index] = each.start_offset
             else:
-                result.error_code, result.error_message = error, WORDS[error]
+                result.error_code, result.error_message = error, ERROR_MESSAGES[error]
             told.partitions.append(result)
     responses = [*refused.values(), *taken.values()]
     return AlterShareGroupOffsetsResponse(responses=responses), offsets, places
@@ -182,11 +182,13 @@ def _sorted_out(
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
     """Asks the next share coordinator, or answers once all have been asked."""
-    message = share_offsets.next_to_begin(broker, state.group_id, state.epoch, state.offsets, after)
+    message = share_offsets.next_initialize_request(
+        broker, state.group_id, state.epoch, state.offsets, after
+    )
     if message is not None:
         return _wait(broker, state, [message])
     if not _put_errors(state):
-        records = share_offsets.begun(broker, state.group_id, state.offsets)
+        records = share_offsets.finish_initializing(broker, state.group_id, state.offsets)
         return Decision(response=state.answer, records=records)
     return Decision(response=state.answer)
 
@@ -202,7 +204,9 @@ def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decisio
 def _put_errors(state: AlterState) -> bool:
     """Puts into the answer what share coordinators have refused; whether there was anything."""
     is_any = False
-    nobody = Answered(Error.COORDINATOR_NOT_AVAILABLE, WORDS[Error.COORDINATOR_NOT_AVAILABLE])
+    nobody = StatePersistResult(
+        Error.COORDINATOR_NOT_AVAILABLE, ERROR_MESSAGES[Error.COORDINATOR_NOT_AVAILABLE]
+    )
     for topic in state.answer.responses:
         asked = state.offsets.get(topic.topic_id, {})
         said = state.answered.get(topic.topic_id, {})
@@ -226,8 +230,8 @@ def resume(
     """The topic of their states has been created, or a share coordinator has answered: the next."""
     state = decode_item(waiting.state, AlterState)
     if isinstance(response, CreateTopicsResponse):
-        return _go_on(broker, state, share_offsets.NOBODY)
-    for topic_id, answers in share_offsets.answers_in(response).items():
+        return _go_on(broker, state, share_offsets.NO_COORDINATOR)
+    for topic_id, answers in share_offsets.results_by_partition(response).items():
         state.answered.setdefault(topic_id, {}).update(answers)
     return _go_on(broker, state, message.receiver)
 

@@ -19,7 +19,7 @@ from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
 from brokertwin.state.groups import describing, subscriptions, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.describing import DescribeSpec
 
 NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -143,7 +143,7 @@ def _refused(group_id: str, error: Error, message: str | None = None) -> Describ
     return DescribedGroup(group_id=group_id, error_code=error, error_message=message)
 
 
-_CONSUMERS = Describing(
+_CONSUMERS = DescribeSpec(
     features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
 )
 

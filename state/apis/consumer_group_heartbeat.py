@@ -41,15 +41,15 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Uuid, since
 from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
-    Beat,
-    ConsumerCoordinator,
-    Said,
+    ConsumerGroupCoordinator,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
 )
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Refused,
+    Rejection,
 )
 from brokertwin.state.groups.regex_resolution import Denied
 
@@ -104,13 +104,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(refused)
     body: ConsumerGroupHeartbeatRequest = request.body
     coordinator = consumer_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Refused):
+    if isinstance(coordinator, Rejection):
         return _refuse(coordinator)
     if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(body, coordinator)
     denied = partial(broker.denied_topics, request, Operation.DESCRIBE)
     beat = coordinator.heartbeat(_said(request, denied))
-    if isinstance(beat, Refused):
+    if isinstance(beat, Rejection):
         return _refuse(beat)
     response = ConsumerGroupHeartbeatResponse(
         member_id=beat.after.member_id,
@@ -122,37 +122,37 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _decided(
-    coordinator: ConsumerCoordinator, response: ConsumerGroupHeartbeatResponse
+    coordinator: ConsumerGroupCoordinator, response: ConsumerGroupHeartbeatResponse
 ) -> Decision:
-    return Decision(records=coordinator.records, response=response, resumed=coordinator.answers)
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
 
 
-def _refuse(refused: Refused) -> Decision:
+def _refuse(refused: Rejection) -> Decision:
     response = ConsumerGroupHeartbeatResponse(
         error_code=refused.error, error_message=refused.message
     )
-    return Decision(response=response, resumed=list(refused.answers))
+    return Decision(response=response, resumed=list(refused.responses))
 
 
-def _refusal(broker: Broker, request: Request) -> Refused | None:
+def _refusal(broker: Broker, request: Request) -> Rejection | None:
     """Why a heartbeat does not reach its group."""
     body: ConsumerGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.GROUP):
-        return Refused(Error.UNSUPPORTED_VERSION, None)
+        return Rejection(Error.UNSUPPORTED_VERSION, None)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
-        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
     why = _invalid(body, request.version)
     if why is not None:
-        return Refused(Error.INVALID_REQUEST, why)
+        return Rejection(Error.INVALID_REQUEST, why)
     assignors = target_assignment.offered(broker)
     if body.server_assignor is not None and body.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
         why = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
-        return Refused(Error.UNSUPPORTED_ASSIGNOR, why)
+        return Rejection(Error.UNSUPPORTED_ASSIGNOR, why)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Refused(error, None)
+    return None if error is Error.NONE else Rejection(error, None)
 
 
 def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
@@ -186,10 +186,10 @@ def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
     return None
 
 
-def _said(request: Request, denied: Denied) -> Said:
+def _said(request: Request, denied: Denied) -> ConsumerHeartbeat:
     body: ConsumerGroupHeartbeatRequest = request.body
-    return Said(
-        member_id=body.member_id or group_rules.drawn_id(request),
+    return ConsumerHeartbeat(
+        member_id=body.member_id or group_rules.new_member_id(request),
         member_epoch=body.member_epoch,
         instance_id=body.instance_id,
         rack_id=body.rack_id,
@@ -214,7 +214,7 @@ def _owned(said: list[TopicPartitions] | None) -> dict[Uuid, list[int]] | None:
     return owned
 
 
-def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerCoordinator) -> Decision:
+def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerGroupCoordinator) -> Decision:
     refused = coordinator.leave(body.member_id, body.instance_id, body.member_epoch)
     if refused is not None:
         return _refuse(refused)
@@ -224,7 +224,7 @@ def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerCoordinator
     return _decided(coordinator, response)
 
 
-def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
+def _is_told(body: ConsumerGroupHeartbeatRequest, beat: ConsumerHeartbeatResult) -> bool:
     """Whether the answer names the assignment."""
     names_topics = (body.subscribed_topic_names, body.subscribed_topic_regex) != (None, None)
     has_timeout = body.rebalance_timeout_ms != NO_TIMEOUT
@@ -233,7 +233,7 @@ def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
     return is_join or is_full or beat.before.assigned != beat.after.assigned
 
 
-def _assignment(beat: Beat) -> Assignment:
+def _assignment(beat: ConsumerHeartbeatResult) -> Assignment:
     """Return the assignment in Kafka's order: as it was computed, or as it is stored."""
     assigned = beat.after.assigned
     is_stored = assigned is beat.before.assigned

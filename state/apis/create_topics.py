@@ -280,9 +280,11 @@ def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -
     streams group whose topics were asked for.
     """
     if message.context:
-        return streams_topics.created(broker, message.context, response.topics)
+        return streams_topics.creation_responded(broker, message.context, response.topics)
     there = {each.name for each in response.topics if each.error_code in THERE}
-    return Decision(messages=share_states.all_asked(broker) if SHARE_TOPIC in there else [])
+    return Decision(
+        messages=share_states.pending_initializations(broker) if SHARE_TOPIC in there else []
+    )
 
 
 API = Api(

@@ -11,7 +11,7 @@ KIP-229. Each group has its own answer, in this order:
 
 Kafka waits for the share coordinators before a share group goes; here they are told. First it is
 written that their states are to go, as in Kafka: after that they can be asked
-(`share_states.is_odd`).
+(`share_states.has_invalid_partitions`).
 
 If ZooKeeper keeps the offsets, the controller is asked to delete the nodes of the groups first. A
 group that has only a node is deleted without an error. 15 COORDINATOR_NOT_AVAILABLE if the
@@ -90,7 +90,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     if not asked or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
-    deadline = machine.told_at + machine.settings.request_timeout_ms
+    deadline = machine.event_time + machine.settings.request_timeout_ms
     condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
     return Decision(condition=condition, messages=[message])
 
@@ -136,9 +136,9 @@ def _delete(
         if group is None and group_id in nodes:
             results.append(DeletedGroup(group_id=group_id, error_code=Error.NONE))
             continue
-        if isinstance(group, ShareGroup) and share_states.is_odd(group):
+        if isinstance(group, ShareGroup) and share_states.has_invalid_partitions(group):
             error = Error.UNKNOWN_SERVER_ERROR
-            records.extend(share_offsets.deleting_all(broker, group))
+            records.extend(share_offsets.start_deleting_all(broker, group))
         results.append(DeletedGroup(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))
@@ -150,7 +150,7 @@ def _delete(
 def _deletions(broker: Broker, group_id: str) -> list[Message]:
     """What is told to the share coordinators of a share group."""
     group = groups.find(broker, group_id)
-    return share_states.deletions(broker, group) if isinstance(group, ShareGroup) else []
+    return share_states.delete_requests(broker, group) if isinstance(group, ShareGroup) else []
 
 
 def _error(broker: Broker, request: Request, group_id: str) -> Error:
@@ -172,7 +172,7 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
     group = groups.find(broker, group_id)
     assert group is not None, group_id
     if isinstance(group, ShareGroup):
-        deleted += share_offsets.deleting_all(broker, group)
+        deleted += share_offsets.start_deleting_all(broker, group)
     return [*deleted, *kind_of(group).tombstones(group)]
 
 

@@ -21,10 +21,10 @@ from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import WORDS
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 NOTHING = "There is no offset information to delete."
@@ -77,9 +77,9 @@ class DeleteState(msgspec.Struct):
     denied: list[ForgottenTopicResult] = []
     refused: list[ForgottenTopicResult] = []
     names: dict[Uuid, str] = {}
-    places: Places = {}
+    places: PartitionsByTopic = {}
     errors: dict[Uuid, int] = {}
-    done: Places = {}
+    done: PartitionsByTopic = {}
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -87,7 +87,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DeleteShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:
-        return _refuse(error, WORDS[error])
+        return _refuse(error, ERROR_MESSAGES[error])
     names = [topic.topic_name for topic in body.topics]
     denied = broker.denied_topics(request, Operation.READ, names)
     state = DeleteState(body.group_id)
@@ -98,13 +98,13 @@ def handle(broker: Broker, request: Request) -> Decision:
     group = share_offsets.empty_group(broker, body.group_id)
     if group is None:
         return _refuse(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
-    if isinstance(group, Refused):
+    if isinstance(group, Rejection):
         return _refuse(group.error, group.message)
     _sort_out(broker, group, asked, state)
     if not state.places:
         return Decision(response=_answer(state))
-    decision = _go_on(broker, state, share_offsets.NOBODY)
-    decision.records = share_offsets.deleting(broker, group, state.names)
+    decision = _go_on(broker, state, share_offsets.NO_COORDINATOR)
+    decision.records = share_offsets.start_deleting(broker, group, state.names)
     return decision
 
 
@@ -114,7 +114,7 @@ def _refuse(error: Error, message: str | None) -> Decision:
 
 
 def _failed(name: str, error: Error, message: str | None = None) -> ForgottenTopicResult:
-    message = message or WORDS[error]
+    message = message or ERROR_MESSAGES[error]
     return ForgottenTopicResult(topic_name=name, error_code=error, error_message=message)
 
 
@@ -133,13 +133,13 @@ def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: Delete
 
 def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
     """Tells the next share coordinator, or answers once all have been told."""
-    message = share_offsets.next_to_delete(broker, state.group_id, state.places, after)
+    message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
         deadline = broker.now + broker.settings.request_timeout_ms
         condition = Condition(deadline, [], msgspec.msgpack.encode(state))
         return Decision(condition=condition, messages=[message])
     gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
-    records = share_offsets.deleted(broker, state.group_id, gone)
+    records = share_offsets.finish_deleting(broker, state.group_id, gone)
     return Decision(response=_answer(state), records=records)
 
 
@@ -159,7 +159,7 @@ def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
         error, name = _error(state, topic_id), state.names[topic_id]
         result = ForgottenTopicResult(topic_name=name, topic_id=topic_id)
         if error:
-            result.error_code, result.error_message = error, WORDS.get(Error(error))
+            result.error_code, result.error_message = error, ERROR_MESSAGES.get(Error(error))
         (failed if error else gone).append(result)
     responses = [*state.denied, *gone, *state.refused, *failed]
     return DeleteShareGroupOffsetsResponse(responses=responses)
@@ -170,7 +170,7 @@ def resume(
 ) -> Decision:
     """A share coordinator has answered; the next one is told."""
     state = decode_item(waiting.state, DeleteState)
-    for topic_id, answers in share_offsets.answers_in(response).items():
+    for topic_id, answers in share_offsets.results_by_partition(response).items():
         for partition, answered in answers.items():
             if answered.error:
                 state.errors[topic_id] = answered.error

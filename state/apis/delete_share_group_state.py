@@ -32,7 +32,11 @@ def handle(broker: Broker, request: Request) -> Decision:
         partitions = []
         for asked in topic.partitions:
             place = (body.group_id, topic.topic_id, asked.partition)
-            fault = state_store.fault(broker, place, "delete") if is_allowed else state_store.DENIED
+            fault = (
+                state_store.coordinator_error(broker, place, "delete")
+                if is_allowed
+                else state_store.DENIED
+            )
             result = PartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message

@@ -179,7 +179,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         result = TopicResult(name=name, topic_id=topic_id)
         topic = controller.topic_by_id(topic_id)
         if topic is None or quota.takes(len(topic.partitions)):
-            gone += committed_offsets.of_deleted_topic(table, controller.id, name)
+            gone += committed_offsets.tombstones_of_topic(table, controller.id, name)
             gone.append(TopicRemoved(topic_id))
         else:
             result.error_code, result.error_message = Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED

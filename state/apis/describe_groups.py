@@ -18,7 +18,7 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)
@@ -83,7 +83,7 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id=group_id, error_code=error)
-    group = groups.shown(broker, group_id)
+    group = groups.find_if_stored(broker, group_id)
     if isinstance(group, ClassicGroup):
         described = _of(group)
     else:
@@ -105,7 +105,7 @@ def _missing(group_id: str, why: str, version: int) -> DescribedGroup:
 
 
 def _of(group: ClassicGroup) -> DescribedGroup:
-    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,

@@ -45,8 +45,8 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, U
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import WORDS
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
 from brokertwin.state.share.state_bodies import (
     ReadPartition,
@@ -151,7 +151,7 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
         error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         is_denied = error is Error.GROUP_AUTHORIZATION_FAILED
-        message = None if is_denied else WORDS[error]
+        message = None if is_denied else ERROR_MESSAGES[error]
         return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=message)
     if asked.topics is None:
         return DescribedOffsetGroup(group_id=group_id, topics=_all(broker, request, group_id))
@@ -174,7 +174,9 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
             known[found.topic_id].partitions += told.partitions
     if known and not (can_be_asked and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
-        return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=WORDS[error])
+        return DescribedOffsetGroup(
+            group_id=group_id, error_code=error, error_message=ERROR_MESSAGES[error]
+        )
     ordered = [_ordered(topic) for topic in result_order.topics(list(known.values()))]
     return DescribedOffsetGroup(group_id=group_id, topics=[*ordered, *unknown, *refused])
 
@@ -209,7 +211,7 @@ def _ordered(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
 def _denied(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
     error = Error.TOPIC_AUTHORIZATION_FAILED
     for each in topic.partitions:
-        each.error_code, each.error_message = error, WORDS[error]
+        each.error_code, each.error_message = error, ERROR_MESSAGES[error]
     return DescribedOffsetTopic(topic_name=topic.topic_name, partitions=topic.partitions)
 
 
@@ -260,7 +262,7 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
     return None
 
 
-def _unknown(group: DescribedOffsetGroup) -> Places:
+def _unknown(group: DescribedOffsetGroup) -> PartitionsByTopic:
     """The partitions of a group that share coordinators are asked for."""
     return {
         topic.topic_id: [each.partition_index for each in topic.partitions]
@@ -349,7 +351,7 @@ def _set_lag(topic: DescribedOffsetTopic, number: int, end: int, error: int) -> 
                 partition_index=number,
                 start_offset=0,
                 error_code=error,
-                error_message=WORDS.get(Error(error)),
+                error_message=ERROR_MESSAGES.get(Error(error)),
             )
         else:
             told.lag = end - told.start_offset

@@ -24,9 +24,9 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 from brokertwin.state.groups import classic_members, group_rules, groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_coordinator import expect_heartbeat
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_coordinator import expect_heartbeat
 
 
 class HeartbeatRequest(Body):
@@ -67,7 +67,7 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     if body.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
     expect_heartbeat(broker, body.group_id, group.members[body.member_id])
-    is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
+    is_rebalancing = group.state is ClassicGroupState.PREPARING_REBALANCE
     return Error.REBALANCE_IN_PROGRESS if is_rebalancing else NONE
 
 

@@ -52,11 +52,11 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
-from brokertwin.state.transactions import producer_id_drawing, transaction_coordinator
+from brokertwin.state.transactions import producer_id_manager, transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    Asked,
+    EventData,
     ProducerIdAndEpoch,
 )
 
@@ -95,7 +95,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.INVALID_REQUEST)
     if body.transactional_id is not None:
         return _transactional(broker, request, body, body.transactional_id)
-    drawn = producer_id_drawing.draw(broker, request.choices.producer_id)
+    drawn = producer_id_manager.next_producer_id(broker, request.choices.producer_id)
     decision = _refused(drawn.error)
     if drawn.error is Error.NONE:
         decision.response = InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0)
@@ -111,8 +111,8 @@ def _transactional(
     expected = None
     if body.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
-    asked = Asked(broker.now, body.transaction_timeout_ms, expected)
-    outcome = transaction_coordinator.take_over(
+    asked = EventData(broker.now, body.transaction_timeout_ms, expected)
+    outcome = transaction_coordinator.init_producer_id(
         broker, transactional_id, asked, request.choices.producer_id
     )
     decision = _refused(outcome.error, request.version)

@@ -31,7 +31,7 @@ from brokertwin.state.share.state_bodies import (
     ShareGroupStateResponse,
     TopicResult,
 )
-from brokertwin.state.share.state_store import NO_EPOCH, Fault
+from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -48,7 +48,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             if fault is None:
                 place = (body.group_id, topic.topic_id, asked.partition)
                 epoch, start = asked.state_epoch, asked.start_offset
-                snapshot = state_store.begun(broker, place, epoch, start)
+                snapshot = state_store.initialized_snapshot(broker, place, epoch, start)
                 records.append(ShareStateWritten(*place, snapshot))
         results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
@@ -56,17 +56,17 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _fault(
     broker: Broker, group_id: str, topic_id: Uuid, asked: InitializedPartition, is_allowed: bool
-) -> Fault | None:
+) -> ShareStateError | None:
     if not is_allowed:
         return state_store.DENIED
     place = (group_id, topic_id, asked.partition)
-    fault = state_store.fault(broker, place, "initialize")
+    fault = state_store.coordinator_error(broker, place, "initialize")
     if fault is not None and fault.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return fault
-    return state_store.old_epoch(broker, place, asked.state_epoch, NO_EPOCH) or fault
+    return state_store.epoch_error(broker, place, asked.state_epoch, NO_EPOCH) or fault
 
 
-def _result(partition: int, fault: Fault | None) -> PartitionResult:
+def _result(partition: int, fault: ShareStateError | None) -> PartitionResult:
     if fault is None:
         return PartitionResult(partition=partition)
     return PartitionResult(partition=partition, error_code=fault.error, error_message=fault.message)
@@ -74,7 +74,7 @@ def _result(partition: int, fault: Fault | None) -> PartitionResult:
 
 def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
     """The group's coordinator knows which of its partitions can be assigned."""
-    return share_group_coordinator.initialized(broker, message, response)
+    return share_group_coordinator.initialize_responded(broker, message, response)
 
 
 API = Api(

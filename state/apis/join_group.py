@@ -43,17 +43,17 @@ from brokertwin.state.groups import (
     groups,
     streams_group_records,
 )
-from brokertwin.state.groups.classic_group import GroupState, Member, Wish
-from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.consumer_group_records import group_tombstones
-from brokertwin.state.groups.group_answers import (
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
+from brokertwin.state.groups.classic_group import ClassicGroupState, ClassicMember, JoinParameters
+from brokertwin.state.groups.classic_responses import (
     JoinGroupResponse,
     SyncGroupResponse,
-    join_refused,
-    joined,
-    members_of,
+    join_error,
+    join_response,
+    joined_members,
 )
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.consumer_group_records import group_tombstones
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.streams_group import StreamsGroup
 
@@ -88,19 +88,19 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: JoinGroupRequest = request.body
     error = _early_error(broker, request)
     if error is not Error.NONE:
-        return Decision(response=join_refused(error, body.member_id, request.version))
+        return Decision(response=join_error(error, body.member_id, request.version))
     error = coordinators.group_error(broker, body.group_id)
     if error is not Error.NONE:
-        return Decision(response=join_refused(error, NO_MEMBER, request.version))
+        return Decision(response=join_error(error, NO_MEMBER, request.version))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup) and known.members:
         return _join_consumers(broker, request, known)
     if isinstance(known, ShareGroup) or (isinstance(known, StreamsGroup) and known.members):
         other = Error.INCONSISTENT_GROUP_PROTOCOL
-        return Decision(response=join_refused(other, body.member_id, request.version))
-    coordinator = GroupCoordinator(broker, body.group_id)
+        return Decision(response=join_error(other, body.member_id, request.version))
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     if coordinator.is_new and body.member_id:
-        refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
+        refused = join_error(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
         return Decision(response=refused)
     if coordinator.is_new:
         coordinator.write_metadata()  # before its first member is there
@@ -131,40 +131,44 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
     is_new = not body.member_id
     is_dynamic = body.group_instance_id is None
     joining = classic_members.Joining(
-        member_id=body.member_id or group_rules.drawn_id(request),
+        member_id=body.member_id or group_rules.new_member_id(request),
         has_id=not is_new,
         group_instance_id=body.group_instance_id,
         protocol_type=body.protocol_type,
-        wish=_wish_of(request),
+        parameters=_wish_of(request),
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
         denied=partial(broker.denied_topics, request, Operation.DESCRIBE),
     )
     join = classic_members.Join(broker, group, joining)
-    answer = join.answer()
+    answer = join.respond()
     if isinstance(answer, Error):
-        return Decision(response=join_refused(answer, NO_MEMBER, request.version))
+        return Decision(response=join_error(answer, NO_MEMBER, request.version))
     if answer.error_code:
-        refused = join_refused(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
+        refused = join_error(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, resumed=coordinator.answers)
+    return Decision(records=coordinator.records, response=answer, resumed=coordinator.responses)
 
 
-def _wish_of(request: Request) -> Wish:
+def _wish_of(request: Request) -> JoinParameters:
     """What a join says of its member."""
     body: JoinGroupRequest = request.body
     is_early = request.version < REBALANCE_TIMEOUT_SINCE
     timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
     protocols = [(each.name, each.metadata) for each in body.protocols]
-    return Wish(protocols, timeout, body.session_timeout_ms, request.event_id, request.version)
+    return JoinParameters(
+        protocols, timeout, body.session_timeout_ms, request.event_id, request.version
+    )
 
 
 class _Join:
     """One request to one group."""
 
-    def __init__(self, broker: Broker, request: Request, coordinator: GroupCoordinator) -> None:
+    def __init__(
+        self, broker: Broker, request: Request, coordinator: ClassicGroupCoordinator
+    ) -> None:
         self._body: JoinGroupRequest = request.body
         self._request = request
         self._coordinator = coordinator
@@ -194,15 +198,15 @@ class _Join:
         """Whether the group takes this member: one that is there, or one up to the limit."""
         group = self._group
         member = group.members.get(self._body.member_id)
-        if group.state is GroupState.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             return True
-        if group.state is GroupState.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             is_waiting = member is not None and bool(member.join_id)
             return is_waiting or group.joining < self._max_size
         return member is not None or len(group.members) < self._max_size
 
     def _refuse(self, error: Error, member_id: str) -> JoinGroupResponse:
-        return join_refused(error, member_id, self._request.version)
+        return join_error(error, member_id, self._request.version)
 
     def _new(self) -> JoinGroupResponse | None:
         body = self._body
@@ -230,7 +234,7 @@ class _Join:
 
     def _add(self, member_id: str) -> JoinGroupResponse | None:
         body = self._body
-        member = Member(
+        member = ClassicMember(
             member_id,
             body.group_instance_id,
             self._request.header.client_id or "",
@@ -243,43 +247,46 @@ class _Join:
     def _protocols(self) -> list[tuple[str, str]]:
         return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
 
-    def wait(self, member: Member) -> JoinGroupResponse | None:
+    def wait(self, member: ClassicMember) -> JoinGroupResponse | None:
         """The member joins the rebalance that runs, or that begins with it."""
-        self._coordinator.overtake(member.join_id)
-        self._group.wishes(member, _wish_of(self._request))
+        self._coordinator.drop_pending(member.join_id)
+        self._group.update_join(member, _wish_of(self._request))
         self._coordinator.rebalance()
         return None
 
-    def again_or_rebalance(self, member: Member) -> JoinGroupResponse | None:
+    def again_or_rebalance(self, member: ClassicMember) -> JoinGroupResponse | None:
         """A member that has lost its answer gets it again; one that has changed rebalances."""
         if member.protocols == self._protocols():
-            return joined(self._group, member, member.member_id == self._group.leader_id)
+            return join_response(self._group, member, member.member_id == self._group.leader_id)
         return self.wait(member)
 
-    def rejoin(self, member: Member) -> JoinGroupResponse | None:
+    def rejoin(self, member: ClassicMember) -> JoinGroupResponse | None:
         """In a stable group the leader, and who has changed, begins a rebalance."""
         is_leader = member.member_id == self._group.leader_id
         if is_leader or member.protocols != self._protocols():
             return self.wait(member)
-        return joined(self._group, member, False)
+        return join_response(self._group, member, False)
 
-    def unknown(self, member: Member) -> JoinGroupResponse:
+    def unknown(self, member: ClassicMember) -> JoinGroupResponse:
         """An empty group has no members."""
         return self._refuse(Error.UNKNOWN_MEMBER_ID, member.member_id)
 
-    def _replace(self, former: Member, member_id: str) -> JoinGroupResponse | None:
+    def _replace(self, former: ClassicMember, member_id: str) -> JoinGroupResponse | None:
         """A static member comes back under a new id and takes its own place."""
         group, coordinator = self._group, self._coordinator
         leader_before = group.leader_id
         fenced = Error.FENCED_INSTANCE_ID
-        coordinator.end_join(former, join_refused(fenced, former.member_id, former.join_version))
+        coordinator.end_join(former, join_error(fenced, former.member_id, former.join_version))
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
         coordinator.replace(former, member)
-        group.wishes(member, _wish_of(self._request))
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        group.update_join(member, _wish_of(self._request))
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
-        elif group.state is not GroupState.STABLE or group.chosen_protocol() != group.protocol_name:
+        elif (
+            group.state is not ClassicGroupState.STABLE
+            or group.chosen_protocol() != group.protocol_name
+        ):
             coordinator.rebalance()
         else:
             coordinator.write_metadata()
@@ -287,20 +294,20 @@ class _Join:
             return self._taken_over(member, leader_before or "")
         return None
 
-    def _taken_over(self, member: Member, leader_before: str) -> JoinGroupResponse:
+    def _taken_over(self, member: ClassicMember, leader_before: str) -> JoinGroupResponse:
         """The same generation again; before version 9 under the name of the former leader."""
         is_leader = member.member_id == self._group.leader_id
-        answer = joined(self._group, member, False)
+        answer = join_response(self._group, member, False)
         if self._request.version < SKIP_ASSIGNMENT_SINCE:
             answer.leader = leader_before
         elif is_leader:
-            answer.members = members_of(self._group)
+            answer.members = joined_members(self._group)
             answer.skip_assignment = True
         return answer
 
 
-def _renamed(member: Member, member_id: str) -> Member:
-    return Member(
+def _renamed(member: ClassicMember, member_id: str) -> ClassicMember:
+    return ClassicMember(
         member_id,
         member.group_instance_id,
         member.client_id,
@@ -312,11 +319,11 @@ def _renamed(member: Member, member_id: str) -> Member:
     )
 
 
-_BY_STATE: dict[GroupState, Callable[[_Join, Member], JoinGroupResponse | None]] = {
-    GroupState.EMPTY: _Join.unknown,
-    GroupState.PREPARING_REBALANCE: _Join.wait,
-    GroupState.COMPLETING_REBALANCE: _Join.again_or_rebalance,
-    GroupState.STABLE: _Join.rejoin,
+_BY_STATE: dict[ClassicGroupState, Callable[[_Join, ClassicMember], JoinGroupResponse | None]] = {
+    ClassicGroupState.EMPTY: _Join.unknown,
+    ClassicGroupState.PREPARING_REBALANCE: _Join.wait,
+    ClassicGroupState.COMPLETING_REBALANCE: _Join.again_or_rebalance,
+    ClassicGroupState.STABLE: _Join.rejoin,
 }
 """What a known member's join leads to."""
 

@@ -20,9 +20,9 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 from brokertwin.state.groups import group_rules, groups
-from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
 
@@ -71,7 +71,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     group = groups.find(broker, body.group_id)
     if isinstance(group, ConsumerGroup):
         return _leave_consumer_group(broker, group, leaving, request.version)
-    coordinator = GroupCoordinator(broker, body.group_id)
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     left = [
         LeftMember(
             member_id=each.member_id,
@@ -115,16 +115,16 @@ def _leave_consumer_group(
                 error_code=error,
             )
         )
-    coordinator = ConsumerCoordinator(broker, group)
+    coordinator = ConsumerGroupCoordinator(broker, group)
     coordinator.fence(list(gone.values()))
     return Decision(
         records=coordinator.records,
         response=_response(left, version),
-        resumed=coordinator.answers,
+        resumed=coordinator.responses,
     )
 
 
-def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:
+def _leave(coordinator: ClassicGroupCoordinator, leaving: LeavingMember) -> Error:
     group = coordinator.group
     member_id = leaving.member_id
     if not member_id:

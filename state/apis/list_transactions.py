@@ -23,7 +23,7 @@ from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 from brokertwin.state.groups import topic_regexes
 from brokertwin.state.transactions import transactional_ids
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 
 NO_DURATION = -1
 
@@ -61,7 +61,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     if pattern and topic_regexes.invalid(pattern) is not None:
         error = Error.INVALID_REGULAR_EXPRESSION
         return Decision(response=ListTransactionsResponse(error_code=error))
-    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in set(State)]
+    unknown = [
+        name for name in dict.fromkeys(body.state_filters) if name not in set(TransactionState)
+    ]
     listed = [
         ListedTransaction(
             transactional_id=name, producer_id=known.producer_id, transaction_state=known.state

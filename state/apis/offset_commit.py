@@ -18,7 +18,7 @@ never reach the coordinator; where none is left, the group is not looked at. The
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
 A commit with a generation below 0 makes a group that is not there yet ("simple"); where each offset
-is refused with 12 nothing of it is written (`groups.begin`). The time of the
+is refused with 12 nothing of it is written (`groups.create_unwritten`). The time of the
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
 With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
 anybody: it lies in the log behind what is read, which therefore does not take its place.
@@ -57,14 +57,14 @@ from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
-from brokertwin.state.groups import group_coordinator, groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups import classic_coordinator, groups
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.kinds import kind_of
 
 TOPIC_IDS_SINCE = 10
-SESSION_EXTENDED_IN = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
+SESSION_EXTENDED_IN = frozenset({ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE})
 GROUP_ID_NOT_FOUND_SINCE = 9
 NO_RETENTION = -1
 NO_TIMESTAMP = -1
@@ -193,7 +193,7 @@ def _write_to_zookeeper(
     asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
     body = msgspec.structs.replace(request.body, topics=asked)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
-    deadline = broker.told_at + broker.settings.offsets_commit_timeout_ms
+    deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
     condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
     return Decision(condition=condition, messages=[message])
 
@@ -281,7 +281,7 @@ def _commit(
     if is_new and isinstance(broker, Broker):
         is_loading = coordinators.group_error(broker, body.group_id) is not NONE
         if not is_loading:
-            groups.begin(broker, body.group_id)
+            groups.create_unwritten(broker, body.group_id)
     return records
 
 
@@ -314,7 +314,9 @@ def _group_error(
         return NONE if is_taken else error
     if group is not None:
         generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
-        commit = Commit(body.member_id, body.group_instance_id, generation, version, places)
+        commit = OffsetCommitCheck(
+            body.member_id, body.group_instance_id, generation, version, places
+        )
         return kind_of(group).commit_error(group, commit)
     if body.generation_id_or_member_epoch < 0:
         return NONE
@@ -329,7 +331,7 @@ def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitReque
         return
     member = group.members.get(body.member_id)
     if member is not None:
-        group_coordinator.expect_heartbeat(broker, body.group_id, member)
+        classic_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
 def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | None:

@@ -150,7 +150,7 @@ def _ask_zookeeper(
         topics=[DeleteTopic(name=name, partitions=found) for name, found in topics.items()],
     )
     message = Message(broker.id, CONTROLLER, API.key, body)
-    deadline = broker.told_at + broker.settings.request_timeout_ms
+    deadline = broker.event_time + broker.settings.request_timeout_ms
     condition = Condition(deadline, [], msgspec.msgpack.encode(state))
     return Decision(condition=condition, messages=[message])
 

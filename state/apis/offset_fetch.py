@@ -237,7 +237,7 @@ def _forward(
             groups=[sent[place] for place in places], require_stable=request.body.require_stable
         )
         messages.append(Message(broker.id, coordinator, API.key, body, version=version))
-    deadline = broker.told_at + broker.settings.request_timeout_ms
+    deadline = broker.event_time + broker.settings.request_timeout_ms
     condition = Condition(deadline, [], msgspec.msgpack.encode(state))
     return Decision(condition=condition, messages=messages)
 

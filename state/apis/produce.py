@@ -206,11 +206,11 @@ def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> De
     batch = None
     for topic, produced in _beginnings(broker, request, verified):
         batch = produced.batches[0]
-        verifications.begin(broker, topic.topic_id, produced.index, batch, is_v2)
+        verifications.start(broker, topic.topic_id, produced.index, batch, is_v2)
         asked.setdefault(topic.name, []).append(produced.index)
     if batch is None:
         return _append_all(broker, request, verified)
-    message = verifications.message(broker, body.transactional_id or "", batch, asked, is_v2)
+    message = verifications.request(broker, body.transactional_id or "", batch, asked, is_v2)
     places = [(name, index) for name, indexes in asked.items() for index in indexes]
     if message is None:
         errors = dict.fromkeys(places, Error.COORDINATOR_NOT_AVAILABLE)
@@ -256,7 +256,7 @@ def resume(
 ) -> Decision:
     """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
-    found = verifications.errors_in(response)
+    found = verifications.partition_errors(response)
     unknown = Error(response.error_code)
     if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
         unknown = Error.INVALID_TXN_STATE
@@ -424,8 +424,8 @@ def _produce(
     error = _record_set_error(version, produced)
     unknown = unverified.get((topic.name, produced.index)) if unverified else None
     if error is NONE and unknown is not None:
-        told = verifications.told(unknown, version)
-        return _refused(produced, told, verifications.text(unknown, version))
+        told = verifications.produce_error(unknown, version)
+        return _refused(produced, told, verifications.produce_error_message(unknown, version))
     if error is NONE:
         error = _request_error(request, topic)
     if error is not NONE:
@@ -490,7 +490,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceDa
         place = (broker.id, log.topic_id, log.partition, batch.producer_id)
         known = broker.tables.producers.get(producers.producer_key(*place), producers.Producer)
         if batch.is_transactional:
-            verification = verifications.remembered(broker.tables.in_flight, *place)
+            verification = verifications.find(broker.tables.in_flight, *place)
         check = producers.check(known, batch, rules.producers, verification)
         if check.error is not NONE:
             return _failed(produced, log, check.error)

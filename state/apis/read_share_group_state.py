@@ -45,7 +45,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         for asked in result_order.partitions(topic.partitions):
             place = (body.group_id, topic.topic_id, asked.partition)
             epochs = (NO_EPOCH, asked.leader_epoch)
-            fault = state_store.use_fault(broker, place, epochs, "read", is_allowed)
+            fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
             result = ReadPartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
@@ -56,7 +56,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
                     done = snapshot.delivery_complete_count
                     noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
-                    records.append(state_store.updated(broker, place, noted))
+                    records.append(state_store.update_record(broker, place, noted))
             partitions.append(result)
         results.append(ReadTopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
@@ -73,7 +73,7 @@ API = Api(
     kafka_apis.READ_SHARE_GROUP_STATE,
     ReadShareGroupStateRequest,
     handle,
-    on_reply=share_partitions.read,
+    on_reply=share_partitions.on_read_response,
     response_type=ReadShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("read", "read-update-leader-epoch-state"),

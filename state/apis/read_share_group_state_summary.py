@@ -18,7 +18,7 @@ from brokertwin.state.share.state_bodies import (
     SummarizedPartition,
     SummarizedTopic,
 )
-from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, Place
+from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -38,8 +38,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=ReadShareGroupStateSummaryResponse(results=results))
 
 
-def _summary(broker: Broker, place: Place, is_allowed: bool) -> SummarizedPartition:
-    fault = state_store.fault(broker, place, "read summary") if is_allowed else state_store.DENIED
+def _summary(broker: Broker, place: ShareKey, is_allowed: bool) -> SummarizedPartition:
+    fault = (
+        state_store.coordinator_error(broker, place, "read summary")
+        if is_allowed
+        else state_store.DENIED
+    )
     result = SummarizedPartition(partition=place[2])
     if fault is not None:
         result.error_code, result.error_message = fault.error, fault.message

@@ -26,7 +26,7 @@ from brokertwin.state.core.decision import Condition, Decision, Message, Pending
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
-from brokertwin.state.share.acknowledgements import Outcome
+from brokertwin.state.share.acknowledgements import AcknowledgementResult
 from brokertwin.state.share.fetch_bodies import (
     AcknowledgedPartition,
     AcknowledgedTopic,
@@ -44,7 +44,7 @@ class AcknowledgeState(msgspec.Struct, array_like=True):
     group_id: str
     member_id: str
     epoch: int
-    outcomes: list[Outcome]
+    outcomes: list[AcknowledgementResult]
     writes: int
 
 
@@ -61,13 +61,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=ShareAcknowledgeResponse(error_code=error))
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id, epoch = body.group_id, body.member_id, body.share_session_epoch
-    session = share_sessions.take_up(broker, group_id, member_id, epoch)
+    session = share_sessions.continue_session(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
         return Decision(response=ShareAcknowledgeResponse(error_code=session))
-    asked = acknowledgements.Asked(
+    asked = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
-    taken = acknowledgements.take(broker, asked, body.topics)
+    taken = acknowledgements.acknowledge(broker, asked, body.topics)
     told = share_fetch.look_again(broker, group_id, taken.places)
     state = AcknowledgeState(group_id, member_id, epoch, taken.outcomes, len(taken.messages))
     decision = _wait(broker, state) if taken.messages else _answer(broker, state)
@@ -108,8 +108,8 @@ def resume(
 ) -> Decision:
     """A share coordinator has answered."""
     state = decode_item(waiting.state, AcknowledgeState)
-    written = share_partitions.written(broker, message, response)
-    acknowledgements.settle(state.outcomes, message, written.fault)
+    written = share_partitions.on_write_response(broker, message, response)
+    acknowledgements.apply_write_error(state.outcomes, message, written.fault)
     state.writes -= 1
     decision = _wait(broker, state) if state.writes else _answer(broker, state)
     decision.copies = [*decision.copies, *written.messages]

@@ -55,7 +55,7 @@ from brokertwin.state.share import (
     share_reads,
     share_sessions,
 )
-from brokertwin.state.share.acknowledgements import RENEWAL_VERSION, Outcome
+from brokertwin.state.share.acknowledgements import RENEWAL_VERSION, AcknowledgementResult
 from brokertwin.state.share.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
@@ -63,7 +63,7 @@ from brokertwin.state.share.fetch_bodies import (
     ShareFetchResponse,
 )
 from brokertwin.state.share.share_reads import ShareRead
-from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 from brokertwin.state.share.state_bodies import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -81,7 +81,7 @@ class Shown(msgspec.Struct, array_like=True):
     answer: AnsweredPartition
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartitionId:
         """Which partition."""
         return self.topic_id, self.answer.partition_index
 
@@ -104,7 +104,7 @@ class FetchState(msgspec.Struct, array_like=True):
 
     read: ShareRead
     epoch: int
-    outcomes: list[Outcome]
+    outcomes: list[AcknowledgementResult]
     questions: int
     shown: list[Shown]
     deadline: int
@@ -134,7 +134,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return joined(told, _wait(broker, state))
     if isinstance(places, Error):
         return _refuse(places)
-    asked = acknowledgements.Asked(
+    asked = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
     state = _state(broker, request, places)
@@ -146,7 +146,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
     state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
     if _has_acknowledgements(body):
-        taken = acknowledgements.take(broker, asked, body.topics)
+        taken = acknowledgements.acknowledge(broker, asked, body.topics)
         state.outcomes, told.messages = taken.outcomes, [*taken.messages, *told.messages]
         told = joined(told, look_again(broker, group_id, taken.places))
     if places and body.share_acquire_mode not in ACQUIRE_MODES:
@@ -182,7 +182,7 @@ def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
 
 
-def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Error:
+def _open(broker: Broker, request: Request, told: Decision) -> list[TopicPartitionId] | Error:
     """Opens the session or goes on in it; the partitions that are fetched from, or why not."""
     body: ShareFetchRequest = request.body
     connection = request.connection
@@ -195,16 +195,16 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Err
         if _has_acknowledgements(body):
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
-            told.messages += share_partitions.ask_again(broker, group_id)
+            told.messages += share_partitions.reload_group(broker, group_id)
         opened = (broker, group_id, member_id, wanted, connection)
         if not share_sessions.open_session(*opened):
-            forsaken = share_sessions.forsaken(broker)
+            forsaken = share_sessions.idle_session(broker)
             if forsaken is None:
                 return Error.SHARE_SESSION_LIMIT_REACHED
             joined(close(broker, *forsaken), told)
             share_sessions.open_session(*opened)
         return list(dict.fromkeys(wanted))
-    session = share_sessions.take_up(broker, group_id, member_id, epoch)
+    session = share_sessions.continue_session(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
         return session
     if epoch == FINAL_EPOCH:
@@ -216,7 +216,7 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Err
     return [each.place for each in session.partitions]
 
 
-def _state(broker: Broker, request: Request, places: list[Place]) -> FetchState:
+def _state(broker: Broker, request: Request, places: list[TopicPartitionId]) -> FetchState:
     body: ShareFetchRequest = request.body
     max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
     read = ShareRead(
@@ -267,19 +267,19 @@ def _begin(broker: Broker, request: Request, state: FetchState, messages: list[M
         if topic.partitions[place[1]].leader != broker.id or broker.log(*place) is None:
             _show(broker, state, place, Error.NOT_LEADER_OR_FOLLOWER)
             continue
-        messages += share_partitions.begin(broker, (state.read.group_id, *place))
+        messages += share_partitions.start_loading(broker, (state.read.group_id, *place))
         state.read.places.append(place)
     state.is_read = not state.read.places
 
 
-def _rotated(places: list[Place], epoch: int) -> list[Place]:
+def _rotated(places: list[TopicPartitionId], epoch: int) -> list[TopicPartitionId]:
     """Each request of a session begins with another partition."""
     at = epoch % len(places) if places and epoch > 0 else 0
     return places[at:] + places[:at]
 
 
-def _show(broker: Broker, state: FetchState, place: Place, error: Error) -> None:
-    state.shown.append(Shown(place[0], share_reads.failed(broker, place, error)))
+def _show(broker: Broker, state: FetchState, place: TopicPartitionId, error: Error) -> None:
+    state.shown.append(Shown(place[0], share_reads.error_response(broker, place, error)))
 
 
 def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) -> Decision:
@@ -350,7 +350,7 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     return closing
 
 
-def _in_order(broker: Broker, shown: list[Shown]) -> dict[Place, AnsweredPartition]:
+def _in_order(broker: Broker, shown: list[Shown]) -> dict[TopicPartitionId, AnsweredPartition]:
     by_place = {each.place: each.answer for each in shown}
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id, _ in by_place}
     names = {topic_id: topic.name for topic_id, topic in topics.items() if topic is not None}
@@ -382,7 +382,7 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
     has_records, has_error = bool(each.answer.acquired_records), bool(each.answer.error_code)
     if not is_open:
         return has_records or has_error
-    session = share_sessions.change(broker, read.group_id, read.member_id)
+    session = share_sessions.change_session(broker, read.group_id, read.member_id)
     return session.select(each.place, has_records, has_error)
 
 
@@ -394,7 +394,9 @@ def _given_back(broker: Broker, state: FetchState) -> Decision:
     read = state.read
     places = [each.place for each in state.shown if each.answer.acquired_records]
     decision = _refuse(Error.SHARE_SESSION_NOT_FOUND)
-    decision.messages = share_partitions.give_back(broker, read.group_id, read.member_id, places)
+    decision.messages = share_partitions.release_records(
+        broker, read.group_id, read.member_id, places
+    )
     decision.woken = [broker.log_key(*place) for place in places]
     return decision
 
@@ -404,11 +406,11 @@ def close(broker: Broker, group_id: str, member_id: str) -> Decision:
     session = share_sessions.find(broker, group_id, member_id)
     share_sessions.close(broker, group_id, member_id)
     places = [cached.place for cached in session.partitions] if session is not None else []
-    messages = share_partitions.give_back(broker, group_id, member_id, places)
+    messages = share_partitions.release_records(broker, group_id, member_id, places)
     return joined(Decision(messages=messages), look_again(broker, group_id, places))
 
 
-def look_again(broker: Broker, group_id: str, places: list[Place]) -> Decision:
+def look_again(broker: Broker, group_id: str, places: list[TopicPartitionId]) -> Decision:
     """Who waits for partitions in a group looks again, before share coordinators have answered.
 
     Members have acknowledged there, or given back. What that was is not free yet, but what was
@@ -462,7 +464,7 @@ def _go_on(broker: Broker, waited: PendingRequest, told: Decision) -> None:
 
 def disconnected(broker: Broker, connection: str) -> Decision:
     """A connection has ended, and with it the session that it has opened."""
-    known = share_sessions.of_connection(broker, connection)
+    known = share_sessions.session_of_connection(broker, connection)
     if known is None:
         return Decision()
     session = share_sessions.find(broker, *known)
@@ -495,12 +497,12 @@ def resume(
     state = _state_of(waiting)
     state.questions -= 1
     if isinstance(response, ReadShareGroupStateResponse):
-        read, looks = share_partitions.read(broker, message, response), True
+        read, looks = share_partitions.on_read_response(broker, message, response), True
         woken, messages = read.woken, read.messages
         state.loads = max(0, state.loads - 1)
     else:  # whose turn it is those say who wait, this one among them
-        fault, woken, messages = share_partitions.written(broker, message, response)
-        acknowledgements.settle(state.outcomes, message, fault)
+        fault, woken, messages = share_partitions.on_write_response(broker, message, response)
+        acknowledgements.apply_write_error(state.outcomes, message, fault)
         looks = False
     decision = _try(broker, waiting, state, looks)
     decision.copies = [*decision.copies, *messages]
@@ -518,7 +520,7 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
             each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
             share_partitions.forget(broker, (state.read.group_id, *each.place))
         for place in state.read.places:
-            share_partitions.give_up(broker, (state.read.group_id, *place))
+            share_partitions.fail_loading(broker, (state.read.group_id, *place))
         state.questions = state.loads = 0
     return _try(broker, waiting, state)
 

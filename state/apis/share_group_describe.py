@@ -13,8 +13,8 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
 from brokertwin.state.groups import describing, share_offsets
-from brokertwin.state.groups.describing import Describing
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.describing import DescribeSpec
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
 
 NOT_ASKED = -(2**31)
@@ -99,7 +99,7 @@ def _topics_in(described: DescribedShareGroup) -> set[str]:
     }
 
 
-def _member(broker: Broker, member: ShareMember) -> DescribedShareMember:
+def _member(broker: Broker, member: ShareGroupMember) -> DescribedShareMember:
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in member.assigned}
     assignment = DescribedAssignment(
         topic_partitions=[
@@ -123,14 +123,14 @@ def _refused(group_id: str, error: Error, message: str | None = None) -> Describ
     return DescribedShareGroup(group_id=group_id, error_code=error, error_message=message)
 
 
-_SHARES = Describing(
+_SHARES = DescribeSpec(
     features.SHARE,
     ShareGroup,
     "a share group",
     _refused,
     _of,
     _topics_in,
-    words=share_offsets.WORDS,
+    messages=share_offsets.ERROR_MESSAGES,
 )
 
 API = Api(kafka_apis.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, handle)

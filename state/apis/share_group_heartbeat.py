@@ -30,8 +30,12 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.groups.assignments import Target
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Refused
-from brokertwin.state.groups.share_group_coordinator import Beat, Said, ShareGroupCoordinator
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
+from brokertwin.state.groups.share_group_coordinator import (
+    ShareGroupCoordinator,
+    ShareHeartbeat,
+    ShareHeartbeatResult,
+)
 
 MEMBER_ID_LENGTH_MAX = 36
 
@@ -78,12 +82,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(refused)
     body: ShareGroupHeartbeatRequest = request.body
     coordinator = share_group_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Refused):
+    if isinstance(coordinator, Rejection):
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
     beat = coordinator.heartbeat(_said(request))
-    if isinstance(beat, Refused):
+    if isinstance(beat, Rejection):
         return _refuse(beat)
     response = ShareGroupHeartbeatResponse(
         member_id=beat.after.member_id,
@@ -95,27 +99,27 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=records, response=response, messages=messages)
 
 
-def _refuse(refused: Refused) -> Decision:
+def _refuse(refused: Rejection) -> Decision:
     response = ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
     return Decision(response=response)
 
 
-def _refusal(broker: Broker, request: Request) -> Refused | None:
+def _refusal(broker: Broker, request: Request) -> Rejection | None:
     """Why a heartbeat does not reach its group."""
     body: ShareGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.SHARE):
-        return Refused(Error.UNSUPPORTED_VERSION, None)
+        return Rejection(Error.UNSUPPORTED_VERSION, None)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
     if not 0 < len(body.member_id) <= MEMBER_ID_LENGTH_MAX:
-        return Refused(Error.INVALID_REQUEST, None)
+        return Rejection(Error.INVALID_REQUEST, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
-        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
     why = _invalid(body)
     if why is not None:
-        return Refused(Error.INVALID_REQUEST, why)
+        return Rejection(Error.INVALID_REQUEST, why)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Refused(error, None)
+    return None if error is Error.NONE else Rejection(error, None)
 
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
@@ -129,9 +133,9 @@ def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
 
 
-def _said(request: Request) -> Said:
+def _said(request: Request) -> ShareHeartbeat:
     body: ShareGroupHeartbeatRequest = request.body
-    return Said(
+    return ShareHeartbeat(
         member_id=body.member_id,
         member_epoch=body.member_epoch,
         rack_id=body.rack_id,
@@ -149,7 +153,7 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
     return Decision(records=coordinator.records, response=response)
 
 
-def _is_told(body: ShareGroupHeartbeatRequest, beat: Beat) -> bool:
+def _is_told(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
     """Whether the answer names the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
     return is_full or _sets(beat.before.assigned) != _sets(beat.after.assigned)

@@ -25,9 +25,9 @@ from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.schema import Body, Int16, Int32
 from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.groups import describing, streams_live
-from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic
+from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
 
 NOT_ASKED = -(2**31)
 
@@ -145,7 +145,7 @@ def _topology(group: StreamsGroup, configured: ConfiguredTopology | None) -> Des
     return DescribedTopology(epoch=group.topology.epoch, subtopologies=described)
 
 
-def _internal(topics: dict[str, InternalTopic]) -> list[TopicInfo]:
+def _internal(topics: dict[str, StreamsInternalTopic]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=topic.name,
@@ -231,14 +231,14 @@ def _refused(group_id: str, error: Error, message: str | None = None) -> Describ
     return DescribedStreamsGroup(group_id=group_id, error_code=error, error_message=message)
 
 
-_STREAMS = Describing(
+_STREAMS = DescribeSpec(
     features.STREAMS,
     StreamsGroup,
     "a streams group",
     _refused,
     _of,
     _topics_in,
-    hidden="The described group uses topics that the client is not authorized to describe.",
+    denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
 API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, handle)

@@ -53,9 +53,13 @@ from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Refused,
+    Rejection,
 )
-from brokertwin.state.groups.streams_coordinator import Beat, Said, StreamsCoordinator
+from brokertwin.state.groups.streams_coordinator import (
+    StreamsGroupCoordinator,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
+)
 
 NO_TIMEOUT = -1
 
@@ -67,59 +71,59 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(refused)
     body: StreamsGroupHeartbeatRequest = request.body
     coordinator = streams_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Refused):
+    if isinstance(coordinator, Rejection):
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
     beat = coordinator.heartbeat(_said(request))
-    if isinstance(beat, Refused):
+    if isinstance(beat, Rejection):
         return _refuse(beat)
     return _answer(broker, request, coordinator, beat)
 
 
-def _refuse(refused: Refused) -> Decision:
+def _refuse(refused: Rejection) -> Decision:
     response = StreamsGroupHeartbeatResponse(
         error_code=refused.error, error_message=refused.message
     )
     return Decision(response=response)
 
 
-def _refusal(broker: Broker, request: Request) -> Refused | None:
+def _refusal(broker: Broker, request: Request) -> Rejection | None:
     """Why a heartbeat does not reach its group."""
     body: StreamsGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.STREAMS):
-        return Refused(Error.UNSUPPORTED_VERSION, None)
+        return Rejection(Error.UNSUPPORTED_VERSION, None)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
     if body.topology is not None:
         refused = _topics_refused(broker, request, body.topology)
         if refused is not None:
             return refused
     why = _unsupported(body) or _invalid(body)
     if why is not None:
-        return Refused(Error.INVALID_REQUEST, why)
+        return Rejection(Error.INVALID_REQUEST, why)
     refused = _changelog_refused(body)
     if refused is not None:
         return refused
     if body.member_epoch != JOIN_EPOCH and body.topology is not None:
         text = "Topology can only be provided when (re-)joining."
-        return Refused(Error.INVALID_REQUEST, text)
+        return Rejection(Error.INVALID_REQUEST, text)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Refused(error, None)
+    return None if error is Error.NONE else Rejection(error, None)
 
 
-def _topics_refused(broker: Broker, request: Request, topology: Topology) -> Refused | None:
+def _topics_refused(broker: Broker, request: Request, topology: Topology) -> Rejection | None:
     names = list(dict.fromkeys(streams_bodies.topics_of(topology)))
     own = [name for name in names if name in INTERNAL_TOPICS]
     if own:
         text = f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is"
-        return Refused(Error.STREAMS_INVALID_TOPOLOGY, f"{text} prohibited.")
+        return Rejection(Error.STREAMS_INVALID_TOPOLOGY, f"{text} prohibited.")
     invalid = [name for name in names if topics.name_error(name) is not None]
     if invalid:
         text = f"Topic names {','.join(invalid)} are not valid topic names."
-        return Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
+        return Rejection(Error.STREAMS_INVALID_TOPOLOGY, text)
     if broker.denied_topics(request, Operation.DESCRIBE, names):
-        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
+        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
     return None
 
 
@@ -174,7 +178,7 @@ def _invalid_join(body: StreamsGroupHeartbeatRequest) -> str | None:
     return "Topology must be non-null when (re-)joining." if body.topology is None else None
 
 
-def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Refused | None:
+def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
     """The partitions of changelogs follow from those of what is read."""
     is_join = body.member_epoch == JOIN_EPOCH
     parts = body.topology.subtopologies if body.topology is not None and is_join else []
@@ -184,21 +188,21 @@ def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Refused | None:
                 f"Changelog topic {topic.name} must have an undefined partition count, but it is "
                 f"set to {topic.partitions}."
             )
-            return Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
+            return Rejection(Error.STREAMS_INVALID_TOPOLOGY, text)
     return None
 
 
-def _tags(said: list[KeyValue] | None) -> dict[str, str] | Refused | None:
+def _tags(said: list[KeyValue] | None) -> dict[str, str] | Rejection | None:
     """A member's tags; Kafka fails where one comes twice."""
     if said is None:
         return None
     tags = {each.key: each.value for each in said}
-    return tags if len(tags) == len(said) else Refused(Error.UNKNOWN_SERVER_ERROR, None)
+    return tags if len(tags) == len(said) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
 
 
-def _said(request: Request) -> Said:
+def _said(request: Request) -> StreamsHeartbeat:
     body: StreamsGroupHeartbeatRequest = request.body
-    return Said(
+    return StreamsHeartbeat(
         member_id=body.member_id,
         member_epoch=body.member_epoch,
         endpoint_epoch=body.endpoint_information_epoch,
@@ -223,7 +227,7 @@ def _owned(body: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
     return TargetTasks(*(streams_bodies.tasks_of(each) for each in (active, standby, warmup)))
 
 
-def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsCoordinator) -> Decision:
+def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsGroupCoordinator) -> Decision:
     refused = coordinator.leave(body.member_id, is_shutdown=body.shutdown_application)
     if refused is not None:
         return _refuse(refused)
@@ -234,7 +238,10 @@ def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsCoordinator) 
 
 
 def _answer(
-    broker: Broker, request: Request, coordinator: StreamsCoordinator, beat: Beat
+    broker: Broker,
+    request: Request,
+    coordinator: StreamsGroupCoordinator,
+    beat: StreamsHeartbeatResult,
 ) -> Decision:
     group_id, after = request.body.group_id, beat.after
     interval = group_configs.streams_heartbeat_interval_ms(broker, group_id)
@@ -247,7 +254,7 @@ def _answer(
         endpoint_information_epoch=beat.endpoint_epoch,
         partitions_by_user_endpoint=streams_bodies.endpoints_told(beat.endpoints),
     )
-    if beat.is_told:
+    if beat.sends_tasks:
         active = {part: list(numbers) for part, numbers in after.assigned.active.items()}
         response = structs.replace(
             response,
@@ -255,11 +262,11 @@ def _answer(
             standby_tasks=streams_bodies.in_hash_order(after.assigned.standby),
             warmup_tasks=streams_bodies.in_hash_order(after.assigned.warmup),
         )
-    messages = [] if denied else streams_topics.creation(broker, group_id, beat.missing)
+    messages = [] if denied else streams_topics.creation_request(broker, group_id, beat.missing)
     return Decision(records=coordinator.records, response=response, messages=messages)
 
 
-def _uncreatable(broker: Broker, request: Request, beat: Beat) -> list[str]:
+def _uncreatable(broker: Broker, request: Request, beat: StreamsHeartbeatResult) -> list[str]:
     """The missing topics that the client may not create; then none is created."""
     names = [topic.name for topic in beat.missing]
     if not names or broker.allows_cluster(request, Operation.CREATE):
@@ -268,13 +275,15 @@ def _uncreatable(broker: Broker, request: Request, beat: Beat) -> list[str]:
     return [name for name in names if name in denied]
 
 
-def _statuses(broker: Broker, group_id: str, beat: Beat, denied: list[str]) -> list[Status]:
+def _statuses(
+    broker: Broker, group_id: str, beat: StreamsHeartbeatResult, denied: list[str]
+) -> list[Status]:
     told = []
     for code, detail in beat.statuses:
         text = detail
-        if code is topology_topics.Status.MISSING_INTERNAL_TOPICS and denied:
+        if code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS and denied:
             text += f"; Unauthorized to CREATE on topics {', '.join(denied)}."
-        elif code is topology_topics.Status.MISSING_INTERNAL_TOPICS:
+        elif code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS:
             text += streams_topics.failures_text(broker, group_id, beat.missing)
         told.append(Status(status_code=code, status_detail=text))
     return told

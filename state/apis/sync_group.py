@@ -27,10 +27,10 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int32, since
 from brokertwin.state.groups import classic_members, group_rules, groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
+from brokertwin.state.groups.classic_responses import SyncGroupResponse, sync_response
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_answers import SyncGroupResponse, synced
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
 
 PROTOCOL_SINCE = 5
 
@@ -70,16 +70,16 @@ def handle(broker: Broker, request: Request) -> Decision:
             body.protocol_name,
         )
         return Decision(response=classic_members.sync(broker, known, said))
-    coordinator = GroupCoordinator(broker, body.group_id)
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     group = coordinator.group
     error = _error(group, body)
     if error is not Error.NONE:
         return Decision(response=SyncGroupResponse(error_code=error))
     member = group.members[body.member_id]
     coordinator.note_sync(body.member_id)
-    if group.state is GroupState.STABLE:
-        return coordinator.decision(synced(group, member))
-    coordinator.overtake(member.sync_id)
+    if group.state is ClassicGroupState.STABLE:
+        return coordinator.decision(sync_response(group, member))
+    coordinator.drop_pending(member.sync_id)
     member.sync_id = request.event_id
     if group.leader_id == body.member_id:
         coordinator.assign({each.member_id: each.assignment for each in body.assignments})
@@ -95,7 +95,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
 
 
 def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return Error.UNKNOWN_MEMBER_ID
     error = group.member_error(body.member_id, body.group_instance_id)
     if error is not Error.NONE:
@@ -106,7 +106,7 @@ def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
         return Error.INCONSISTENT_GROUP_PROTOCOL
     if body.protocol_name not in (None, group.protocol_name):
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
 

@@ -29,7 +29,7 @@ What is left is pending until the marker (`state/transactions/transactional_offs
 producer id it counts at once. The last three lines can only be met where nobody is asked
 (`transaction.partition.verification.enable`), or where the partition's log has rows: else a
 partition without followers remembers no epochs. Offsets that are all refused with 12 make a group
-(`groups.begin`), as in Kafka.
+(`groups.create_unwritten`), as in Kafka.
 """
 
 from typing import Annotated
@@ -62,7 +62,7 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, U
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import Producer
@@ -213,7 +213,7 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
         producer_epoch=body.producer_epoch,
     )
     asked = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
-    message = verifications.message(broker, body.transactional_id, batch, asked, is_v2)
+    message = verifications.request(broker, body.transactional_id, batch, asked, is_v2)
     if message is None:
         return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
@@ -230,7 +230,7 @@ def resume(
 ) -> Decision:
     """Commits where the coordinator lets it."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
-    errors, version = verifications.errors_in(response), waiting.header.request_api_version
+    errors, version = verifications.partition_errors(response), waiting.header.request_api_version
     error = next(iter(errors.values()), Error(response.error_code))
     if error is not Error.NONE:
         return _answer(state, _told(error, version))
@@ -278,7 +278,7 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if offsets:
         decision.records = _records(broker, body, offsets)
     elif groups.find(broker, body.group_id) is None:
-        groups.begin(broker, body.group_id)
+        groups.create_unwritten(broker, body.group_id)
     return decision
 
 
@@ -345,7 +345,7 @@ def _place(broker: Broker, body: TxnOffsetCommitRequest) -> tuple[Uuid, int]:
 def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> Error:
     group = groups.find(broker, body.group_id)
     if group is not None:
-        commit = Commit(
+        commit = OffsetCommitCheck(
             body.member_id,
             body.group_instance_id,
             body.generation_id,

@@ -23,7 +23,7 @@ import msgspec
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.groups.share_offsets import WORDS
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_store import Operation
 
@@ -84,7 +84,7 @@ def failed(
 def error_alone(response: Body, error: Error, _settings: BrokerSettings) -> Body:
     """Return the response with the error and without its parts."""
     told = coordinator_error(error)
-    message = _message(response, WORDS.get(told))
+    message = _message(response, ERROR_MESSAGES.get(told))
     nothing = {**_defaults(type(response)), "error_code": int(told), **message}
     return msgspec.structs.replace(response, **nothing)
 
@@ -99,11 +99,13 @@ def of_states(operation: Operation, event: str) -> Uncommitted:
 
     def uncommitted(response: Body, error: Error, settings: BrokerSettings) -> Body:
         told = coordinator_error(error)
-        why = WORDS.get(told, "")
+        why = ERROR_MESSAGES.get(told, "")
         if told is Error.COORDINATOR_NOT_AVAILABLE:
             timeout_ms = settings.share_coordinator_write_timeout_ms
             why = f"CoordinatorWriteEvent(name={event}) timed out after {timeout_ms}ms"
-        return failed(response, told, RESULTS_OF_STATES, state_store.unable(operation, why))
+        return failed(
+            response, told, RESULTS_OF_STATES, state_store.failure_message(operation, why)
+        )
 
     return uncommitted
 

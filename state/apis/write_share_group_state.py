@@ -36,14 +36,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         for told in result_order.partitions(topic.partitions):
             place = (body.group_id, topic.topic_id, told.partition)
             epochs = (told.state_epoch, told.leader_epoch)
-            fault = state_store.use_fault(broker, place, epochs, "write", is_allowed)
+            fault = state_store.access_error(broker, place, epochs, "write", is_allowed)
             result = PartitionResult(partition=told.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
                 former = state_store.find(broker, *place)
                 assert former is not None, place
-                records.append(state_store.updated(broker, place, _update(former, told)))
+                records.append(state_store.update_record(broker, place, _update(former, told)))
             partitions.append(result)
         results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
@@ -69,7 +69,7 @@ API = Api(
     kafka_apis.WRITE_SHARE_GROUP_STATE,
     WriteShareGroupStateRequest,
     handle,
-    on_reply=share_partitions.reply,
+    on_reply=share_partitions.on_unawaited_write_response,
     response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("write", "write-share-group-state"),

@@ -43,7 +43,7 @@ from brokertwin.state.transactions.transaction_markers import (
     MarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-    on_reply,
+    on_response,
 )
 
 
@@ -119,7 +119,7 @@ class _Writer:
             error = Error.NONE
         if error is not Error.NONE:
             return error
-        self.records += transactional_offsets.ended(
+        self.records += transactional_offsets.marker_records(
             self._broker, marker.producer_id, log.partition, marker.transaction_result
         )
         return Error.NONE
@@ -184,7 +184,7 @@ API = Api(
     kafka_apis.WRITE_TXN_MARKERS,
     WriteTxnMarkersRequest,
     handle,
-    on_reply=on_reply,
+    on_reply=on_response,
     response_type=WriteTxnMarkersResponse,
     uncommitted=uncommitted.error_of_the_log,
     commit_timeout_ms=lambda settings: settings.request_timeout_ms,

@@ -329,7 +329,7 @@ def _offsets_ended(tables: Tables, machine: int, record: TransactionalOffsetsEnd
 
 
 def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
-    groups.apply_written(tables, machine, record)
+    groups.apply_metadata(tables, machine, record)
 
 
 def _group_removed(tables: Tables, machine: int, record: GroupRemoved) -> None:

@@ -54,8 +54,8 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
-from brokertwin.state.groups import group_coordinator
-from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.groups import classic_coordinator
+from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, copying, internal_logs
 from brokertwin.state.replication.copying import Place
@@ -238,7 +238,7 @@ def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error
     ]
     decision.messages = [each for each in decision.messages if not is_sent_when_committed(each)]
     for transactional_id in _ids(decision.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
 
 
 def suspend_tail(broker: Broker, place: Place) -> None:
@@ -299,9 +299,9 @@ def finished(broker: Broker, commit: PendingCommit, error: Error) -> list[Decisi
     """
     state = _state(commit)
     for transactional_id in _ids(state.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
     return [
-        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, shown)
+        classic_coordinator.assignment_written(broker, each.group_id, each.generation_id, shown)
         for each in state.synced
         if (shown := coordinator_error(error)) is not Error.NOT_COORDINATOR
     ]
@@ -415,7 +415,7 @@ def _ids(records: list[Record]) -> list[str]:
 
 
 def _has_row(record: Record) -> bool:
-    return type(record) in OF_ROWS
+    return type(record) in GROUP_RECORD_TYPES
 
 
 def _state(commit: PendingCommit) -> Committing:

@@ -27,7 +27,7 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.fetch import fetch_session
-from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints
 
@@ -86,7 +86,7 @@ class RecordEffects:
             self.log_changed(machine, logs.log_key(machine, of_log.topic_id, of_log.partition))
             if self._is_replicated:
                 self.to_copy(machine, (of_log.topic_id, of_log.partition))
-        if is_committed and kind in OF_ROWS:
+        if is_committed and kind in GROUP_RECORD_TYPES:
             self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:

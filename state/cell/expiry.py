@@ -128,7 +128,7 @@ def expired_offsets(broker: Broker) -> Iterable[Record]:
     interval_ms = broker.settings.offsets_retention_check_interval_ms
     if topic is None or broker.now - topic.created < interval_ms:
         return
-    for group in groups.held(broker):
+    for group in groups.all_with_unwritten(broker):
         group_id = group.group_id
         if coordinators.group_error(broker, group_id) is Error.NONE:
             unstable = transactional_offsets.unstable(broker.tables.groups, broker.id, group_id)

@@ -115,9 +115,9 @@ def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
             if partition_for(group_id, count) == place[1]:
                 answers += kinds.unload(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:
-        for transactional_id in transactional_ids.checked_ids(broker):
+        for transactional_id in transactional_ids.ids_with_timer(broker):
             if partition_for(transactional_id, count) == place[1]:
-                transactional_ids.stop_checks(broker, transactional_id)
+                transactional_ids.cancel_check(broker, transactional_id)
     return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], resumed=answers)
 
 
@@ -138,11 +138,11 @@ def take_over(broker: Broker, place: Place) -> None:
     assert topic is not None, place
     count = len(topic.partitions)
     if topic.name == GROUP_TOPIC:
-        for group_id in groups.written_ids(broker.tables, broker.id):
+        for group_id in groups.stored_ids(broker.tables, broker.id):
             if partition_for(group_id, count) == place[1]:
                 kinds.load(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:
         known_ids = transactional_ids.all_ids(broker.tables.transactions, broker.id)
         for transactional_id, known in known_ids:
             if partition_for(transactional_id, count) == place[1]:
-                transactional_ids.set_check(broker, transactional_id, known)
+                transactional_ids.schedule_check(broker, transactional_id, known)

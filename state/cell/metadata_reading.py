@@ -77,11 +77,13 @@ class MetadataReading(BrokerChanges):
         if topic.name in COORDINATED:
             self._lose_coordinated(machine, topic)
         for owner in (committed_offsets, transactional_offsets):
-            gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
+            gone = owner.tombstones_of_topic(self._tables.groups, broker, topic.name)
             self._carry_on(broker, Decision(records=list(gone)))
         for records in (
-            share_states.of_deleted_topic(machine, record.topic_id),
-            list[Record](state_store.of_deleted_topic(self._tables.groups, broker, topic.topic_id)),
+            share_states.records_of_deleted_topic(machine, record.topic_id),
+            list[Record](
+                state_store.tombstones_of_topic(self._tables.groups, broker, topic.topic_id)
+            ),
         ):
             self._carry_on(broker, Decision(records=records))
         for partition in range(len(topic.partitions)):
@@ -99,7 +101,7 @@ class MetadataReading(BrokerChanges):
             for event_id in pending.watchers(table, broker.log_key(topic.topic_id, number)):
                 if isinstance(pending.get(table, event_id), PendingCommit):
                     self.resume(event_id, CommitEnded(Error.NOT_LEADER_OR_FOLLOWER))
-        for gone in kinds.all_tombstones(broker) if topic.name == GROUP_TOPIC else ():
+        for gone in kinds.tombstones_of_all(broker) if topic.name == GROUP_TOPIC else ():
             self._rows.of_group(gone)
         for decision in handover.forget_deleted(broker, topic):
             self._carry_on(broker.id, decision)

@@ -126,7 +126,7 @@ class Resuming(MetadataReading):
         broker = self._broker(machine)
         for record in self._with_rows(machine, written.records):
             self._effects.apply(machine, record, False)
-        for record in transactional_ids.noted(broker, decision.records):
+        for record in transactional_ids.placeholder_records(broker, decision.records):
             self._effects.apply(machine, record)
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, asked, written.error)

@@ -112,9 +112,9 @@ class CellLoop(Resuming):
         if now != self._now or event_time != self._event_time:
             self._now = effects.now = now
             self._event_time = event_time
-            told_at = event_time if settings.cells else now
+            broker_event_time = event_time if settings.cells else now
             for broker in self._brokers.values():
-                broker.now, broker.told_at = now, told_at
+                broker.now, broker.event_time = now, broker_event_time
         cause = ""
         if event is not None:
             cause = event.of if event.of and event.kind in BETWEEN_CELLS else event.id

@@ -302,9 +302,9 @@ class Machine:
 class Broker(Machine):
     """A broker: its logs, producers, sessions, groups and pending requests.
 
-    `told_at` is the earliest time at which another cell can receive its messages, in ms since 1970:
-    the time of the event, which is later than `now` for timers due before it. Timeouts of waits for
-    another cell start there. With a single cell it equals `now`.
+    `event_time` is the earliest time, in ms since 1970, at which another cell can receive its
+    messages: the time of the event, which is later than `now` for timers due before it. Timeouts of
+    waits for another cell start there. With a single cell it equals `now`.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class Broker(Machine):
         event_time: int | None = None,
     ) -> None:
         super().__init__(broker, tables, settings, now)
-        self.told_at = event_time if settings.cells and event_time is not None else now
+        self.event_time = event_time if settings.cells and event_time is not None else now
         self.failed_dirs = failed_dirs.of(tables.replication, broker)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:

@@ -58,10 +58,10 @@ def conflict(then: BrokerSettings, now: BrokerSettings, of_stores: str | None = 
     Of the running components, key and trust stores are checked first, because listeners were
     started first.
     """
-    required = _required(then)
+    required = _settings_error(then)
     if required is not None:
         return required
-    refused = of_stores or _refused(then, now)
+    refused = of_stores or _running_error(then, now)
     if refused is None:
         return None
     return (
@@ -70,7 +70,7 @@ def conflict(then: BrokerSettings, now: BrokerSettings, of_stores: str | None = 
     )
 
 
-def _required(then: BrokerSettings) -> str | None:
+def _settings_error(then: BrokerSettings) -> str | None:
     """Kafka's message for a conflict between settings, as at a start."""
     if number("log.roll.ms", then) < 1:
         return "requirement failed: log.roll.ms must be greater than or equal to 1"
@@ -89,21 +89,21 @@ def _required(then: BrokerSettings) -> str | None:
             "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner"
             " thread."
         )
-    return connection_checks.required(then)
+    return connection_checks.settings_error(then)
 
 
-def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
+def _running_error(then: BrokerSettings, now: BrokerSettings) -> str | None:
     """Kafka's message of a running component that rejects the change."""
     counts = [(name, number(name, then), number(name, now)) for name in _DOUBLED_OR_HALVED]
     for listener in listeners.of_data(now):
         own, current = (int(listeners.of_listener(e, listener, _NETWORK)) for e in (then, now))
         counts.append((_NETWORK, own, current))
     for name, wanted, current in counts:
-        said = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
+        message = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
         if wanted < current // 2:
-            return f"{said} be at least half the current value {current}"
+            return f"{message} be at least half the current value {current}"
         if wanted > current * 2:
-            return f"{said} not be greater than double the current value {current}"
+            return f"{message} not be greater than double the current value {current}"
     wanted, current = number(_CLEANERS, then), number(_CLEANERS, now)
     if wanted < current // 2:
         change = "reduced to less than half"
@@ -111,7 +111,7 @@ def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
         change = "increased to more than double"
     else:
         return (
-            connection_checks.refused(then, now)
+            connection_checks.running_error(then, now)
             or _local_retention(then, "ms")
             or _local_retention(then, "bytes")
         )

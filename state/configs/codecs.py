@@ -10,7 +10,7 @@ from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.settings import BrokerSettings
 
 TYPE = "compression.type"
-AS_IT_CAME = "producer"
+PRODUCER = "producer"
 UNCOMPRESSED = "uncompressed"
 
 
@@ -24,7 +24,7 @@ class TopicCodec(NamedTuple):
 def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> TopicCodec | None:
     """The codec of a topic; None if batches keep their own."""
     name = value_of(TYPE, configs, settings)
-    if name == AS_IT_CAME or not isinstance(name, str):
+    if name == PRODUCER or not isinstance(name, str):
         return None
     if name == UNCOMPRESSED:
         return TopicCodec("none")

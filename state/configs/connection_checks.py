@@ -35,7 +35,7 @@ def class_fault(name: str, text: str) -> str | None:
     return None
 
 
-def required(then: BrokerSettings) -> str | None:
+def settings_error(then: BrokerSettings) -> str | None:
     """Kafka's message for a conflict between settings, as at a start."""
     try:
         overrides = parse_overrides(text_of(then, PER_IP_OVERRIDES))
@@ -63,11 +63,11 @@ def required(then: BrokerSettings) -> str | None:
     return None
 
 
-def refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
+def running_error(then: BrokerSettings, now: BrokerSettings) -> str | None:
     """Kafka's message of running listeners or metrics reporters that reject the change."""
-    said = listeners.refused(then, now)
-    if said is not None:
-        return said
+    message = listeners.running_error(then, now)
+    if message is not None:
+        return message
     for listener in listeners.of_data(now):
         for name in _POSITIVE:
             if not int(listeners.of_listener(then, listener, name)):

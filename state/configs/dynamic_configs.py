@@ -96,7 +96,7 @@ def layered(
 
 
 def fault(
-    asked: Mapping[str, str],
+    changed: Mapping[str, str],
     is_of_broker: bool,
     given: BrokerSettings,
     now: BrokerSettings,
@@ -105,13 +105,13 @@ def fault(
     """Kafka's message if it rejects these settings of a broker or the cluster, or None.
 
     Args:
-        asked: all settings of the resource after the change.
+        changed: all settings of the resource after the change.
         is_of_broker: true for one broker, false for the cluster.
         given: the broker's static settings.
         now: its current settings.
         of_stores: the edge's message about the key and trust stores.
     """
-    names = hash_order(asked, len(asked))
+    names = hash_order(changed, len(changed))
     fixed = [name for name in names if name in SETTINGS and not _may_change(name)]
     if fixed:
         return f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
@@ -121,7 +121,7 @@ def fault(
             "These security configs can be dynamically updated only per-listener using the"
             f" listener prefix: [{', '.join(bare)}]"
         )
-    texts = {_base(name): text for name, text in asked.items()}
+    texts = {_base(name): text for name, text in changed.items()}
     try:
         for name, key in _CHECKED.items():
             if name in texts:
@@ -138,14 +138,14 @@ def fault(
         )
     layers = now.layers or ConfigLayers({}, {}, {})
     of_cluster, of_broker = layers.of_cluster, layers.of_broker
-    wanted = (of_cluster, asked) if is_of_broker else (asked, of_broker)
+    wanted = (of_cluster, changed) if is_of_broker else (changed, of_broker)
     return broker_checks.conflict(layered(given, *wanted), now, of_stores)
 
 
 def _check_class(name: str, text: str) -> None:
-    said = connection_checks.class_fault(name, text.strip()) if name in DYNAMIC else None
-    if said is not None:
-        raise InvalidConfigError(said)
+    message = connection_checks.class_fault(name, text.strip()) if name in DYNAMIC else None
+    if message is not None:
+        raise InvalidConfigError(message)
 
 
 def _may_change(name: str) -> bool:

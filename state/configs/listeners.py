@@ -29,7 +29,7 @@ _BETWEEN_BROKERS = "inter.broker.listener.name"
 _PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _ANY_ADDRESS = "0.0.0.0"
-_LOOKED_AT = (SETTING, PROTOCOL_MAP, "principal.builder.class", *sorted(OF_ALL_LISTENERS))
+_CHECKED = (SETTING, PROTOCOL_MAP, "principal.builder.class", *sorted(OF_ALL_LISTENERS))
 """Changes of these settings make Kafka check running listeners."""
 
 
@@ -104,9 +104,9 @@ def _check_distinct(found: list[BrokerListener], texts: list[str]) -> None:
     for each in found:
         by_port[each.port].append(each.host)
     for port, hosts in by_port.items():
-        said = _port_fault(hosts) if port and len(hosts) > 1 else None
-        if said is not None:
-            raise InvalidConfigError(f"{head} {said.format(listeners=listeners, port=port)}")
+        message = _port_fault(hosts) if port and len(hosts) > 1 else None
+        if message is not None:
+            raise InvalidConfigError(f"{head} {message.format(listeners=listeners, port=port)}")
 
 
 def _port_fault(hosts: list[str]) -> str | None:
@@ -139,23 +139,24 @@ def _version(host: str) -> int:
 def _check_advertised(then: BrokerSettings, names: list[str]) -> None:
     """Raises InvalidConfigError if a listener for clients or brokers does not exist."""
     advertised = _advertised(then)
-    told = [each.name for each in advertised]
-    if not told:
+    advertised_names = [each.name for each in advertised]
+    if not advertised_names:
         raise InvalidConfigError(
             "requirement failed: There must be at least one broker advertised listener. Perhaps"
             f" all listeners appear in {_CONTROLLERS}?"
         )
     between = text_of(then, _BETWEEN_BROKERS) or text_of(then, "security.inter.broker.protocol")
-    if between.upper() not in told:
+    if between.upper() not in advertised_names:
         raise InvalidConfigError(
             f"requirement failed: {_BETWEEN_BROKERS} must be a listener name defined in"
             f" {ADVERTISED}. The valid options based on currently configured listeners are"
-            f" {','.join(told)}"
+            f" {','.join(advertised_names)}"
         )
-    if not set(told) <= set(names):
+    if not set(advertised_names) <= set(names):
+        found_names = ",".join(advertised_names)
         raise InvalidConfigError(
             f"requirement failed: {ADVERTISED} listener names must be equal to or a subset of the"
-            f" ones defined in {SETTING}. Found {','.join(told)}. The valid options based on the"
+            f" ones defined in {SETTING}. Found {found_names}. The valid options based on the"
             f" current configuration are {','.join(names)}"
         )
     if any(each.host == _ANY_ADDRESS for each in advertised):
@@ -173,15 +174,15 @@ def _advertised(settings: BrokerSettings) -> list[BrokerListener]:
     return [each for each in listed(settings) if each.name not in controllers]
 
 
-def refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
+def running_error(then: BrokerSettings, now: BrokerSettings) -> str | None:
     """Kafka's message of running listeners that reject the change."""
-    if all(then.given.get(each) == now.given.get(each) for each in _LOOKED_AT):
+    if all(then.given.get(each) == now.given.get(each) for each in _CHECKED):
         return None
     names = [each.name for each in listed(then)]
-    told = [each.name for each in _advertised(now)]
-    if not set(told) <= set(names):
+    advertised_names = [each.name for each in _advertised(now)]
+    if not set(advertised_names) <= set(names):
         return (
-            f"Advertised listeners '{_set_of(told)}' must be a subset of listeners"
+            f"Advertised listeners '{_set_of(advertised_names)}' must be a subset of listeners"
             f" '{_set_of(names)}'"
         )
     before, after = protocols_of(now), protocols_of(then)

@@ -13,16 +13,16 @@ class RepeatedList(msgspec.Struct, frozen=True):
     """How a response repeats a list of its request.
 
     Attributes:
-        asked: the list in the request.
-        answered: the list in the response.
+        request_list: the list in the request.
+        response_list: the list in the response.
         names: the fields that name an item: name in the response to name in the request.
         inner: the list within each item.
         code: the field that has an item's error.
-        of_each: the list in the request whose items contain `asked`.
+        of_each: the list in the request whose items contain `request_list`.
     """
 
-    asked: str
-    answered: str
+    request_list: str
+    response_list: str
     names: dict[str, str]
     inner: "RepeatedList | None" = None
     code: str = "errorCode"

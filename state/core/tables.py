@@ -58,11 +58,6 @@ _one_at_a_time = Lock()
 """msgspec crashes if two threads use a new type at the same time."""
 
 
-def encode_item(item: msgspec.Struct) -> bytes:
-    """Encode an item."""
-    return _encoder.encode(item)
-
-
 def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     """Decode an item. Raises msgspec.ValidationError for bytes of another type."""
     decoder = _decoders.get(item_type)

@@ -1,4 +1,4 @@
-"""Rules of former Kafka versions, each behind a setting named `brokertwin.*`.
+"""Rules of former Kafka versions, each enabled by a setting `brokertwin.*`.
 
 leader_and_isr             LeaderAndIsr requests of a ZooKeeper controller (until Kafka 3.9)
 zookeeper_offsets          committed offsets in ZooKeeper (Kafka 0.8)

@@ -4,7 +4,7 @@ Source: seed 004; `ReplicaManager.tryCompleteDelayedProduce`, `ReplicaFetcherThr
 Enabled by `brokertwin.trace.replication`. Each line is a LineLogged in the topic `records`:
 
     whenever a partition has changed: how many of its pending requests were completed
-    for each fetch response: what the follower appended, and its high watermark
+    for each fetch response: the bytes received and appended, and the high watermark
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""What is assigned to members, and what an assignor is given and gives.
+"""Assignments, and the input and output of assignors.
 
 Source: `GroupSpec`, `MemberSubscription`, `MemberAssignment`, `AssignorHelpers`, `TopicIds` in
-Kafka. Everything is in the order in which Kafka's coordinator goes through its maps and sets: which
-partition a member keeps, and who gets the next one, depends on it (`state/core/java_hashes.py`).
+Kafka. Everything is in the iteration order of Kafka's maps and sets, because it determines which
+partitions move (`state/core/java_hashes.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ Target = dict[Uuid, list[int]]
 """Partitions by topic id, both in Kafka's order."""
 
 Assigned = dict[Uuid, dict[int, int]]
-"""Topic id to partition to the epoch in which the member got it."""
+"""Assignment epoch by topic id and partition."""
 
 
 def in_hash_order(*parts: Mapping[Uuid, Iterable[int]]) -> Target:
-    """What a member has, by topic in the order of a Java `HashMap`; each part's partitions sorted.
+    """Merge assignments, by topic in the order of a Java `HashMap`.
 
-    So Kafka keeps it, where it tells what it has.
+    Each part's partitions are sorted. Kafka stores current assignments in this order.
     """
     partitions: Target = {}
     for part in parts:
@@ -35,17 +35,17 @@ Partitions = JavaMap[int, None]
 """A set of partitions."""
 
 UNIFORM, RANGE = "uniform", "range"
-"""The names of Kafka's own assignors."""
+"""Names of Kafka's assignors."""
 
 
 class Subscriber(NamedTuple):
     """A member as an assignor sees it.
 
     Attributes:
-        instance_id: of a static member.
-        topics: the ids of the topics that it subscribes to and that exist, in the order of names.
-        names_count: how many names it subscribes to, topics that do not exist included.
-        target: what it was assigned before.
+        instance_id: instance id of a static member.
+        topics: ids of the existing subscribed topics, in the order of names.
+        names_count: number of subscribed names, including missing topics.
+        target: its former target.
     """
 
     instance_id: str | None
@@ -59,10 +59,10 @@ class GroupSpec(NamedTuple):
 
     Attributes:
         members: by member id, in Kafka's order.
-        partition_counts: of every topic that somebody subscribes to.
-        is_homogeneous: whether all subscribe to the same topics.
-        is_assigned: topic id and partition of all that is assigned to anybody.
-        assignable: the partitions that may be assigned, by topic; None: all of them.
+        partition_counts: of all subscribed topics.
+        is_homogeneous: whether all subscriptions are equal.
+        is_assigned: topic id and partition of all assigned partitions.
+        assignable: partitions that may be assigned, by topic; None for all.
     """
 
     members: dict[str, Subscriber]
@@ -75,8 +75,8 @@ class GroupSpec(NamedTuple):
 class TargetCopy:
     """A member's assignment while an assignor works on it.
 
-    It stays as it was until it is altered: an assignment that is copied may go through its topics
-    and partitions in another order (`AssignorHelpers.deepCopyAssignment`).
+    It is copied on the first change, because a copy may have another iteration order
+    (`AssignorHelpers.deepCopyAssignment`).
     """
 
     def __init__(self, target: Target) -> None:
@@ -86,7 +86,7 @@ class TargetCopy:
         self._copy: JavaMap[Uuid, Partitions] | None = None
 
     def alter(self) -> JavaMap[Uuid, Partitions]:
-        """The assignment, to be altered."""
+        """Return the assignment for modification."""
         if self._copy is None:
             self._copy = JavaMap(uuid_hash, len(self.former))
             for topic_id in self.former:
@@ -95,7 +95,7 @@ class TargetCopy:
         return self._copy
 
     def remove(self, topic_id: Uuid, partition: int) -> None:
-        """Takes a partition away, and its topic with the last one."""
+        """Remove a partition, and its topic with the last one."""
         assigned = self.alter()
         if topic_id in assigned:
             assigned[topic_id].pop(partition)
@@ -103,11 +103,10 @@ class TargetCopy:
                 assigned.pop(topic_id)
 
     def add(self, topic_id: Uuid, partition: int, capacity: int) -> None:
-        """Adds a partition; `capacity` is that of the set of a topic that is new here."""
+        """Add a partition; `capacity` is for the set of a new topic."""
         assigned = self.alter().compute_if_absent(topic_id, JavaMap(own_hash, capacity))
         assigned[partition] = None
 
     def target(self) -> Target:
-        """What came of it."""
         found = self.former if self._copy is None else self._copy
         return {topic_id: list(found[topic_id]) for topic_id in found}

@@ -1,17 +1,15 @@
-"""A classic group: members, generation, who waits for what.
+"""A classic group: members, generation, pending requests.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; `ClassicGroup`, `ClassicGroupMember`, `ClassicGroupState`
-in Kafka. `PREVIOUS` says which state may follow which; `group_coordinator.py` has the transitions,
-`groups.py` keeps the group.
+in Kafka. `PREVIOUS` lists the valid transitions. `classic_coordinator.py` makes them.
 
-What a request asks of a group costs the same however many members there are: like Kafka the group
-counts who waits in a join and which protocol how many members support, and knows its static
-members by their instance ids (`_count`). Looks at all members are left to rebalances.
+Like Kafka, the group maintains counters (`_count`): pending joins, the number of members that
+support each protocol, and static members by instance id. So the cost of a request does not depend
+on the number of members. Only rebalances iterate over the members.
 
-Kafka keeps members in a Java `HashMap` and takes "the first" of them in three places: who leads
-after a leader has gone, who leads where the leader has not come back, and which of two protocols
-with as many votes wins. `hash_order` gives the same order, so the same member leads here, and a
-leader gets to know the members in the same order.
+Kafka keeps members in a Java `HashMap` and takes its first entry in three places: the leader after
+the leader has left, the leader if the old one has not rejoined, and the winner among protocols with
+equal votes. The leader also receives the members in this order. `hash_order` reproduces it.
 """
 
 import base64
@@ -25,36 +23,34 @@ from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.groups import consumer_protocol
 
 CONSUMER = "consumer"
-"""The protocol type of consumers; their subscriptions can be read."""
+"""The protocol type of consumers, whose subscriptions can be read."""
 
 NO_TIME = -1
 
 
-class GroupState(StrEnum):
-    """The states of a classic group, under Kafka's names."""
-
+class ClassicGroupState(StrEnum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
 
 
-PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset(
-        {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
     ),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
 }
-"""State to the states that it may follow."""
+"""Valid predecessors of each state."""
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What a join says of its member. Time-outs are ms.
+class JoinParameters(msgspec.Struct, frozen=True):
+    """The protocols and timeouts (ms) of a JoinGroup.
 
-    `protocols` are name and metadata in base64, the most wanted first; `join_id` is the id of the
-    request, which waits for its answer in `join_version`.
+    `protocols` are pairs of name and metadata (base64), the preferred one first. `join_id` is the
+    id of the pending request, `join_version` its version.
     """
 
     protocols: list[tuple[str, str]]
@@ -64,11 +60,11 @@ class Wish(msgspec.Struct, frozen=True):
     join_version: int
 
 
-class Member(msgspec.Struct):
-    """A member. Time-outs are ms; metadata and assignment are base64.
+class ClassicMember(msgspec.Struct):
+    """A member. Timeouts are in ms; metadata and assignment are base64.
 
-    `protocols`, `join_id` and `join_version` are those of its last `Wish`; `join_id` and `sync_id`
-    are "" where no request waits. A member is new until it has come through its first join.
+    `protocols`, `join_id` and `join_version` are from its last JoinGroup. `join_id` and `sync_id`
+    are "" without a pending request. A member is new until its first join is complete.
     """
 
     member_id: str
@@ -86,46 +82,53 @@ class Member(msgspec.Struct):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of the member waits: then it needs no heartbeat, unless it is new."""
+        """True if a request of the member is pending.
+
+        Such a member needs no heartbeat, unless it is new.
+        """
         return not self.is_new and bool(self.join_id or self.sync_id)
 
     def metadata(self, protocol_name: str) -> str:
-        """What the member says under a protocol, "" where it does not support it."""
+        """Return the member's metadata for a protocol; "" if unsupported."""
         return dict(self.protocols).get(protocol_name, "")
 
-    def take_over(self, wish: Wish) -> None:
-        """Notes what a join says; of a member that is in a group, `ClassicGroup.wishes` does."""
-        self.protocols = wish.protocols
-        self.rebalance_timeout_ms = wish.rebalance_timeout_ms
-        self.session_timeout_ms = wish.session_timeout_ms
-        self.join_id, self.join_version = wish.join_id, wish.join_version
+    def take_over(self, parameters: JoinParameters) -> None:
+        """Store join parameters.
+
+        For a member of a group, use `ClassicGroup.update_join`.
+        """
+        self.protocols = parameters.protocols
+        self.rebalance_timeout_ms = parameters.rebalance_timeout_ms
+        self.session_timeout_ms = parameters.session_timeout_ms
+        self.join_id, self.join_version = parameters.join_id, parameters.join_version
 
 
 class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
-    """A group. Times are ms since 1970.
+    """A group. Times are in ms since 1970.
 
-    `pending` are ids that were given away and have not joined yet, `pending_sync` members that have
-    not synced in this generation. `join_remaining_ms` is what is left of the initial delay, -1 when
-    the join timer is that of an ordinary rebalance. `most_members` sizes the hash order.
-
-    `joining`, `supporters` and `static_members` follow from the members (`_count`): how many wait
-    in a join, protocol name to how many support it, instance id to member id.
-
-    `subscribed` are the topics that the members of this generation said they read, when it began;
-    None where that is not known. It is not set in a group of an older checkpoint.
-
-    `is_kept` is a group that a commit has made which stored nothing: it lives without anybody.
+    Attributes:
+        pending: member ids that were assigned but have not joined yet.
+        pending_sync: members that have not synced in this generation.
+        join_remaining_ms: remaining initial delay; -1 if the join timer is that of an ordinary
+            rebalance.
+        most_members: highest member count so far; it determines the hash order.
+        joining: number of members with a pending join.
+        supporters: number of members that support each protocol.
+        static_members: member id by instance id.
+        subscribed: subscribed topics of this generation; None if unknown, unset in groups of older
+            checkpoints.
+        is_kept: the group was created by a commit that stored nothing, and exists without members.
     """
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
-    previous_state: GroupState = GroupState.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
+    previous_state: ClassicGroupState = ClassicGroupState.EMPTY
     state_timestamp: int = NO_TIME
     generation_id: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = {}
+    members: dict[str, ClassicMember] = {}
     pending: dict[str, bool] = {}
     pending_sync: dict[str, bool] = {}
     new_member_added: bool = False
@@ -137,13 +140,12 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     subscribed: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     is_kept: bool = False
 
-    def move_to(self, state: GroupState, now: int) -> None:
-        """Goes over into another state."""
+    def move_to(self, state: ClassicGroupState, now: int) -> None:
         assert self.state in PREVIOUS[state], (self.state, state)
         self.previous_state, self.state, self.state_timestamp = self.state, state, now
 
-    def add(self, member: Member, protocol_type: str) -> None:
-        """Takes a member in; the first one leads and says of which protocol type the group is."""
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        """Add a member. The first one becomes leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.leader_id = self.leader_id or member.member_id
@@ -153,7 +155,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member, or an id that was given away; another member leads where it led."""
+        """Remove a member or pending member id; elect a new leader if it led."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -162,8 +164,8 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
 
-    def replace(self, former: Member, member: Member) -> None:
-        """Gives the place of a static member to itself under another id."""
+    def replace(self, former: ClassicMember, member: ClassicMember) -> None:
+        """Replace a static member by its new incarnation."""
         del self.members[former.member_id]
         self._count(former, -1)
         self.members[member.member_id] = member
@@ -171,21 +173,21 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         if self.leader_id == former.member_id:
             self.leader_id = member.member_id
 
-    def wishes(self, member: Member, wish: Wish) -> None:
-        """Notes what a member's join says; the member waits for its answer."""
+    def update_join(self, member: ClassicMember, parameters: JoinParameters) -> None:
+        """Store a member's join parameters; its join is pending from now on."""
         self._count(member, -1)
-        member.take_over(wish)
+        member.take_over(parameters)
         self._count(member, 1)
 
-    def end_join(self, member: Member) -> str:
-        """Lets a member wait no more; gives back the id of its request, "" where none waited."""
+    def end_join(self, member: ClassicMember) -> str:
+        """Clear a pending join and return its request id; "" if there was none."""
         join_id = member.join_id
         self.joining -= bool(join_id)
         member.join_id = ""
         return join_id
 
-    def _count(self, member: Member, by: int) -> None:
-        """Keeps what follows from the members as one comes (1) or goes (-1)."""
+    def _count(self, member: ClassicMember, by: int) -> None:
+        """Update the counters for an added (1) or removed (-1) member."""
         self.joining += by if member.join_id else 0
         for name in {name for name, _ in member.protocols}:
             self.supporters[name] = self.supporters.get(name, 0) + by
@@ -197,7 +199,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
             self.static_members.pop(member.group_instance_id, None)
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> Error:
-        """Why a request is not one of a member's: 25, 82 for a fenced instance, or NONE."""
+        """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -207,21 +209,21 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         return NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def has_all_joined(self) -> bool:
-        """Whether every member waits in a join, and no given id is still to come."""
+        """True if all members have a pending join and no member id is pending."""
         return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance time-out of the members."""
+        """Return the longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody with these protocols can be a member beside those there are."""
-        if self.state is GroupState.EMPTY:
+        """True if a member with these protocols can join."""
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(list(protocols))
         return self.protocol_type == protocol_type and any(map(self._all_support, protocols))
 
     def chosen_protocol(self) -> str:
-        """The protocol with the most votes: each member's first one that all support."""
+        """Return the protocol with the most votes among those all members support."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if self._all_support(name))
@@ -229,21 +231,21 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         return max(hash_order(votes, len(votes)), key=lambda name: votes[name])
 
     def subscriptions(self) -> list[str] | None:
-        """The topics that members of a group of consumers say they read; None: not known."""
+        """Return the subscribed topics; None if they cannot be read."""
         if self.protocol_type != CONSUMER:
             return None
         if self.members and self.protocol_name is None:
             return None
         name = self.protocol_name or ""
         try:
-            said = {member.metadata(name) for member in self.members.values()}
-            read = [consumer_protocol.topics_of(base64.b64decode(each)) for each in said]
+            encoded = {member.metadata(name) for member in self.members.values()}
+            topics = [consumer_protocol.topics_of(base64.b64decode(each)) for each in encoded]
         except ValueError:
             return None
-        return sorted({topic for topics in read for topic in topics})
+        return sorted({name for names in topics for name in names})
 
     def elect_among_joined(self) -> bool:
-        """Lets a member that has joined lead; says whether one does."""
+        """Elect a leader among joined members if needed; True if there is one."""
         leader = self.members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -255,8 +257,8 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
                 return True
         return False
 
-    def in_hash_order(self) -> list[Member]:
-        """The members in the order in which Kafka goes through them."""
+    def in_hash_order(self) -> list[ClassicMember]:
+        """Return the members in Kafka's iteration order."""
         return [self.members[each] for each in hash_order(self.members, self.most_members)]
 
     def _all_support(self, protocol_name: str) -> bool:

@@ -1,11 +1,15 @@
-"""Members of the classic protocol in a consumer group: they join, sync and send heartbeats.
+"""Members of the classic protocol in a consumer group.
 
 Source: `GroupMetadataManager.classicGroupJoinToConsumerGroup`, `classicGroupSyncToConsumerGroup`,
-`classicGroupHeartbeatToConsumerGroup` in Kafka; KIP-848. The coordinator assigns; so nobody waits,
-nobody leads, and the generation is the member's epoch. Each join is a step towards the target, like
-a heartbeat of the others that says what the member owns; a sync tells what is assigned. Where there
-is a next step to take, heartbeats say 27, and the member has its rebalance time-out to join again;
-after a join it has as long to sync.
+`classicGroupHeartbeatToConsumerGroup` in Kafka; KIP-848. The coordinator computes the assignment.
+So no request stays pending, there is no leader, and the generation is the member's epoch.
+
+    JoinGroup   one reconciliation step, like a heartbeat with owned partitions
+    SyncGroup   returns the assignment
+    Heartbeat   27 REBALANCE_IN_PROGRESS if another step is possible
+
+After that error the member has its rebalance timeout to rejoin, and after the join the same time to
+sync.
 """
 
 import base64
@@ -17,37 +21,41 @@ from brokertwin.state.core.group_records import ClassicMemberMetadata
 from brokertwin.state.core.kafka_bytes import MalformedError
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
-from brokertwin.state.groups.classic_group import CONSUMER, Wish
+from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 from brokertwin.state.groups.consumer_coordinator import (
-    ConsumerCoordinator,
-    Said,
-    expect_session,
+    ConsumerGroupCoordinator,
+    ConsumerHeartbeat,
+    restart_session_timer,
 )
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerMemberState,
+)
 from brokertwin.state.groups.regex_resolution import Denied
 
 
 class Joining(NamedTuple):
-    """Who joins, and how: what a JoinGroup says.
+    """The content of a JoinGroup.
 
     Attributes:
-        member_id: its id, drawn where the request has none.
-        has_id: whether the request has one.
-        group_instance_id: of a static member.
-        protocol_type: the kind of its group.
-        wish: its protocols and time-outs.
-        client_id: of the request.
-        client_host: of the connection.
-        needs_id: whether it gets its id first, and comes back with it.
-        denied: which topics it may not describe.
+        member_id: the member id, generated if the request has none.
+        has_id: whether the request has a member id.
+        group_instance_id: instance id of a static member.
+        protocol_type: the protocol type of its group.
+        parameters: its protocols and timeouts.
+        client_id: client id of the request.
+        client_host: address of the connection.
+        needs_id: whether the member must join again with the generated id.
+        denied: returns the topics that it may not describe.
     """
 
     member_id: str
     has_id: bool
     group_instance_id: str | None
     protocol_type: str
-    wish: Wish
+    parameters: JoinParameters
     client_id: str
     client_host: str
     needs_id: bool
@@ -55,22 +63,22 @@ class Joining(NamedTuple):
 
 
 class Join:
-    """One join to one consumer group that has members.
+    """A join to a consumer group that has members.
 
     Attributes:
-        coordinator: the group's; its records are to be written.
+        coordinator: the group's coordinator with the records to write.
     """
 
     def __init__(self, broker: Broker, group: ConsumerGroup, joining: Joining) -> None:
         self._broker = broker
         self._group = group
         self._joining = joining
-        self.coordinator = ConsumerCoordinator(broker, group)
+        self.coordinator = ConsumerGroupCoordinator(broker, group)
 
-    def answer(self) -> JoinGroupResponse | Error:
-        """What the member is told; with 79 it gets its id, other errors name no member."""
-        joining, wish = self._joining, self._joining.wish
-        error = self._refusal()
+    def respond(self) -> JoinGroupResponse | Error:
+        """Return the response or an error; 79 MEMBER_ID_REQUIRED has the id."""
+        joining, parameters = self._joining, self._joining.parameters
+        error = self._join_error()
         if error is not Error.NONE:
             return error
         if joining.needs_id:
@@ -80,31 +88,31 @@ class Join:
         if isinstance(before, Error):
             return before
         try:
-            metadata = base64.b64decode(wish.protocols[0][1])
-            said = self._said(consumer_protocol.subscription_of(metadata))
+            metadata = base64.b64decode(parameters.protocols[0][1])
+            heartbeat = self._heartbeat(consumer_protocol.subscription_of(metadata))
         except MalformedError:
             return Error.UNKNOWN_SERVER_ERROR
         return JoinGroupResponse(
-            generation_id=self._step(before, said).member_epoch,
+            generation_id=self._step(before, heartbeat).member_epoch,
             protocol_type=CONSUMER,
-            protocol_name=wish.protocols[0][0],
+            protocol_name=parameters.protocols[0][0],
             member_id=joining.member_id,
         )
 
-    def _refusal(self) -> Error:
+    def _join_error(self) -> Error:
         joining, group = self._joining, self._group
-        if conversion.policy(self._broker) == conversion.DISABLED:
+        if conversion.migration_policy(self._broker) == conversion.DISABLED:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         is_full = len(group.members) >= self._broker.settings.group_consumer_max_size
         if is_full and joining.member_id not in group.members:
             return Error.GROUP_MAX_SIZE_REACHED
-        names = [name for name, _ in joining.wish.protocols]
+        names = [name for name, _ in joining.parameters.protocols]
         if not group.supports(joining.protocol_type, names):
             return Error.INCONSISTENT_GROUP_PROTOCOL
         return Error.NONE
 
     def _member(self) -> ConsumerMember | Error:
-        """Who joins: a member, a static one in its former place, or somebody new."""
+        """Return the member: known, replaced static, or new."""
         joining, group = self._joining, self._group
         if joining.group_instance_id is None:
             return group.members.get(joining.member_id) or ConsumerMember(joining.member_id)
@@ -116,70 +124,74 @@ class Join:
         error = group.member_error(joining.member_id, joining.group_instance_id)
         return error if static is None or error is not Error.NONE else static
 
-    def _said(self, subscription: consumer_protocol.Subscription) -> Said:
-        joining, wish = self._joining, self._joining.wish
-        return Said(
+    def _heartbeat(self, subscription: consumer_protocol.ProtocolSubscription) -> ConsumerHeartbeat:
+        joining, parameters = self._joining, self._joining.parameters
+        return ConsumerHeartbeat(
             member_id=joining.member_id,
             member_epoch=-1,
             instance_id=joining.group_instance_id,
             rack_id=subscription.rack_id or None,
-            rebalance_timeout_ms=wish.rebalance_timeout_ms,
+            rebalance_timeout_ms=parameters.rebalance_timeout_ms,
             topic_names=subscription.topics,
             topic_regex="",
             server_assignor=None,
-            owned=conversion.by_id(self._broker, subscription.owned),
+            owned=conversion.target_by_topic_id(self._broker, subscription.owned),
             client_id=joining.client_id,
             client_host=joining.client_host,
             denied=joining.denied,
-            classic=ClassicMemberMetadata(wish.session_timeout_ms, wish.protocols),
+            classic=ClassicMemberMetadata(parameters.session_timeout_ms, parameters.protocols),
         )
 
-    def _step(self, before: ConsumerMember, said: Said) -> ConsumerMember:
-        """The member's next step, in a group that stays or that becomes classic by it."""
+    def _step(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
+        """Reconcile the member; the group may become classic."""
         group, coordinator = self._group, self.coordinator
-        replaced = group.static_member(said.instance_id)
+        replaced = group.static_member(heartbeat.instance_id)
         if replaced is not None and conversion.may_downgrade_without(self._broker, group, replaced):
-            return self._downgrade(before, said)
-        after = coordinator.join(before, said)
-        timeout = self._joining.wish.rebalance_timeout_ms
+            return self._downgrade(before, heartbeat)
+        after = coordinator.join(before, heartbeat)
+        timeout = self._joining.parameters.rebalance_timeout_ms
         _set_timer(self._broker, group, groups.rejoin(after.member_id), None)
-        expect_session(self._broker, group.group_id, after)
+        restart_session_timer(self._broker, group.group_id, after)
         deadline = self._broker.now + timeout
         _set_timer(self._broker, group, groups.resync(after.member_id), deadline)
         return after
 
-    def _downgrade(self, before: ConsumerMember, said: Said) -> ConsumerMember:
-        """The last consumer of KIP-848 comes back with the classic protocol."""
+    def _downgrade(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
+        """Convert the group as its last KIP-848 consumer becomes classic."""
         group, coordinator = self._group, self.coordinator
-        change = coordinator.update(before, said)
+        change = coordinator.update(before, heartbeat)
         after = change.after
         is_stale = group.assignment_epoch < change.group.number
         if not is_stale:
             target = group.target_of(after)
             after = coordinator.reconcile(change, group.assignment_epoch, target)
-        into = conversion.Change(frozenset(), after)
-        coordinator.downgrade(into, is_rebalanced=is_stale)
+        downgrade = conversion.Downgrade(frozenset(), after)
+        coordinator.downgrade(downgrade, is_rebalanced=is_stale)
         return after
 
 
 def heartbeat(
     broker: Broker, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> Error:
-    """A classic member is there: 25, 82, 22, 27 where it is to join again, or NONE."""
+    """Handle a classic member's heartbeat.
+
+    25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, 22 ILLEGAL_GENERATION, 27 REBALANCE_IN_PROGRESS if
+    the member must rejoin, or NONE.
+    """
     member = _classic_member(group, member_id, instance_id, generation)
     if isinstance(member, Error):
         return member
-    expect_session(broker, group.group_id, member)
-    is_behind = member.member_epoch < group.assignment_epoch
-    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
-    if not (is_behind or is_revoking or _may_get_more(group, member)):
+    restart_session_timer(broker, group.group_id, member)
+    is_stale_epoch = member.member_epoch < group.assignment_epoch
+    is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+    if not (is_stale_epoch or is_revoking or _may_get_more(group, member)):
         return Error.NONE
     _expect_join(broker, group, member)
     return Error.REBALANCE_IN_PROGRESS
 
 
 class Sync(NamedTuple):
-    """What a SyncGroup says; protocol type and name are null in old versions."""
+    """The content of a SyncGroup; old versions have no protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -188,24 +200,28 @@ class Sync(NamedTuple):
     protocol_name: str | None
 
 
-def sync(broker: Broker, group: ConsumerGroup, said: Sync) -> SyncGroupResponse:
-    """Tells a classic member what it is assigned."""
-    member = _classic_member(group, said.member_id, said.group_instance_id, said.generation)
+def sync(broker: Broker, group: ConsumerGroup, request: Sync) -> SyncGroupResponse:
+    member = _classic_member(
+        group, request.member_id, request.group_instance_id, request.generation
+    )
     if isinstance(member, Error):
         return SyncGroupResponse(error_code=member)
     name, metadata = member.classic_protocols()[0]
-    if said.protocol_type not in (None, CONSUMER) or said.protocol_name not in (None, name):
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (
+        None,
+        name,
+    ):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
-    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+    is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
     if group.assignment_epoch > member.member_epoch and not is_revoking:
         _expect_join(broker, group, member)
         return SyncGroupResponse(error_code=Error.REBALANCE_IN_PROGRESS)
     _set_timer(broker, group, groups.resync(member.member_id), None)
-    expect_session(broker, group.group_id, member)
+    restart_session_timer(broker, group.group_id, member)
     assigned: Target = {topic_id: list(parts) for topic_id, parts in member.assigned.items()}
     return SyncGroupResponse(
-        protocol_type=said.protocol_type,
-        protocol_name=said.protocol_name,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
         assignment=conversion.assignment_text(broker, assigned, base64.b64decode(metadata)),
     )
 
@@ -213,7 +229,10 @@ def sync(broker: Broker, group: ConsumerGroup, said: Sync) -> SyncGroupResponse:
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerMember | Error:
-    """The member of a request, or why it is none: 25, 82, 22."""
+    """Return the member of a request, or its error.
+
+    Errors: 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, 22 ILLEGAL_GENERATION.
+    """
     error = group.member_error(member_id, instance_id)
     if error is not Error.NONE:
         return error
@@ -224,8 +243,8 @@ def _classic_member(
 
 
 def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether nobody has any more what the member is still to get."""
-    if member.state is not MemberState.UNRELEASED_PARTITIONS:
+    """True if all partitions the member waits for have been released."""
+    if member.state is not ConsumerMemberState.UNRELEASED_PARTITIONS:
         return False
     return not any(
         partition not in member.assigned.get(topic_id, {}) and group.has_owner(topic_id, partition)
@@ -235,9 +254,9 @@ def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _expect_join(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Gives a member its rebalance time-out to join again; the first 27 begins it."""
+    """Start the member's timeout to rejoin, unless it is running."""
     timer = groups.rejoin(member.member_id)
-    if not groups.is_timed(broker.tables, broker.id, group.group_id, timer):
+    if not groups.has_timer(broker.tables, broker.id, group.group_id, timer):
         _set_timer(broker, group, timer, broker.now + member.rebalance_timeout_ms)
 
 

@@ -1,19 +1,14 @@
-"""Committed offsets: one item for each group and partition.
+"""Committed offsets of groups.
 
-Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata` in Kafka. Items of
-the table `groups`, with `/` and `%` of group ids and topic names escaped:
+Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata` in Kafka. Items of the table `groups`
+(`/` and `%` in group ids and topic names are escaped):
 
-    <broker>/committed/<group>                   Committed: the partitions that have an offset
+    <broker>/committed/<group>                   CommittedPartitions: an index of the group
     <broker>/offset/<group>/<topic>/<partition>  Offset
 
-In place of a broker it is the `controller` that has those of ZooKeeper (`coordinators.py`).
-
-`Committed` makes the offsets of one group readable without a look at any other group's. A group
-that commits without members ("simple", protocol type none) exists from its first commit on, also
-when its offsets are gone.
-
-Not done: a group that Kafka keeps in memory although every partition of its first commit was
-refused.
+Offsets in ZooKeeper are items of the `controller` instead of a broker (`coordinators.py`). A simple
+group (without members, protocol type none) exists from its first commit on, even if its offsets are
+deleted.
 """
 
 from bisect import insort
@@ -32,14 +27,14 @@ from brokertwin.state.core.tables import Table, cached_key, escape, unescape
 from brokertwin.state.groups import groups
 
 
-class Committed(msgspec.Struct, array_like=True):
-    """The partitions of a group that have an offset: topic name to sorted partition numbers."""
+class CommittedPartitions(msgspec.Struct, array_like=True):
+    """Partitions with an offset: sorted numbers by topic name."""
 
     partitions: dict[str, list[int]]
 
 
 class Offset(msgspec.Struct, array_like=True):
-    """A committed offset. Times in ms since 1970; `expire_timestamp` is -1 where none was set."""
+    """A committed offset. Times are in ms since 1970; -1 is no expiry."""
 
     offset: int
     leader_epoch: int
@@ -49,8 +44,8 @@ class Offset(msgspec.Struct, array_like=True):
     topic_id: Uuid
 
 
-class OffsetRow(NamedTuple):
-    """A committed offset with its place, as snapshots and reports show it."""
+class CommittedOffsetRow(NamedTuple):
+    """A committed offset with group and partition, for snapshots and reports."""
 
     group: str
     topic: str
@@ -71,30 +66,29 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
     return f"{machine_prefix(broker)}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
 
 
-def _offset_place(key: str) -> tuple[str, str, int]:
-    """The group, topic and partition that an offset's key names."""
+def _key_parts(key: str) -> tuple[str, str, int]:
+    """Return group, topic and partition of an offset's key."""
     _, _, group_id, topic, partition = key.split("/")
     return unescape(group_id), unescape(topic), int(partition)
 
 
 def group_of(key: str) -> str:
-    """The group that a key of the table `groups` is about."""
+    """Return the group of a key of the table `groups`."""
     return unescape(key.split("/")[2])
 
 
 def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
-    """The committed offset of a group for one partition, if there is one."""
     return table.get(_offset_key(broker, group_id, topic, partition), Offset)
 
 
 def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
-    """The topics and partitions for which a group has committed, both sorted."""
-    committed = table.get(_committed_key(broker, group_id), Committed)
+    """Return a group's partitions with an offset, by topic, sorted."""
+    committed = table.get(_committed_key(broker, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 
 
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
-    """Stores an offset; a group that was not there before is now, without members."""
+    """Store an offset; create the group if it does not exist."""
     key = _offset_key(broker, record.group_id, record.topic, record.partition)
     groups.ensure(table, broker, record.group_id)
     if key not in table:
@@ -113,33 +107,33 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
 def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     key = _committed_key(broker, record.group_id)
     if key not in table:
-        table.put(key, Committed({}))
-    partitions = table.change(key, Committed).partitions
+        table.put(key, CommittedPartitions({}))
+    partitions = table.change(key, CommittedPartitions).partitions
     insort(partitions.setdefault(record.topic, []), record.partition)
 
 
 def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
-    """Removes an offset, if there is one.
+    """Delete an offset, if it exists.
 
-    The group stays; in ZooKeeper its node goes with its last offset.
+    The group stays, except in ZooKeeper, where it disappears with its last offset.
     """
     key = _offset_key(broker, record.group_id, record.topic, record.partition)
     if key not in table:
         return
     table.drop(key)
     committed_key = _committed_key(broker, record.group_id)
-    partitions = table.change(committed_key, Committed).partitions
+    partitions = table.change(committed_key, CommittedPartitions).partitions
     partitions[record.topic].remove(record.partition)
     if not partitions[record.topic]:
         del partitions[record.topic]
     if not partitions:
         table.drop(committed_key)
         if broker == CONTROLLER:
-            groups.drop_written(table, broker, record.group_id)
+            groups.drop_stored(table, broker, record.group_id)
 
 
 def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
-    """The tombstones of all offsets of a group, by topic and partition."""
+    """Return tombstones for all offsets of a group, sorted."""
     return [
         OffsetDeleted(group_id, topic, partition)
         for topic, partitions in partitions_of(table, broker, group_id)
@@ -147,23 +141,23 @@ def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
     ]
 
 
-def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
-    """The tombstones that the deletion of a topic asks for, by group and partition."""
+def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+    """Return tombstones for the offsets of a deleted topic, sorted."""
     prefix = _committed_key(broker, "")
     return [
         OffsetDeleted(unescape(key[len(prefix) :]), topic_name, partition)
-        for key, committed in table.items(prefix, Committed)
+        for key, committed in table.items(prefix, CommittedPartitions)
         for partition in committed.partitions.get(topic_name, [])
     ]
 
 
-def rows(column: bytes) -> list[OffsetRow]:
-    """The committed offsets in the bytes of a cell's column `groups`, by group and partition."""
+def rows(column: bytes) -> list[CommittedOffsetRow]:
+    """Return the offsets in a cell's column `groups`, sorted."""
     table = Table(column)
     found = []
     for key in table.keys(""):
         item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
         if item is not None:
             *values, _topic_id = msgspec.structs.astuple(item)
-            found.append(OffsetRow(*_offset_place(key), *values))
+            found.append(CommittedOffsetRow(*_key_parts(key), *values))
     return sorted(found)

@@ -1,23 +1,21 @@
-"""The coordinator of a consumer group: heartbeats, leaves, and the timers of its members.
+"""The coordinator of a consumer group: heartbeats, leaves and timers.
 
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, `consumerGroupLeave`,
-`consumerGroupFenceMembers` in Kafka; KIP-848. A heartbeat does four things, in this order:
+`consumerGroupFenceMembers` in Kafka; KIP-848. A heartbeat has these steps:
 
-    1  what the member says of itself is noted; new topics, or a change of the topics that the group
-       subscribes to, make a new group epoch
-    2  a group epoch above that of the assignment asks for a new target assignment, at the earliest
-       group.consumer.assignment.interval.ms after the one before
-    3  the member takes its next step towards the target (`member_assignment.py`)
-    4  the member has its session time-out from now on
+    1  update the member's metadata; other subscribed topics or changed topics bump the group epoch
+    2  if the group epoch is above the assignment epoch, compute a new target assignment, at most
+       once in group.consumer.assignment.interval.ms
+    3  reconcile the member towards its target (`member_assignment.py`)
+    4  restart the member's session timeout
 
-Nothing here writes what is durable: everything becomes records (`consumer_group_records.py`). Where
-nothing changes, a heartbeat writes its member's timer alone.
+All durable changes are records (`consumer_group_records.py`). A heartbeat without changes only sets
+the session timer.
 
-A classic group of consumers that somebody joins in this way becomes a consumer group, and one whose
-last such member goes becomes a classic group again (`conversion.py`); between the two, members of
-the classic protocol are in it, too (`classic_members.py`).
-
-A regular expression stands for the topics that it was last resolved to (`regex_resolution.py`).
+A classic group of consumers is converted when a member of this protocol joins, and back when the
+last such member leaves (`conversion.py`). In between, the group also has members of the classic
+protocol (`classic_members.py`). Regular expressions are resolved to topics by
+`regex_resolution.py`.
 """
 
 from typing import NamedTuple
@@ -47,13 +45,14 @@ from brokertwin.state.groups import (
     target_assignment,
 )
 from brokertwin.state.groups.assignments import Target
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    Refused,
+    Rejection,
 )
 from brokertwin.state.groups.consumer_group_records import (
     current_assignment,
@@ -63,16 +62,15 @@ from brokertwin.state.groups.consumer_group_records import (
     member_tombstones,
     regex_tombstones,
 )
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
 from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.regex_resolution import Denied
 
 
-class Said(NamedTuple):
-    """What a heartbeat says; None, or -1, where it says nothing new.
+class ConsumerHeartbeat(NamedTuple):
+    """The content of a heartbeat; unchanged fields are None or negative.
 
-    A join of the classic protocol says the same, with `classic`, and no epoch. `denied` says which
-    topics whoever sent it may not describe.
+    A classic JoinGroup is converted to one, with `classic` and without an epoch. `denied` returns
+    the topics that the client may not describe.
     """
 
     member_id: str
@@ -92,22 +90,22 @@ class Said(NamedTuple):
 
 
 class GroupEpoch(NamedTuple):
-    """A group's epoch, the metadata hash of its topics, and whether all subscribe to the same."""
+    """A group epoch, its metadata hash, and whether subscriptions are equal."""
 
     number: int
     metadata_hash: int
     is_homogeneous: bool
 
 
-class Change(NamedTuple):
-    """What a member says anew.
+class MemberUpdate(NamedTuple):
+    """A member's new metadata.
 
     Attributes:
-        before: the member as it was; one without topics where it is new.
-        after: the member as it says it is.
-        group: the group's epoch from now on, and what goes with it.
-        has_topics_changed: whether it subscribes to others than before.
-        owned: what it says it owns.
+        before: the former member; without topics if it is new.
+        after: the updated member.
+        group: the group epoch after the update.
+        has_topics_changed: whether its subscription has changed.
+        owned: the partitions that it reports as owned.
     """
 
     before: ConsumerMember
@@ -117,62 +115,64 @@ class Change(NamedTuple):
     owned: Owned | None
 
 
-class Beat(NamedTuple):
-    """What a heartbeat came to: the member before and after it."""
+class ConsumerHeartbeatResult(NamedTuple):
+    """The member before and after a heartbeat."""
 
     before: ConsumerMember
     after: ConsumerMember
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinator | Refused":
-    """The coordinator of a heartbeat's group: a new one for who joins, also in place of a classic.
+def find(
+    broker: Broker, group_id: str, member_epoch: int
+) -> "ConsumerGroupCoordinator | Rejection":
+    """Return the coordinator for a heartbeat's group, or the error.
 
-    An empty classic group goes; one with members is converted.
+    A join creates the group. It replaces an empty classic group and converts one with members.
     """
     is_join = member_epoch == JOIN_EPOCH
     group = groups.find(broker, group_id)
     if isinstance(group, ConsumerGroup):
-        return ConsumerCoordinator(broker, group)
+        return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
     is_classic = isinstance(group, ClassicGroup)
-    if group is None or (is_join and is_classic and group.state is GroupState.EMPTY):
-        return ConsumerCoordinator(broker, ConsumerGroup(group_id))
+    if group is None or (is_join and is_classic and group.state is ClassicGroupState.EMPTY):
+        return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
     if is_join and isinstance(group, ClassicGroup) and group.members:
         return _upgraded(broker, group)
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
-def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerCoordinator | Refused":
-    """The coordinator of a classic group that becomes a consumer group with this heartbeat."""
-    converted = conversion.upgraded(broker, group)
-    answers: list[Resumed] = []
-    if conversion.is_attempted(broker, group):
-        waiting = GroupCoordinator(broker, group.group_id)
-        waiting.end_waits(Error.REBALANCE_IN_PROGRESS)
-        answers = waiting.answers
-    if isinstance(converted, Refused):
-        return converted._replace(answers=tuple(answers))
-    coordinator = ConsumerCoordinator(broker, converted)
-    coordinator.answers = answers
+def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator | Rejection":
+    """Return the coordinator of a classic group that this heartbeat converts."""
+    converted = conversion.upgrade(broker, group)
+    responses: list[Resumed] = []
+    if conversion.ends_pending_requests(broker, group):
+        waiting = ClassicGroupCoordinator(broker, group.group_id)
+        waiting.reject_pending(Error.REBALANCE_IN_PROGRESS)
+        responses = waiting.responses
+    if isinstance(converted, Rejection):
+        return converted._replace(responses=tuple(responses))
+    coordinator = ConsumerGroupCoordinator(broker, converted)
+    coordinator.responses = responses
     return coordinator
 
 
-class ConsumerCoordinator:
-    """One consumer group at its coordinator, for the time of one request or timer.
+class ConsumerGroupCoordinator:
+    """A consumer group at its coordinator, for one request or timer.
 
     Attributes:
-        group: the group as its records know it; it is not written to.
-        records: what is to be written.
-        answers: to requests that wait.
+        group: the group in the state of its records; read-only.
+        records: records to write.
+        responses: responses to pending requests.
     """
 
     def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
-        self.answers: list[Resumed] = []
+        self.responses: list[Resumed] = []
         self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
@@ -182,101 +182,110 @@ class ConsumerCoordinator:
 
     # Heartbeats
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
-        """A member joins, or is still there."""
+    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> ConsumerHeartbeatResult | Rejection:
         max_size = self._broker.settings.group_consumer_max_size
-        if len(self.group.members) >= max_size and said.member_id not in self.group.members:
+        if len(self.group.members) >= max_size and heartbeat.member_id not in self.group.members:
             limit = f"The consumer group has reached its maximum capacity of {max_size} members."
-            return self._refused(Refused(Error.GROUP_MAX_SIZE_REACHED, limit))
-        before = self._member(said)
-        if isinstance(before, Refused):
-            return self._refused(before)
-        refused = self._invalid_regex(said)
-        if refused is not None:
-            return self._refused(refused)
-        after = self.join(before, said)
+            return self._with_responses(Rejection(Error.GROUP_MAX_SIZE_REACHED, limit))
+        before = self._member(heartbeat)
+        if isinstance(before, Rejection):
+            return self._with_responses(before)
+        rejection = self._invalid_regex(heartbeat)
+        if rejection is not None:
+            return self._with_responses(rejection)
+        after = self.join(before, heartbeat)
         if self._is_upgrade:
-            self._expect_classic_members(said)
-        self._expect(after.member_id)
-        return Beat(before, after)
+            self._restart_classic_sessions(heartbeat)
+        self._restart_session(after.member_id)
+        return ConsumerHeartbeatResult(before, after)
 
-    def _refused(self, refused: Refused) -> Refused:
-        return refused._replace(answers=tuple(self.answers))
+    def _with_responses(self, rejection: Rejection) -> Rejection:
+        return rejection._replace(responses=tuple(self.responses))
 
-    def join(self, before: ConsumerMember, said: Said) -> ConsumerMember:
-        """The steps that members of both protocols take; then expressions are resolved."""
-        change = self.update(before, said)
+    def join(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
+        """Update, assign and reconcile a member of either protocol."""
+        change = self.update(before, heartbeat)
         epoch, target = self._update_target(change)
         after = self.reconcile(change, epoch, target)
-        self._resolve(change, said)
+        self._resolve(change, heartbeat)
         return after
 
-    def _invalid_regex(self, said: Said) -> Refused | None:
-        why = regex_resolution.invalid(self.group, said.topic_regex)
-        return None if why is None else Refused(Error.INVALID_REGULAR_EXPRESSION, why)
+    def _invalid_regex(self, heartbeat: ConsumerHeartbeat) -> Rejection | None:
+        why = regex_resolution.invalid(self.group, heartbeat.topic_regex)
+        return None if why is None else Rejection(Error.INVALID_REGULAR_EXPRESSION, why)
 
-    def update(self, before: ConsumerMember, said: Said) -> Change:
-        """Notes what a member says of itself, and a new group epoch where that changes topics."""
-        after = _updated(before, said)
+    def update(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> MemberUpdate:
+        """Write a member's new metadata, and a new group epoch if topics change."""
+        after = _updated(before, heartbeat)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
         has_other_names = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         has_other_regex = after.subscribed_topic_regex != before.subscribed_topic_regex
         is_known = has_other_regex and regex_resolution.is_resolved(self.group, after)
         if has_other_regex:
-            gone = regex_resolution.last_of_its_regex(self.group, [before])
-            self.records += regex_tombstones(self.group.group_id, gone)
+            leaving = regex_resolution.last_of_its_regex(self.group, [before])
+            self.records += regex_tombstones(self.group.group_id, leaving)
         group = self._update_group_epoch(before, after, has_other_names or is_known)
-        return Change(before, after, group, has_other_names or has_other_regex, said.owned)
+        return MemberUpdate(
+            before, after, group, has_other_names or has_other_regex, heartbeat.owned
+        )
 
-    def _resolve(self, change: Change, said: Said) -> None:
-        """Resolves the group's regular expressions, where that is due."""
+    def _resolve(self, change: MemberUpdate, heartbeat: ConsumerHeartbeat) -> None:
+        """Resolve the group's regular expressions if due."""
         group, regex = self.group, change.after.subscribed_topic_regex
         after = subscriptions.of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
-        recorded = said.resolves_regexes
+        recorded = heartbeat.resolves_regexes
         if regex_resolution.is_due(
             self._broker, group, after.regexes, has_new=has_new, recorded=recorded
         ):
             epoch, metadata_hash, _ = change.group
             self.records += regex_resolution.records(
-                self._broker, group, after, (epoch, metadata_hash), said.denied
+                self._broker, group, after, (epoch, metadata_hash), heartbeat.denied
             )
 
-    def _member(self, said: Said) -> ConsumerMember | Refused:
-        """Who sends a heartbeat; somebody new has the epoch 0 and no topics."""
-        is_join = said.member_epoch == JOIN_EPOCH
-        member = self.group.members.get(said.member_id)
-        static = self.group.static_member(said.instance_id)
-        if said.instance_id is not None and static is None and not is_join:
-            unknown = f"Instance id {said.instance_id} is unknown."
-            return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+    def _member(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember | Rejection:
+        """Return the member of a heartbeat; a new one has epoch 0 and no topics."""
+        is_join = heartbeat.member_epoch == JOIN_EPOCH
+        member = self.group.members.get(heartbeat.member_id)
+        static = self.group.static_member(heartbeat.instance_id)
+        if heartbeat.instance_id is not None and static is None and not is_join:
+            unknown = f"Instance id {heartbeat.instance_id} is unknown."
+            return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
         if static is not None:
-            return self._rejoin(static, said) if is_join else _checked(static, said)
+            return (
+                self._rejoin(static, heartbeat)
+                if is_join
+                else _valid_static_member(static, heartbeat)
+            )
         if member is None and is_join:
-            return ConsumerMember(said.member_id)
+            return ConsumerMember(heartbeat.member_id)
         if member is None:
-            return self._unknown(said.member_id)
-        return _with_valid_epoch(member, said)
+            return self._unknown(heartbeat.member_id)
+        return _valid_member(member, heartbeat)
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
-    def _rejoin(self, static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
-        """A static member comes back, where it had left to do so, and takes its own place."""
+    def _rejoin(
+        self, static: ConsumerMember, heartbeat: ConsumerHeartbeat
+    ) -> ConsumerMember | Rejection:
+        """Return a static member that rejoins after leaving temporarily."""
         if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
-            who = f"Static member {said.member_id} with instance id {said.instance_id}"
+            member_name = (
+                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id}"
+            )
             owner = f"the instance id is owned by {static.member_id} member."
-            because = f"{who} cannot join the group because {owner}"
-            return Refused(Error.UNRELEASED_INSTANCE_ID, because)
-        refused = self._invalid_regex(said)
-        if refused is not None:
-            return refused
-        return self.replace(static, said.member_id)
+            because = f"{member_name} cannot join the group because {owner}"
+            return Rejection(Error.UNRELEASED_INSTANCE_ID, because)
+        rejection = self._invalid_regex(heartbeat)
+        if rejection is not None:
+            return rejection
+        return self.replace(static, heartbeat.member_id)
 
     def replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Gives the place of a static member to itself under another id."""
+        """Replace a static member by its new incarnation."""
         group_id = self.group.group_id
         member = msgspec.structs.replace(
             static, member_id=member_id, member_epoch=0, previous_member_epoch=0
@@ -294,12 +303,12 @@ class ConsumerCoordinator:
     def _update_group_epoch(
         self, before: ConsumerMember, after: ConsumerMember, has_changed: bool
     ) -> GroupEpoch:
-        """The group's epoch, a new one where topics were subscribed to or have changed."""
+        """Return the group epoch, bumped if subscriptions or topics have changed."""
         group = self.group
         known = subscriptions.of(group)
         metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
-        is_seen = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
-        if not has_changed and is_seen:
+        is_current = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
+        if not has_changed and is_current:
             is_homogeneous = known.is_homogeneous(len(group.members))
             return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
         changed = subscriptions.of(group, [before], [after])
@@ -319,8 +328,8 @@ class ConsumerCoordinator:
         self.records.append(written)
         return epoch
 
-    def _update_target(self, change: Change) -> tuple[int, Target]:
-        """The epoch of the target assignment, and what it gives the member."""
+    def _update_target(self, change: MemberUpdate) -> tuple[int, Target]:
+        """Return the assignment epoch and the member's target."""
         before, after, group_epoch = change.before, change.after, change.group.number
         group, now = self.group, self._broker.now
         interval = group_configs.assignment_interval_ms(self._broker, group.group_id)
@@ -341,12 +350,12 @@ class ConsumerCoordinator:
         )
         return group_epoch, targets[after.member_id]
 
-    def reconcile(self, change: Change, epoch: int, target: Target) -> ConsumerMember:
-        """The member's next step, and its time-out where it has to give partitions back."""
+    def reconcile(self, change: MemberUpdate, epoch: int, target: Target) -> ConsumerMember:
+        """Reconcile the member; start its rebalance timeout if it must revoke."""
         member, has_changed = change.after, change.has_topics_changed
         if not has_changed and member.is_reconciled_to(epoch):
             return member
-        way = member_assignment.Way(
+        context = member_assignment.ReconcileInput(
             epoch,
             target,
             set(target_assignment.topic_ids(self._broker, self.group, member)),
@@ -354,34 +363,34 @@ class ConsumerCoordinator:
             change.owned,
             self.group.has_owner,
         )
-        stepped = member_assignment.next_step(member, way)
-        if stepped != member:
-            self.records.append(current_assignment(self.group.group_id, stepped))
-            self._expect_revocation(stepped)
-        return stepped
+        reconciled = member_assignment.next_step(member, context)
+        if reconciled != member:
+            self.records.append(current_assignment(self.group.group_id, reconciled))
+            self._set_revocation_timer(reconciled)
+        return reconciled
 
     # Leaving
 
-    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Refused | None:
-        """A member leaves, for good or (a static one) to come back."""
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Rejection | None:
+        """Handle a leave; a static member may leave temporarily (epoch -2)."""
         member = self.group.members.get(member_id)
         if instance_id is not None:
             member = self.group.static_member(instance_id)
             if member is None:
                 unknown = f"Instance id {instance_id} is unknown."
-                return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+                return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
             if member.member_id != member_id:
-                return _fenced_by(member, member_id, instance_id)
+                return _fenced_instance(member, member_id, instance_id)
         if member is None:
             return self._unknown(member_id)
         if instance_id is not None and epoch == STATIC_LEAVE_EPOCH:
-            self._leave_for_a_while(member)
+            self._leave_temporarily(member)
         else:
             self.fence([member])
         return None
 
-    def _leave_for_a_while(self, member: ConsumerMember) -> None:
-        """A static member keeps its partitions, as if it had had them always, and its session."""
+    def _leave_temporarily(self, member: ConsumerMember) -> None:
+        """Keep a static member's partitions and session until it rejoins."""
         away = msgspec.structs.replace(
             member,
             member_epoch=STATIC_LEAVE_EPOCH,
@@ -395,15 +404,15 @@ class ConsumerCoordinator:
         self._set_timer(groups.rebalance(member.member_id), None)
 
     def fence(self, members: list[ConsumerMember]) -> None:
-        """Forgets members; what they had is given to others in a new group epoch.
+        """Remove members and bump the group epoch.
 
-        Where only members of the classic protocol are left the group becomes a classic one.
+        If only members of the classic protocol remain, the group is converted to a classic one.
         """
         if not members:
             return
         if conversion.may_downgrade(self._broker, self.group, members):
-            gone = frozenset(each.member_id for each in members)
-            self.downgrade(conversion.Change(gone), is_rebalanced=True)
+            leaving = frozenset(each.member_id for each in members)
+            self.downgrade(conversion.Downgrade(leaving), is_rebalanced=True)
             return
         for member in members:
             self.records += member_tombstones(self.group.group_id, member.member_id)
@@ -413,8 +422,8 @@ class ConsumerCoordinator:
         left = subscriptions.of(self.group, members).topics
         self._bump(target_assignment.metadata_hash(self._broker, left))
 
-    def downgrade(self, change: conversion.Change, *, is_rebalanced: bool) -> None:
-        """The group becomes a classic one; its members rebalance, or go on as they are."""
+    def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:
+        """Convert the group to a classic one, which rebalances or stays stable."""
         broker, group = self._broker, self.group
         member_ids = list(group.members)
         if change.joining is not None:
@@ -424,37 +433,40 @@ class ConsumerCoordinator:
                 change.joining.member_id if each == former else each for each in member_ids
             ]
         self.records += group_tombstones(group.group_id, member_ids, group.resolved)
-        classic = conversion.downgraded(broker, group, change)
+        classic = conversion.downgrade(broker, group, change)
         groups.stop_timers(broker.tables, broker.id, group.group_id)
-        coordinator = GroupCoordinator(broker, group.group_id, classic)
+        coordinator = ClassicGroupCoordinator(broker, group.group_id, classic)
         coordinator.write_metadata()
         if is_rebalanced:
             coordinator.prepare_rebalance()
-        decision = coordinator.outcome()
+        decision = coordinator.result()
         self.records += decision.records
-        self.answers += decision.resumed
+        self.responses += decision.resumed
 
     # Timers
 
     def load(self) -> None:
-        """Takes the group over: its members have their time-outs from now on."""
+        """Start the timeouts of a group taken over from another coordinator."""
         for member in self.group.members.values():
-            self._expect(member.member_id)
-            self._expect_revocation(member)
+            self._restart_session(member.member_id)
+            self._set_revocation_timer(member)
 
-    def _expect(self, member_id: str) -> None:
+    def _restart_session(self, member_id: str) -> None:
         within = group_configs.session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
-    def _expect_classic_members(self, said: Said) -> None:
-        """All but the static one whose place has just been taken."""
-        static = self.group.static_member(said.instance_id)
+    def _restart_classic_sessions(self, heartbeat: ConsumerHeartbeat) -> None:
+        """Restart sessions, except that of the static member just replaced."""
+        static = self.group.static_member(heartbeat.instance_id)
         for member in self.group.members.values():
-            if member is not static or member.member_id == said.member_id:
-                expect_session(self._broker, self.group.group_id, member)
+            if member is not static or member.member_id == heartbeat.member_id:
+                restart_session_timer(self._broker, self.group.group_id, member)
 
-    def _expect_revocation(self, member: ConsumerMember) -> None:
-        """A classic member has its time-outs for joining and syncing instead."""
+    def _set_revocation_timer(self, member: ConsumerMember) -> None:
+        """Set or stop the rebalance timeout.
+
+        Members of the classic protocol have join and sync timeouts instead.
+        """
         deadline = None
         if member.is_revoking() and not member.uses_classic_protocol:
             deadline = self._broker.now + member.rebalance_timeout_ms
@@ -469,58 +481,69 @@ class ConsumerCoordinator:
         groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
 
-def expect_session(broker: Broker, group_id: str, member: ConsumerMember) -> None:
-    """A member of the classic protocol has its own session time-out from now on."""
-    said = member.classic_member_metadata
-    assert said is not None, member.member_id
-    deadline = broker.now + said.session_timeout_ms
+def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember) -> None:
+    """Restart the session timeout of a member of the classic protocol."""
+    heartbeat = member.classic_member_metadata
+    assert heartbeat is not None, member.member_id
+    deadline = broker.now + heartbeat.session_timeout_ms
     groups.set_timer(broker.tables, broker.id, group_id, groups.session(member.member_id), deadline)
 
 
-def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
-    """The member with what it says of itself."""
-    names, timeout, regex = said.topic_names, said.rebalance_timeout_ms, said.topic_regex
+def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
+    names, timeout, regex = (
+        heartbeat.topic_names,
+        heartbeat.rebalance_timeout_ms,
+        heartbeat.topic_regex,
+    )
     known = member.subscribed_topic_names
     return msgspec.structs.replace(
         member,
-        instance_id=member.instance_id if said.instance_id is None else said.instance_id,
-        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        instance_id=member.instance_id if heartbeat.instance_id is None else heartbeat.instance_id,
+        rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
         subscribed_topic_names=known if names is None else sorted(set(names)),
         subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
-        server_assignor=said.server_assignor or member.server_assignor,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        classic_member_metadata=said.classic,
+        server_assignor=heartbeat.server_assignor or member.server_assignor,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
+        classic_member_metadata=heartbeat.classic,
     )
 
 
-def _checked(static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
-    """A static member that sends a heartbeat under the id that the group knows, or not."""
-    if static.member_id != said.member_id:
-        return _fenced_by(static, said.member_id, said.instance_id)
-    return _with_valid_epoch(static, said)
+def _valid_static_member(
+    static: ConsumerMember, heartbeat: ConsumerHeartbeat
+) -> ConsumerMember | Rejection:
+    """Return a static member whose heartbeat has a valid id and epoch."""
+    if static.member_id != heartbeat.member_id:
+        return _fenced_instance(static, heartbeat.member_id, heartbeat.instance_id)
+    return _valid_member(static, heartbeat)
 
 
-def _fenced_by(static: ConsumerMember, member_id: str, instance_id: str | None) -> Refused:
-    who = f"Static member {member_id} with instance id {instance_id}"
-    return Refused(Error.FENCED_INSTANCE_ID, f"{who} was fenced by member {static.member_id}.")
+def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | None) -> Rejection:
+    member_name = f"Static member {member_id} with instance id {instance_id}"
+    return Rejection(
+        Error.FENCED_INSTANCE_ID, f"{member_name} was fenced by member {static.member_id}."
+    )
 
 
-def _with_valid_epoch(member: ConsumerMember, said: Said) -> ConsumerMember | Refused:
-    """The member, unless its epoch is not the one that the group knows.
+def _valid_member(
+    member: ConsumerMember, heartbeat: ConsumerHeartbeat
+) -> ConsumerMember | Rejection:
+    """Return the member if its epoch is valid, else 110 FENCED_MEMBER_EPOCH.
 
-    It may be the one before where the answer that told the new one was lost: then the member owns
-    nothing that it was not assigned.
+    The previous epoch is valid if a response was lost: the member then owns only partitions that
+    are assigned to it.
     """
-    epoch, known = said.member_epoch, member.member_epoch
+    epoch, known = heartbeat.member_epoch, member.member_epoch
     if epoch in (JOIN_EPOCH, known):
         return member
-    is_lost_answer = epoch == member.previous_member_epoch and _is_assigned(said.owned, member)
-    if epoch < known and is_lost_answer:
+    is_lost_response = epoch == member.previous_member_epoch and _is_assigned(
+        heartbeat.owned, member
+    )
+    if epoch < known and is_lost_response:
         return member
     size = "greater" if epoch > known else "smaller"
-    return Refused(
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
         f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
@@ -528,7 +551,7 @@ def _with_valid_epoch(member: ConsumerMember, said: Said) -> ConsumerMember | Re
 
 
 def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:
-    """Whether all that a member says it owns is assigned to it."""
+    """True if all partitions reported as owned are assigned to the member."""
     if owned is None:
         return False
     return all(

@@ -1,12 +1,14 @@
-"""A consumer group of KIP-848: members, their epochs, and what they are assigned.
+"""A consumer group of KIP-848: members, epochs, assignments.
 
-Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `MemberState` in Kafka. All of it is
-durable: records change it (`consumer_group_records.py`), nothing else does. What lives beside it
-are the timers of its members (`groups.py`).
+Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `MemberState` in Kafka. The whole
+state is durable and changed by records only (`consumer_group_records.py`). The timers of the
+members are in `groups.py`.
 
-A member's `state` says how far it is on its way to the target assignment: STABLE at it, or in an
-epoch before it; UNREVOKED_PARTITIONS while it still has what it is to give back; or
-UNRELEASED_PARTITIONS while others still have what it is to get (`member_assignment.py`).
+State of a member relative to the target assignment (`member_assignment.py`):
+
+    STABLE                 has its target, or a newer target is not reconciled yet
+    UNREVOKED_PARTITIONS   must revoke partitions
+    UNRELEASED_PARTITIONS  waits until other members have revoked partitions
 """
 
 from collections.abc import Iterable
@@ -24,51 +26,48 @@ from brokertwin.state.groups.assignments import Assigned, Target
 from brokertwin.state.groups.classic_group import CONSUMER
 
 FIRST_EPOCH = 1
-"""The group epoch, and the assignment epoch, of a group in which nobody has been."""
+"""The group epoch and assignment epoch of a new group."""
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
-"""Member epochs by which a heartbeat joins, leaves, or leaves to come back soon."""
+"""Member epochs of heartbeats that join, leave or leave temporarily."""
 
 NO_EPOCH = -1
 
 
 class ConsumerGroupState(StrEnum):
-    """The states of a consumer group, under Kafka's names."""
-
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
 
 
-class MemberState(IntEnum):
-    """The states of a member, by Kafka's codes."""
+class ConsumerMemberState(IntEnum):
+    """Kafka's `MemberState`, by code."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
 
 
-class Refused(NamedTuple):
-    """Why a request is refused, and in which words; `answers` go to requests that waited."""
+class Rejection(NamedTuple):
+    """The error of a request, with responses to other pending requests."""
 
     error: Error
     message: str | None
-    answers: tuple[Resumed, ...] = ()
+    responses: tuple[Resumed, ...] = ()
 
 
 class ConsumerMember(msgspec.Struct, frozen=True):
-    """A member; times are ms, `subscribed_topic_names` are sorted.
+    """A member. Times are in ms; `subscribed_topic_names` is sorted.
 
-    `assigned` is what it may use, `pending_revocation` what it is to give back; both with the epoch
-    in which it got each partition. `classic_member_metadata` is there of a member that uses the
-    classic protocol.
+    `assigned` and `pending_revocation` have the epoch in which the member got each partition. Only
+    members of the classic protocol have `classic_member_metadata`.
     """
 
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = NO_EPOCH
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -83,41 +82,45 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """Whether it joins, syncs and sends heartbeats as members of classic groups do."""
         return self.classic_member_metadata is not None
 
     def classic_protocols(self) -> list[tuple[str, str]]:
-        """The protocols that it supports, name and metadata; none of a consumer of KIP-848."""
+        """Return name and metadata of its classic protocols, if any."""
         classic = self.classic_member_metadata
         return [] if classic is None else classic.supported_protocols
 
     def in_epoch(self, member_epoch: int) -> "ConsumerMember":
-        """The member in another epoch."""
         former = self.member_epoch
         return msgspec.structs.replace(
             self, member_epoch=member_epoch, previous_member_epoch=former
         )
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member has what the assignment of this epoch gives it."""
-        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+        """True if the member has its target of this assignment epoch."""
+        return self.state is ConsumerMemberState.STABLE and self.member_epoch == assignment_epoch
 
     def is_revoking(self) -> bool:
-        """Whether the member has only so long to give partitions back."""
+        """True if the member must revoke partitions within its rebalance timeout."""
         is_away = self.member_epoch == STATIC_LEAVE_EPOCH
-        return self.state is MemberState.UNREVOKED_PARTITIONS and not is_away
+        return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS and not is_away
 
 
 class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
-    """A group. Times are ms since 1970.
+    """A group. Times are in ms since 1970.
 
-    `target` is by member id. `subscribers`, `assignors`, `static_members`, `partition_epochs`,
-    `classic_members`, `supporters` and `regex_subscribers` follow from the members (`put`,
-    `remove`): topic name, assignor and regular expression to how many want it, instance id to
-    member id, topic id and partition to the epoch of who has it, how many use the classic protocol,
-    and how many of those support a protocol. `resolved` is what expressions have found, by
-    expression; one that is new is not among them. `most_members` sizes the order in which Kafka
-    goes through the members.
+    Attributes:
+        target: target assignment by member id.
+        most_members: highest member count so far; it determines Kafka's iteration order.
+        subscribers: number of subscribing members by topic name.
+        assignors: number of members by preferred assignor.
+        static_members: member id by instance id.
+        partition_epochs: epoch of the owner by topic id and partition.
+        classic_members: number of members that use the classic protocol.
+        supporters: number of classic members by supported protocol.
+        regex_subscribers: number of members by regular expression.
+        resolved: topics of resolved regular expressions; unresolved ones are missing.
+
+    `put` and `remove` maintain the counts.
     """
 
     group_id: str
@@ -139,12 +142,12 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type, as ListGroups shows it."""
+        """The protocol type in ListGroups."""
         return CONSUMER
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The group's state, which follows from the epochs."""
+        """The group's state, derived from the epochs."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
@@ -154,7 +157,7 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return ConsumerGroupState.RECONCILING
 
     def member_error(self, member_id: str, instance_id: str | None) -> Error:
-        """Why a request is not one of a member's: 25, 82 for a fenced instance, or NONE."""
+        """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -163,39 +166,38 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member of an instance id."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members[member_id] if member_id is not None else None
 
     def target_of(self, member: ConsumerMember) -> Target:
-        """What a member is to have; a static one that is new here, what its former id had."""
+        """Return a member's target; a replaced static member keeps its target."""
         if member.instance_id is None:
             return self.target.get(member.member_id, {})
         former = self.static_members.get(member.instance_id, "")
         return self.target.get(former, {})
 
     def has_owner(self, topic_id: Uuid, partition: int) -> bool:
-        """Whether a member has a partition, if only until it has given it back."""
+        """True if a member owns the partition or has not revoked it yet."""
         return partition in self.partition_epochs.get(topic_id, {})
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody of the classic protocol can be a member beside those there are."""
+        """True if a classic member with these protocols can join."""
         if protocol_type != CONSUMER:
             return False
         return any(self.supporters.get(each, 0) == self.classic_members for each in protocols)
 
     def in_order(self) -> list[ConsumerMember]:
-        """The members in the order in which Kafka goes through them."""
+        """Return the members in Kafka's iteration order."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
 
     def assignor(
         self, default: str, former: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members want, as it is or with a member in place of another.
+        """Return the assignor that most members prefer, with one member replaced.
 
-        Of two with as many the one that a Java map has first: here a copy of the group's own map,
-        in which an assignor that was taken out and put in again comes first of its bucket
-        (`ConsumerGroup.computePreferredServerAssignor` in Kafka).
+        A tie goes to the first key of a Java map: a copy of the group's map, in which a removed and
+        added assignor becomes first in its bucket (`ConsumerGroup.computePreferredServerAssignor`
+        in Kafka).
         """
         known = timeline_order(self.assignors, len(self.assignors))
         copied = JavaMap[str, int](java_hash, int(len(known) / 0.75) + 1 if known else CAPACITY)
@@ -211,15 +213,15 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return max(names, key=lambda name: copied[name]) if names else default
 
     def put(self, member: ConsumerMember) -> None:
-        """Takes a member in, or what is new of it."""
+        """Add or update a member."""
         former = self.members.get(member.member_id)
         if former is not None:
             self._forget(former)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        counted(self.subscribers, member.subscribed_topic_names, 1)
-        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], 1)
-        counted(self.assignors, [member.server_assignor], 1)
+        add_counts(self.subscribers, member.subscribed_topic_names, 1)
+        add_counts(self.regex_subscribers, [member.subscribed_topic_regex or None], 1)
+        add_counts(self.assignors, [member.server_assignor], 1)
         self._count_classic(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -229,18 +231,17 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
                 epochs.update(dict.fromkeys(partitions, member.member_epoch))
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member."""
         self._forget(self.members.pop(member_id))
 
     def _count_classic(self, member: ConsumerMember, by: int) -> None:
         self.classic_members += by if member.uses_classic_protocol else 0
-        counted(self.supporters, {name for name, _ in member.classic_protocols()}, by)
+        add_counts(self.supporters, {name for name, _ in member.classic_protocols()}, by)
 
     def _forget(self, member: ConsumerMember) -> None:
-        """Takes back what follows from a member."""
-        counted(self.subscribers, member.subscribed_topic_names, -1)
-        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], -1)
-        counted(self.assignors, [member.server_assignor], -1)
+        """Undo the effects of a member on the counts."""
+        add_counts(self.subscribers, member.subscribed_topic_names, -1)
+        add_counts(self.regex_subscribers, [member.subscribed_topic_regex or None], -1)
+        add_counts(self.assignors, [member.server_assignor], -1)
         self._count_classic(member, -1)
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
@@ -255,8 +256,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
                     self.partition_epochs.pop(topic_id, None)
 
 
-def counted(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
-    """Counts names up or down; None is no name, and what comes to 0 goes."""
+def add_counts(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
+    """Add to counts and drop those that reach 0; None is ignored."""
     for name in names:
         if name is None:
             continue

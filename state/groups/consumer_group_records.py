@@ -1,8 +1,8 @@
-"""The records of a consumer group: how a group becomes records, and how they change it.
+"""The records of a consumer group and their application.
 
-Source: `GroupCoordinatorRecordHelpers.newConsumerGroup…`, `GroupMetadataManager.replay` in Kafka.
-A member has three: what it says of itself, what it is to have, what it has. It goes by tombstones
-of all three, that of what it has first.
+Source: `GroupCoordinatorRecordHelpers.newConsumerGroup…`, `GroupMetadataManager.replay` in Kafka. A
+member has three records: metadata, target assignment and current assignment. Their tombstones are
+written in reverse order.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from brokertwin.state.groups.consumer_group import (
     LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
+    ConsumerMemberState,
 )
 
 NO_ASSIGNMENT = -1
@@ -37,7 +37,6 @@ NO_ASSIGNMENT = -1
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMemberMetadataWritten:
-    """What a member says of itself."""
     metadata = ConsumerMemberMetadata(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -55,7 +54,6 @@ def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMembe
 def current_assignment(
     group_id: str, member: ConsumerMember
 ) -> ConsumerGroupCurrentMemberAssignmentWritten:
-    """What a member has, and its epoch."""
     assignment = ConsumerMemberAssignment(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -67,7 +65,6 @@ def current_assignment(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes."""
     return [
         ConsumerGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
         ConsumerGroupTargetAssignmentMemberWritten(group_id, member_id, None),
@@ -76,7 +73,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_records(group: ConsumerGroup) -> list[Record]:
-    """A group that comes whole, with its members."""
+    """Return the records of a whole group with its members."""
     group_id, members = group.group_id, group.in_order()
     epoch, timestamp = group.assignment_epoch, group.assignment_timestamp
     return [
@@ -94,14 +91,14 @@ def group_records(group: ConsumerGroup) -> list[Record]:
 
 
 def regex_tombstones(group_id: str, regexes: Iterable[str]) -> list[Record]:
-    """Nobody has these regular expressions any more."""
+    """Return tombstones for regular expressions without members."""
     return [ConsumerGroupRegularExpressionWritten(group_id, each, None) for each in regexes]
 
 
 def group_tombstones(
     group_id: str, member_ids: Iterable[str] = (), regexes: Iterable[str] = ()
 ) -> list[Record]:
-    """A group goes, with the members and the resolved expressions that it has."""
+    """Return tombstones for a group, its members and its resolved expressions."""
     members = list(member_ids)
     return [
         *(ConsumerGroupCurrentMemberAssignmentWritten(group_id, each, None) for each in members),
@@ -115,16 +112,16 @@ def group_tombstones(
 
 
 def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
-    """Stores a group epoch, or forgets the group."""
+    """Store a group epoch, or delete the group."""
     if record.epoch is None:
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
 def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadataWritten) -> None:
-    """Stores what a member says of itself, or forgets the member."""
+    """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
         group.remove(record.member_id)
@@ -136,7 +133,6 @@ def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadat
 def apply_target_metadata(
     tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
 ) -> None:
-    """Stores the epoch and the time of a target assignment."""
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
     group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
@@ -146,7 +142,6 @@ def apply_target_metadata(
 def apply_target(
     tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
 ) -> None:
-    """Stores what a member is to have."""
     group = _group(tables, broker, record.group_id)
     if record.topic_partitions is None:
         group.target.pop(record.member_id, None)
@@ -157,11 +152,13 @@ def apply_target(
 def apply_current(
     tables: Tables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
 ) -> None:
-    """Stores what a member has; with the tombstone it has nothing and has left."""
+    """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment
     if assignment is None:
-        left = ConsumerMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, {}, {})
+        left = ConsumerMemberAssignment(
+            LEAVE_EPOCH, LEAVE_EPOCH, ConsumerMemberState.STABLE, {}, {}
+        )
         assignment = left
     member = group.members.get(record.member_id) or ConsumerMember(record.member_id)
     group.put(
@@ -169,7 +166,7 @@ def apply_current(
             member,
             member_epoch=assignment.member_epoch,
             previous_member_epoch=assignment.previous_member_epoch,
-            state=MemberState(assignment.state),
+            state=ConsumerMemberState(assignment.state),
             assigned=assignment.assigned_partitions,
             pending_revocation=assignment.partitions_pending_revocation,
         )
@@ -177,7 +174,7 @@ def apply_current(
 
 
 def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpressionWritten) -> None:
-    """Stores what a regular expression has found, or forgets it."""
+    """Store or delete the topics of a regular expression."""
     group = _group(tables, broker, record.group_id)
     if record.resolved is None:
         group.resolved.pop(record.regular_expression, None)
@@ -186,4 +183,4 @@ def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpress
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:
-    return groups.change_written(tables.groups, broker, group_id, ConsumerGroup)
+    return groups.change_stored(tables.groups, broker, group_id, ConsumerGroup)

@@ -1,8 +1,8 @@
-"""What consumers of the classic protocol say and are told inside joins and syncs.
+"""The consumer protocol embedded in JoinGroup and SyncGroup.
 
 Source: `ConsumerProtocol`, `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`
-in Kafka. A coordinator hands these bytes on; it looks into them where classic members are in a
-consumer group. A version above the newest one is read as the newest, as Kafka does.
+in Kafka. A coordinator relays these bytes and reads them only for classic members of a consumer
+group. Unknown newer versions are read as the newest known one, as in Kafka.
 """
 
 import struct
@@ -11,19 +11,22 @@ from typing import NamedTuple
 from brokertwin.state.core.kafka_bytes import MalformedError, Reader
 
 NEWEST = 3
-"""The newest version of both. With 1 come owned partitions, with 2 a generation, with 3 a rack."""
+"""The newest version of both messages.
+
+Version 1 added owned partitions, 2 the generation, 3 the rack.
+"""
 
 Partitions = dict[str, list[int]]
 """Partitions by topic name."""
 
 
-class Subscription(NamedTuple):
-    """What a member subscribes to.
+class ProtocolSubscription(NamedTuple):
+    """The subscription of a member.
 
     Attributes:
-        topics: the names, in the member's order.
-        owned: what it has until it is told otherwise.
-        rack_id: where it is.
+        topics: topic names in the member's order.
+        owned: partitions that the member owns.
+        rack_id: the member's rack.
     """
 
     topics: list[str]
@@ -31,15 +34,18 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-class Assigned(NamedTuple):
-    """What a member is assigned; `has_user_data` says whether an assignor has put more there."""
+class ProtocolAssignment(NamedTuple):
+    """The assignment of a member, and whether it has user data."""
 
     partitions: Partitions
     has_user_data: bool
 
 
 def topics_of(subscription: bytes) -> list[str]:
-    """The topics of a subscription of any version. Raises MalformedError."""
+    """Return the topics of a subscription of any version.
+
+    Raises MalformedError.
+    """
     reader = Reader(subscription)
     reader.number("h")
     topics = reader.array(reader.string)
@@ -48,12 +54,12 @@ def topics_of(subscription: bytes) -> list[str]:
 
 
 def version_of(data: bytes) -> int:
-    """The version that some bytes have, as far as Kafka knows it. Raises MalformedError."""
+    """Return the version, at most NEWEST. Raises MalformedError."""
     return _version(Reader(data))
 
 
-def subscription_of(data: bytes) -> Subscription:
-    """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
+def subscription_of(data: bytes) -> ProtocolSubscription:
+    """Decode a ConsumerProtocolSubscription. Raises MalformedError."""
     reader = Reader(data)
     version = _version(reader)
     topics = reader.array(reader.string)
@@ -61,19 +67,19 @@ def subscription_of(data: bytes) -> Subscription:
     owned = _partitions(reader) if version >= 1 else {}
     if version >= 2:
         reader.number("i")
-    return Subscription(topics, owned, reader.nullable_string() if version >= 3 else None)
+    return ProtocolSubscription(topics, owned, reader.nullable_string() if version >= 3 else None)
 
 
-def assignment_of(data: bytes) -> Assigned:
-    """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
+def assignment_of(data: bytes) -> ProtocolAssignment:
+    """Decode a ConsumerProtocolAssignment. Raises MalformedError."""
     reader = Reader(data)
     _version(reader)
     partitions = _partitions(reader)
-    return Assigned(partitions, bool(reader.nullable_bytes()))
+    return ProtocolAssignment(partitions, bool(reader.nullable_bytes()))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:
-    """A ConsumerProtocolAssignment in a version, the newest where that one is newer still."""
+    """Encode a ConsumerProtocolAssignment in a version, at most NEWEST."""
     parts = [struct.pack(">hi", min(version, NEWEST), len(partitions))]
     for topic, numbers in partitions.items():
         name = topic.encode()

@@ -1,34 +1,34 @@
-"""What a consumer group takes of other requests than heartbeats.
+"""Rules of a consumer group: errors of requests, timers, invariants.
 
 Source: `ConsumerGroup.validateOffsetCommit`, `.validateOffsetFetch`, `.validateDeleteGroup`,
 `.isSubscribedToTopic`, `GroupMetadataManager.classicGroupLeaveToConsumerGroup` in Kafka; KIP-848,
 KIP-1251 (commits in the epoch of an assignment).
 """
 
+from collections import Counter
+
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups, subscriptions
-from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
-from brokertwin.state.groups.consumer_group import (
-    ConsumerGroup,
-    ConsumerGroupState,
-    ConsumerMember,
-)
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
 from brokertwin.state.groups.consumer_group_records import group_tombstones
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 
 EPOCHS_SINCE = 9
-"""The version of OffsetCommit from which on members have epochs."""
+"""First version of OffsetCommit with member epochs."""
 
 
-def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
-    """Why a group does not take offsets: 25, 35, 113, or NONE.
+def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
+    """Return the error of an offset commit.
 
-    22 in place of 113 in a transaction, and for a member of the classic protocol. A member that has
-    not heard of its new epoch yet may still commit what it was assigned in an epoch up to the one
-    that it names.
+    25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions and
+    classic members: 22 ILLEGAL_GENERATION instead of 113 STALE_MEMBER_EPOCH. An older epoch is
+    valid if the partitions were already assigned to the member in that epoch, because the member
+    may not know its new epoch yet (KIP-1251).
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
@@ -47,8 +47,8 @@ def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
     return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
 
 
-def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
-    """Whether the member had every partition in the epoch that it names."""
+def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
+    """True if the member had all partitions in the epoch of the commit."""
     for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
         since = member.assigned.get(topic_id, {}).get(partition, pending.get(partition))
@@ -58,9 +58,11 @@ def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
 
 
 def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113 (22 to a classic member), or NONE.
+    """Return the error of an offset fetch.
 
-    An epoch of nobody, as no client sends it, is UNKNOWN_SERVER_ERROR, as in Kafka.
+    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION for a classic member), or
+    NONE. An epoch without a member id, which no client sends, returns UNKNOWN_SERVER_ERROR as in
+    Kafka.
     """
     if member_id is None:
         return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
@@ -74,28 +76,28 @@ def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
 
 def delete_error(group: ConsumerGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
+    """Return 68 NON_EMPTY_GROUP or NONE."""
     is_empty = group.state is ConsumerGroupState.EMPTY
     return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(_group: ConsumerGroup) -> Error:
-    """Offsets of topics that nobody subscribes to can always be deleted."""
+    """Return NONE: offsets of unsubscribed topics can be deleted."""
     return Error.NONE
 
 
 def subscribed_topics(group: ConsumerGroup) -> set[str]:
-    """The topics that members may be reading."""
+    """Return the topics that members may consume."""
     return subscriptions.of(group).topics
 
 
 def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
-    """An offset is kept from its commit on."""
+    """Return the commit time, where the retention starts."""
     return commit_timestamp
 
 
 def tombstones(group: ConsumerGroup) -> list[Record]:
-    """The records by which a group goes."""
+    """Return the records that delete a group."""
     return group_tombstones(group.group_id, regexes=group.resolved)
 
 
@@ -103,28 +105,126 @@ def tombstones(group: ConsumerGroup) -> list[Record]:
 
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """A member was silent, or has not given its partitions back, for too long."""
-    return expire(broker, group_id, [groups.late_member(timer)])
+    """Fence a member whose session or rebalance timeout has expired."""
+    return expire(broker, group_id, [groups.timer_member(timer)])
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Takes members for gone, as when their session time-outs are over."""
+    """Fence members as if their sessions had expired."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
-    coordinator = ConsumerCoordinator(broker, group)
+    coordinator = ConsumerGroupCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
-    return Decision(records=coordinator.records, resumed=coordinator.answers)
+    return Decision(records=coordinator.records, resumed=coordinator.responses)
 
 
 def load(broker: Broker, group_id: str) -> None:
-    """Takes over a group; its members have their time-outs from now on."""
+    """Take over a group from its records; session timeouts start now."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
-    ConsumerCoordinator(broker, group).load()
+    ConsumerGroupCoordinator(broker, group).load()
 
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
-    """Lets go of a group that another broker coordinates now; nobody waits in it."""
+    """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     return []
+
+
+# Invariants
+
+
+def check(group: ConsumerGroup, running: set[str]) -> Violations:
+    """Yield violated invariants; `running` are the group's timers."""
+    yield from _epochs(group)
+    yield from _counts(group)
+    yield from _partitions(group)
+    yield from _targets(group)
+    yield from _timers(group, running)
+
+
+def _timers(group: ConsumerGroup, running: set[str]) -> Violations:
+    """Check that all members have the timers they need.
+
+    A classic member that has switched to the new protocol keeps its join and sync timers, as in
+    Kafka.
+    """
+    required = {groups.session(each) for each in group.members}
+    revoking = [each for each in _members(group) if each.is_revoking()]
+    required |= {groups.rebalance(m.member_id) for m in revoking if not m.uses_classic_protocol}
+    others = {timer(each) for each in group.members for timer in (groups.rejoin, groups.resync)}
+    others |= {groups.rebalance(each.member_id) for each in revoking}
+    if not required <= running <= required | others:
+        yield f"has timers {sorted(running)}, needs {sorted(required)}"
+
+
+def _members(group: ConsumerGroup) -> list[ConsumerMember]:
+    return list(group.members.values())
+
+
+def _epochs(group: ConsumerGroup) -> Violations:
+    """Check: member epochs <= assignment epoch <= group epoch."""
+    if group.assignment_epoch > group.group_epoch:
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    for member in _members(group):
+        if member.member_epoch > group.assignment_epoch:
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
+        for epochs in (*member.assigned.values(), *member.pending_revocation.values()):
+            if max(epochs.values()) > group.assignment_epoch:
+                yield f"{member.member_id} has partitions of future epoch {max(epochs.values())}"
+        if member.pending_revocation and not member.is_revoking():
+            yield f"{member.member_id} must revoke partitions but is {member.state.name}"
+
+
+def _counts(group: ConsumerGroup) -> Violations:
+    members = _members(group)
+    counted = (
+        *(group.subscribers, group.regex_subscribers),
+        *(group.assignors, group.static_members),
+    )
+    classic = (group.classic_members, group.supporters)
+    supporters = Counter(n for m in members for n in {name for name, _ in m.classic_protocols()})
+    if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
+        yield f"wrong counts of classic members and protocols: {classic}"
+    found = (
+        dict(Counter(name for each in members for name in each.subscribed_topic_names)),
+        dict(Counter(m.subscribed_topic_regex for m in members if m.subscribed_topic_regex)),
+        dict(Counter(each.server_assignor for each in members if each.server_assignor is not None)),
+        {each.instance_id: each.member_id for each in members if each.instance_id is not None},
+    )
+    if counted != found:
+        yield f"counts of topics, assignors, static members are {counted}, should be {found}"
+    unknown = group.resolved.keys() - group.regex_subscribers.keys()
+    if unknown:
+        yield f"resolved expressions without members: {sorted(unknown)}"
+
+
+def _partitions(group: ConsumerGroup) -> Violations:
+    """Check that each partition has one owner, in the group's recorded epoch."""
+    owners: dict[str, dict[int, int]] = {}
+    for member in _members(group):
+        for assigned in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assigned.items():
+                epochs = owners.setdefault(topic_id, {})
+                for partition in partitions:
+                    if partition in epochs:
+                        yield f"partition {partition} of {topic_id} has two owners"
+                    epochs[partition] = member.member_epoch
+    if owners != group.partition_epochs:
+        yield f"partition epochs are {group.partition_epochs}, should be {owners}"
+
+
+def _targets(group: ConsumerGroup) -> Violations:
+    """Check that targets belong to members and do not overlap."""
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"
+    partitions = Counter(
+        (topic_id, partition)
+        for target in group.target.values()
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    )
+    if any(count > 1 for count in partitions.values()):
+        yield f"in several targets: {sorted(p for p in partitions if partitions[p] > 1)}"

@@ -1,18 +1,18 @@
-"""Groups of one kind as the requests that describe them are answered, whatever that kind is.
+"""Common part of ConsumerGroup-, ShareGroup- and StreamsGroupDescribe.
 
 Source: `KafkaApis.handleConsumerGroupDescribe`, `.handleShareGroupDescribe`,
-`.handleStreamsGroupDescribe` in Kafka. A group is refused, in this order:
+`.handleStreamsGroupDescribe` in Kafka. Errors, in this order:
 
-    the kind's feature is at level 0                35 UNSUPPORTED_VERSION
-    the client may not DESCRIBE the group           30 GROUP_AUTHORIZATION_FAILED
-    the name ""                                     24 INVALID_GROUP_ID
-    this broker does not coordinate it              16 NOT_COORDINATOR
-    no such group, or one of another kind           69 GROUP_ID_NOT_FOUND
-    it shows a topic that the client may not        29 TOPIC_AUTHORIZATION_FAILED
-    DESCRIBE
+    the feature of the kind has level 0              35 UNSUPPORTED_VERSION
+    the client may not DESCRIBE the group            30 GROUP_AUTHORIZATION_FAILED
+    the group id is ""                               24 INVALID_GROUP_ID
+    this broker is not the coordinator               16 NOT_COORDINATOR
+    no such group, or a group of another kind        69 GROUP_ID_NOT_FOUND
+    the group names a topic that the client may      29 TOPIC_AUTHORIZATION_FAILED
+    not DESCRIBE
 
-Those without rights come first, then those without a name, then the others by the partition of
-`__consumer_offsets` that they belong to.
+Order of the response: denied groups, groups with an empty id, then the others by their partition of
+`__consumer_offsets`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,71 +26,77 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 
 
-class Described(Protocol):
-    """A group in an answer."""
+class GroupDescription(Protocol):
+    """A described group in a response."""
 
     authorized_operations: int
 
 
-Shown = TypeVar("Shown", bound=Described)
+Description = TypeVar("Description", bound=GroupDescription)
 
 
-class Describing(NamedTuple, Generic[Shown]):
-    """What is asked for of a kind of groups.
+class DescribeSpec(NamedTuple, Generic[Description]):
+    """How a kind of group is described.
 
     Attributes:
-        feature: without which there are none.
-        kind: the struct of its groups.
-        name: "a consumer group".
-        refused: a group's error, by its id, with words.
-        shown: a group as it is told.
-        topics: the topics that this names.
-        hidden: what is said where the client may not see them.
-        words: what is said of a coordinator's errors; of consumer and streams groups nothing.
+        feature: feature that the kind requires.
+        kind: struct of its groups.
+        name: the kind in an error message, for example "a consumer group".
+        error_result: description of a group with an error and a message.
+        describe: description of a group.
+        topics: topics in a description.
+        denied_message: error message for topics that the client may not describe.
+        messages: error messages of coordinator errors, if any.
     """
 
     feature: str
     kind: type
     name: str
-    refused: Callable[[str, Error, str | None], Shown]
-    shown: Callable[[Broker, Any], Shown]
-    topics: Callable[[Shown], Iterable[str]]
-    hidden: str = "The group has described topic(s) that the client is not authorized to describe."
-    words: Mapping[Error, str] = {}
+    error_result: Callable[[str, Error, str | None], Description]
+    describe: Callable[[Broker, Any], Description]
+    topics: Callable[[Description], Iterable[str]]
+    denied_message: str = (
+        "The group has described topic(s) that the client is not authorized to describe."
+    )
+    messages: Mapping[Error, str] = {}
 
 
-def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[Shown]:
-    """What is told of the groups that a request names."""
+def describe(
+    broker: Broker, request: Request, kind: DescribeSpec[Description]
+) -> list[Description]:
+    """Return the descriptions of the requested groups."""
     group_ids: list[str] = request.body.group_ids
     if not broker.has_feature(kind.feature):
-        return [kind.refused(each, Error.UNSUPPORTED_VERSION, None) for each in group_ids]
-    denied: list[Shown] = []
-    nameless: list[Shown] = []
-    asked: list[str] = []
+        return [kind.error_result(each, Error.UNSUPPORTED_VERSION, None) for each in group_ids]
+    denied: list[Description] = []
+    empty_ids: list[Description] = []
+    requested: list[str] = []
     for group_id in group_ids:
         if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            denied.append(kind.refused(group_id, Error.GROUP_AUTHORIZATION_FAILED, None))
+            denied.append(kind.error_result(group_id, Error.GROUP_AUTHORIZATION_FAILED, None))
         elif not group_id:
-            nameless.append(kind.refused(group_id, Error.INVALID_GROUP_ID, None))
+            empty_ids.append(kind.error_result(group_id, Error.INVALID_GROUP_ID, None))
         else:
-            asked.append(group_id)
-    ordered = coordinators.in_partition_order(broker, asked)
-    return denied + nameless + [_describe(broker, request, kind, each) for each in ordered]
+            requested.append(group_id)
+    ordered = coordinators.in_partition_order(broker, requested)
+    return denied + empty_ids + [_describe(broker, request, kind, each) for each in ordered]
 
 
-def _describe(broker: Broker, request: Request, kind: Describing[Shown], group_id: str) -> Shown:
+def _describe(
+    broker: Broker, request: Request, kind: DescribeSpec[Description], group_id: str
+) -> Description:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
-        return kind.refused(group_id, error, kind.words.get(error))
-    group = groups.shown(broker, group_id)
+        return kind.error_result(group_id, error, kind.messages.get(error))
+    group = groups.find_if_stored(broker, group_id)
     if not isinstance(group, kind.kind):
         why = "not found." if group is None else f"is not {kind.name}."
-        return kind.refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
-    shown = kind.shown(broker, group)
-    if broker.denied_topics(request, Operation.DESCRIBE, kind.topics(shown)):
-        return kind.refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, kind.hidden)
+        return kind.error_result(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    description = kind.describe(broker, group)
+    if broker.denied_topics(request, Operation.DESCRIBE, kind.topics(description)):
+        return kind.error_result(group_id, Error.TOPIC_AUTHORIZATION_FAILED, kind.denied_message)
     if request.body.include_authorized_operations:
-        shown.authorized_operations = broker.authorized_operations(
+        description.authorized_operations = broker.authorized_operations(
             request, ResourceType.GROUP, group_id
         )
-    return shown
+    return description

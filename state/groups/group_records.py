@@ -1,18 +1,19 @@
-"""What the rows of a real `__consumer_offsets` say of groups and their members.
+"""Decoder of group records in a real `__consumer_offsets`.
 
 Source: `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in Kafka's group-coordinator;
-`ConsumerProtocolAssignment` in its clients. A key begins with its version, which is its kind:
+`ConsumerProtocolAssignment` in its clients. A key begins with its version, which is the record
+type:
 
-    0, 1   an offset                 `offset_records`
-    2      a classic group           all its members, as the leader's assignment came
-    3      a KIP-848 group           its epoch; that of a share group is 11, of a streams group 17
-    5      a member of one           whose it is; 10 and 19
-    8      what that member has      topic ids and partitions; of a share group 14
-    22     of a streams group        tasks: a subtopology and a partition
-    23     what its members run      which topics each subtopology reads
-    other  a row of another kind     what assignors have decided, regular expressions, share states
+    0, 1   committed offset                `offset_records`
+    2      classic group                   with all members
+    3      consumer group: epoch           11 of a share group, 17 of a streams group
+    5      member metadata                 10 of a share group, 19 of a streams group
+    8      current assignment              14 of a share group
+    22     tasks of a streams member       subtopology and partition
+    23     topology of a streams group     topics by subtopology
+    other  target assignments, regular expressions, share state: ignored
 
-A null value takes back what the key names.
+A null value is a tombstone.
 """
 
 from collections.abc import Callable
@@ -33,18 +34,18 @@ CONSUMER = "consumer"
 """The protocol type whose assignments are topics and partitions."""
 
 Partition = tuple[str, int]
-"""A topic, by name or by id, and a partition of it."""
+"""Topic name or id, and partition number."""
 
 
 class OffsetRow(NamedTuple):
-    """An offset was committed; None: it is gone."""
+    """A committed offset; None is a tombstone."""
 
     key: OffsetKey
     value: OffsetValue | None
 
 
-class Member(NamedTuple):
-    """A member. `owned` is None where the assignment is not one of topics and partitions."""
+class GroupRowMember(NamedTuple):
+    """A member; `owned` is None if the assignment is not of partitions."""
 
     member_id: str
     instance_id: str | None
@@ -54,30 +55,30 @@ class Member(NamedTuple):
 
 
 class ClassicRow(NamedTuple):
-    """A classic group has a generation and members; None: the group is gone."""
+    """A classic group's generation and members; None is a tombstone."""
 
     group: str
     generation: int | None
-    members: tuple[Member, ...]
+    members: tuple[GroupRowMember, ...]
 
 
 class EpochRow(NamedTuple):
-    """A group of one of the new protocols has an epoch; None: the group is gone."""
+    """Epoch of a group of the newer protocols; None is a tombstone."""
 
     group: str
     epoch: int | None
 
 
 class MemberRow(NamedTuple):
-    """Whose a member of such a group is, what it owns being unknown; None: it has left."""
+    """A member of such a group, without assignment; None is a tombstone."""
 
     group: str
     member_id: str
-    member: Member | None
+    member: GroupRowMember | None
 
 
 class AssignmentRow(NamedTuple):
-    """What a member has, by topic id, and since which epoch; None: nothing any more."""
+    """A member's partitions by topic id, and its epoch; None is a tombstone."""
 
     group: str
     member_id: str
@@ -86,7 +87,10 @@ class AssignmentRow(NamedTuple):
 
 
 class TasksRow(NamedTuple):
-    """The active tasks of a streams group's member, as subtopology and partition; None: none."""
+    """Active tasks of a streams member, as subtopology and partition.
+
+    None is a tombstone.
+    """
 
     group: str
     member_id: str
@@ -95,26 +99,26 @@ class TasksRow(NamedTuple):
 
 
 class TopologyRow(NamedTuple):
-    """Which topics each subtopology of a streams group reads; None: the group is gone."""
+    """Source topics by subtopology; None is a tombstone."""
 
     group: str
     topics: dict[str, frozenset[str]] | None
 
 
 class OtherRow(NamedTuple):
-    """A row of a kind that says nothing of offsets."""
+    """A record of another type."""
 
     kind: int
 
 
-OfGroup = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
-Row = OffsetRow | OfGroup | OtherRow
+GroupRow = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
+Row = OffsetRow | GroupRow | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
-    """What a row says.
+    """Decode a record.
 
-    Raises ValueError where its bytes are cut, too many, or of a version that is not known.
+    Raises ValueError for an unknown version, and for truncated or trailing bytes.
     """
     reader = Reader(key)
     kind = reader.number("h")
@@ -141,28 +145,28 @@ def _classic(names: list[str], value: bytes | None) -> ClassicRow:
     protocol_type, generation = reader.string(), reader.number("i")
     _protocol, _leader = reader.nullable_string(), reader.nullable_string()
     if version >= 2:
-        reader.number("q")  # since when it is in its state
+        reader.number("q")  # currentStateTimestamp
     members = reader.array(lambda: _classic_member(reader, version, protocol_type))
     reader.tags()
     reader.end()
     return ClassicRow(group, generation, tuple(members))
 
 
-def _classic_member(reader: Reader, version: int, protocol_type: str) -> Member:
+def _classic_member(reader: Reader, version: int, protocol_type: str) -> GroupRowMember:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     for _ in range(2 if version >= 1 else 1):
-        reader.number("i")  # the rebalance's and the session's time-out
-    reader.bytes_()  # what it subscribes to
+        reader.number("i")  # rebalance and session timeout
+    reader.bytes_()  # subscription
     assignment = reader.bytes_()
     reader.tags()
     owned = _owned(assignment) if protocol_type == CONSUMER else None
-    return Member(member_id, instance_id, client_id, client_host, owned)
+    return GroupRowMember(member_id, instance_id, client_id, client_host, owned)
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
-    """The partitions of a ConsumerProtocolAssignment; None where the bytes are something else."""
+    """Return the partitions of an assignment; None if it is malformed."""
     if not assignment:
         return frozenset()
     try:
@@ -177,7 +181,7 @@ def _epoch(names: list[str], value: bytes | None) -> EpochRow:
     if value is None:
         return EpochRow(group, None)
     reader = _flexible(value)
-    return EpochRow(group, reader.number("i"))  # newer brokers add tagged fields
+    return EpochRow(group, reader.number("i"))  # tagged fields of newer brokers are ignored
 
 
 def _member(names: list[str], value: bytes | None) -> MemberRow:
@@ -188,7 +192,9 @@ def _member(names: list[str], value: bytes | None) -> MemberRow:
     instance_id, _rack = reader.nullable_string(), reader.nullable_string()
     client_id, client_host = reader.string(), reader.string()
     return MemberRow(
-        group, member_id, Member(member_id, instance_id, client_id, client_host, frozenset())
+        group,
+        member_id,
+        GroupRowMember(member_id, instance_id, client_id, client_host, frozenset()),
     )
 
 
@@ -197,9 +203,9 @@ def _share_member(names: list[str], value: bytes | None) -> MemberRow:
     if value is None:
         return MemberRow(group, member_id, None)
     reader = _flexible(value)
-    reader.nullable_string()  # its rack
+    reader.nullable_string()  # rack
     client_id, client_host = reader.string(), reader.string()
-    member = Member(member_id, None, client_id, client_host, frozenset())
+    member = GroupRowMember(member_id, None, client_id, client_host, frozenset())
     return MemberRow(group, member_id, member)
 
 
@@ -233,7 +239,7 @@ def _tasks(names: list[str], value: bytes | None) -> TasksRow:
 def _of_subtopology(reader: Reader) -> frozenset[tuple[str, int]]:
     subtopology = reader.string()
     numbers = reader.array(lambda: reader.number("i"))
-    reader.tags()  # since which epochs
+    reader.tags()  # assignment epochs
     return frozenset((subtopology, number) for number in numbers)
 
 
@@ -242,16 +248,16 @@ def _topology(names: list[str], value: bytes | None) -> TopologyRow:
     if value is None:
         return TopologyRow(group, None)
     reader = _flexible(value)
-    reader.number("i")  # its epoch
+    reader.number("i")  # epoch
     return TopologyRow(group, dict(reader.array(lambda: _subtopology(reader))))
 
 
 def _subtopology(reader: Reader) -> tuple[str, frozenset[str]]:
-    """What a subtopology reads: topics from outside, and those that another one writes."""
+    """Return a subtopology's source topics, including repartition topics."""
     name = reader.string()
     sources, _regexes = reader.array(reader.string), reader.array(reader.string)
     reader.array(lambda: _topic_info(reader))  # changelogs
-    reader.array(reader.string)  # what it writes
+    reader.array(reader.string)  # repartition sink topics
     repartitioned = reader.array(lambda: _topic_info(reader))
     reader.array(lambda: _copartitioned(reader))
     reader.tags()
@@ -260,7 +266,7 @@ def _subtopology(reader: Reader) -> tuple[str, frozenset[str]]:
 
 def _topic_info(reader: Reader) -> str:
     name, _partitions, _replicas = reader.string(), reader.number("i"), reader.number("h")
-    reader.array(lambda: (reader.string(), reader.string(), reader.tags()))  # its settings
+    reader.array(lambda: (reader.string(), reader.string(), reader.tags()))  # configs
     reader.tags()
     return name
 
@@ -280,7 +286,7 @@ def _flexible(value: bytes) -> Reader:
 def _version(reader: Reader, newest: int) -> int:
     version = reader.number("h")
     if not 0 <= version <= newest:
-        raise ValueError(f"a value of version {version}; known are 0 to {newest}")
+        raise ValueError(f"Unsupported value version {version}: expected 0 to {newest}.")
     return version
 
 
@@ -297,4 +303,4 @@ _DECODERS: dict[int, tuple[int, Callable[[list[str], bytes | None], Row]]] = {
     STREAMS_TASKS: (2, _tasks),
     STREAMS_TOPOLOGY: (1, _topology),
 }
-"""How many strings a key of each kind has, the group and the member, and what reads its value."""
+"""Number of names in a key, and decoder of the value, by record type."""

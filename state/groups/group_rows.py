@@ -1,20 +1,21 @@
-"""The records of groups as rows of `__consumer_offsets`, in Kafka's own bytes.
+"""Encoder of group records to rows of `__consumer_offsets`.
 
 Source: `GroupCoordinatorRecordHelpers`, `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in
-Kafka 4.3's group-coordinator. A key begins with its kind, a value with its version, and a null
-value takes back what the key names:
+Kafka 4.3's group-coordinator. A key begins with the record type, a value with its version. A null
+value is a tombstone.
 
-    1       an offset, value version 4 or 1                     `offset_records`
-    2       a classic group, value version 3
-    3, 5    a KIP-848 group's epoch; what a member says of itself
-    4       nothing but tombstones, before that of a group's epoch
-    6, 7    the epoch of the target assignment; a member's part of it
-    8       what a member has, and since which epochs
-    10..15  a share group                                       `share_rows`
-    16      what a regular expression has found
-    17..23  a streams group                                     `streams_rows`
+    1       committed offset, value versions 1 and 4          `offset_records`
+    2       classic group, value version 3
+    3, 5    consumer group: epoch, member metadata
+    4       tombstone only, before the tombstone of the group's epoch
+    6, 7    target assignment: epoch, members
+    8       current assignment with epochs
+    10..15  share group                                       `share_rows`
+    16      resolved regular expression
+    17..23  streams group                                     `streams_rows`
 
-All values of KIP-848 have version 0, which is flexible. `group_records` reads rows of real brokers.
+Values of types 3 to 23 have version 0, which is flexible. `group_records` decodes rows of real
+brokers.
 """
 
 import base64
@@ -42,7 +43,7 @@ from brokertwin.state.groups.row_bytes import (
     Row,
     by_topic,
     current,
-    ended,
+    finish_value,
     flexible_value,
     int64,
     row_key,
@@ -53,14 +54,16 @@ from brokertwin.state.groups.row_bytes import (
 CLASSIC_VERSION = 3
 
 NO_STRUCTURE = b"\0"
-"""A tagged structure that is null. Left out it would be one whose fields have their defaults: a
-member of the classic protocol, to Kafka."""
+"""A null tagged structure.
+
+If it is missing, Kafka reads a structure of defaults, which would be a classic member.
+"""
 
 
 def encode(record: Record) -> Row | None:
-    """The row of a record; None where it is none of groups and offsets.
+    """Return the row of a record; None if it is not of a group or offset.
 
-    Raises ValueError for an id of more than 32767 bytes, which Kafka's protocol has no room for.
+    Raises ValueError for an id longer than 32767 bytes, the limit of Kafka's protocol.
     """
     found = _ENCODERS.get(type(record))
     return found(record) if found is not None else None
@@ -93,7 +96,7 @@ def _classic_value(metadata: GroupMetadata) -> bytes:
     return writer.encoded()
 
 
-def _classic_gone(record: GroupRemoved) -> Row:
+def _classic_tombstone(record: GroupRemoved) -> Row:
     return row_key(2, record.group_id), None
 
 
@@ -103,39 +106,41 @@ def _epoch(record: ConsumerGroupMetadataWritten) -> Row:
         return key, None
     writer = flexible_value()
     writer.number("i", record.epoch)
-    return key, ended(writer, int64(record.metadata_hash))
+    return key, finish_value(writer, int64(record.metadata_hash))
 
 
 def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
-    key, said = row_key(5, record.group_id, record.member_id), record.metadata
-    if said is None:
+    key, metadata = row_key(5, record.group_id, record.member_id), record.metadata
+    if metadata is None:
         return key, None
     writer = flexible_value()
-    writer.nullable_string(said.instance_id)
-    writer.nullable_string(said.rack_id)
-    writer.string(said.client_id)
-    writer.string(said.client_host)
-    writer.array(said.subscribed_topic_names, writer.string)
-    writer.nullable_string(said.subscribed_topic_regex)
-    writer.number("i", said.rebalance_timeout_ms)
-    writer.nullable_string(said.server_assignor)
-    classic = said.classic_member_metadata
-    return key, ended(writer, _of_classic(classic) if classic is not None else NO_STRUCTURE)
+    writer.nullable_string(metadata.instance_id)
+    writer.nullable_string(metadata.rack_id)
+    writer.string(metadata.client_id)
+    writer.string(metadata.client_host)
+    writer.array(metadata.subscribed_topic_names, writer.string)
+    writer.nullable_string(metadata.subscribed_topic_regex)
+    writer.number("i", metadata.rebalance_timeout_ms)
+    writer.nullable_string(metadata.server_assignor)
+    classic = metadata.classic_member_metadata
+    return key, finish_value(
+        writer, _classic_metadata(classic) if classic is not None else NO_STRUCTURE
+    )
 
 
-def _of_classic(said: ClassicMemberMetadata) -> bytes:
-    """What a member of the classic protocol has said beside; a nullable structure."""
+def _classic_metadata(metadata: ClassicMemberMetadata) -> bytes:
+    """Encode a classic member's protocols, a nullable structure."""
     writer = Writer(is_flexible=True)
     writer.number("b", 1)
-    writer.number("i", said.session_timeout_ms)
+    writer.number("i", metadata.session_timeout_ms)
 
     def write(protocol: tuple[str, str]) -> None:
         writer.string(protocol[0])
         writer.bytes_(base64.b64decode(protocol[1]))
         writer.tags({})
 
-    writer.array(said.supported_protocols, write)
-    return ended(writer)
+    writer.array(metadata.supported_protocols, write)
+    return finish_value(writer)
 
 
 def _target_epoch(record: ConsumerGroupTargetAssignmentMetadataWritten) -> Row:
@@ -147,13 +152,13 @@ def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row:
 
 
 def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row:
-    key, has = row_key(8, record.group_id, record.member_id), record.assignment
-    if has is None:
+    key, assignment = row_key(8, record.group_id, record.member_id), record.assignment
+    if assignment is None:
         return key, None
-    writer = current(has.member_epoch, has.previous_member_epoch, has.state)
-    by_topic(writer, has.assigned_partitions)
-    by_topic(writer, has.partitions_pending_revocation)
-    return key, ended(writer)
+    writer = current(assignment.member_epoch, assignment.previous_member_epoch, assignment.state)
+    by_topic(writer, assignment.assigned_partitions)
+    by_topic(writer, assignment.partitions_pending_revocation)
+    return key, finish_value(writer)
 
 
 def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
@@ -164,7 +169,7 @@ def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
     writer.array(record.resolved.topics, writer.string)
     writer.number("q", record.resolved.version)
     writer.number("q", record.resolved.timestamp)
-    return key, ended(writer)
+    return key, finish_value(writer)
 
 
 def _partition_metadata_removed(record: ConsumerGroupPartitionMetadataRemoved) -> Row:
@@ -177,7 +182,7 @@ _ENCODERS = cast(
         OffsetCommitted: offset_records.committed,
         OffsetDeleted: offset_records.deleted,
         GroupMetadataWritten: _classic,
-        GroupRemoved: _classic_gone,
+        GroupRemoved: _classic_tombstone,
         ConsumerGroupMetadataWritten: _epoch,
         ConsumerGroupMemberMetadataWritten: _member,
         ConsumerGroupTargetAssignmentMetadataWritten: _target_epoch,
@@ -190,5 +195,5 @@ _ENCODERS = cast(
     },
 )
 
-OF_ROWS = frozenset(_ENCODERS)
-"""The records that have a row."""
+GROUP_RECORD_TYPES = frozenset(_ENCODERS)
+"""Record types with a row."""

@@ -1,34 +1,41 @@
-"""Which requests a classic group takes, beside those that drive its rebalances.
+"""Rules of a classic group: errors of requests, expiry, invariants.
 
-Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
-`.validateDeleteGroup`, `.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
+Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`, `.validateDeleteGroup`,
+`.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
 """
+
+from collections import Counter
 
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, topics
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.group_records import GroupRemoved
-from brokertwin.state.core.records import (
-    Record,
-)
+from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import (
+    CONSUMER,
+    NO_TIME,
+    ClassicGroup,
+    ClassicGroupState,
+)
 
 
-class Commit(msgspec.Struct):
-    """Who commits what, as the coordinator of a group of any kind looks at it.
+class OffsetCommitCheck(msgspec.Struct):
+    """An offset commit as the coordinator of a group validates it.
 
     Attributes:
-        member_id: "" where nobody is named.
-        group_instance_id: of a static member.
-        generation: or member epoch; below 0 from outside the group.
-        version: of OffsetCommit, or of TxnOffsetCommit.
-        places: topic, its id, and partition of each offset that may be stored.
-        is_transactional: whether a transaction commits.
+        member_id: "" for a commit from outside the group.
+        group_instance_id: instance id of a static member.
+        generation: generation or member epoch; negative for a commit from outside the group.
+        version: version of OffsetCommit or TxnOffsetCommit.
+        places: topic name, topic id and partition of each offset that may be stored.
+        is_transactional: whether it is part of a transaction.
     """
 
     member_id: str
@@ -40,7 +47,10 @@ class Commit(msgspec.Struct):
 
 
 def access_error(broker: Broker, request: Request, group_id: str) -> Error:
-    """Why a member's request does not reach its group: 30, 24, 16, or NONE."""
+    """Return the error of a member's request before its group is read.
+
+    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, or NONE.
+    """
     if broker.has_authorizer and not broker.allows(
         request, Operation.READ, ResourceType.GROUP, group_id
     ):
@@ -50,14 +60,18 @@ def access_error(broker: Broker, request: Request, group_id: str) -> Error:
     return coordinators.group_error(broker, group_id)
 
 
-def drawn_id(request: Request) -> str:
-    """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
+def new_member_id(request: Request) -> str:
+    """Return a member id: the recorded choice, or derived from the nonce."""
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
-def commit_error(group: ClassicGroup, commit: Commit) -> Error:
-    """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
-    is_empty = group.state is GroupState.EMPTY
+def commit_error(group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
+    """Return the error of an offset commit.
+
+    82 FENCED_INSTANCE_ID, 25 UNKNOWN_MEMBER_ID, 22 ILLEGAL_GENERATION, 27 REBALANCE_IN_PROGRESS, or
+    NONE.
+    """
+    is_empty = group.state is ClassicGroupState.EMPTY
     if commit.generation < 0 and is_empty:
         return NONE
     if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
@@ -68,29 +82,29 @@ def commit_error(group: ClassicGroup, commit: Commit) -> Error:
             return Error.ILLEGAL_GENERATION
     elif not commit.is_transactional and not is_empty:
         return Error.UNKNOWN_MEMBER_ID
-    if not commit.is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
+    if not commit.is_transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return Error.REBALANCE_IN_PROGRESS
     return NONE
 
 
 def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int) -> Error:
-    """A classic group tells everybody its offsets."""
+    """Return NONE: any client may fetch the offsets of a classic group."""
     return NONE
 
 
 def delete_error(group: ClassicGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
-    return NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
+    """Return 68 NON_EMPTY_GROUP or NONE."""
+    return NONE if group.state is ClassicGroupState.EMPTY else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(group: ClassicGroup) -> Error:
-    """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
-    is_open = group.state is GroupState.EMPTY or group.protocol_type == CONSUMER
+    """Return 68 NON_EMPTY_GROUP if members are not consumers, else NONE."""
+    is_open = group.state is ClassicGroupState.EMPTY or group.protocol_type == CONSUMER
     return NONE if is_open else Error.NON_EMPTY_GROUP
 
 
 def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics that members of a group of consumers may be reading; None: any."""
+    """Return the topics that members may consume; None for any topic."""
     if group.protocol_type != CONSUMER:
         return set()
     subscribed = group.subscriptions() if group.subscribed is msgspec.UNSET else group.subscribed
@@ -98,19 +112,72 @@ def subscribed_topics(group: ClassicGroup) -> set[str] | None:
 
 
 def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
-    """From when on an offset is kept for offsets.retention.minutes; None where it does not expire.
+    """Return the start of an offset's retention; None if it does not expire.
 
-    The clock of a group without members begins when the last one went.
+    Without members, it is the time when the last member left.
     """
     if group.protocol_type is None:
         return commit_timestamp
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         is_timed = group.state_timestamp != NO_TIME
         return group.state_timestamp if is_timed else commit_timestamp
-    is_read = group.protocol_type == CONSUMER and group.state is GroupState.STABLE
+    is_read = group.protocol_type == CONSUMER and group.state is ClassicGroupState.STABLE
     return commit_timestamp if is_read else None
 
 
 def tombstones(group: ClassicGroup) -> list[Record]:
-    """The records by which a group goes."""
+    """Return the records that delete a group."""
     return [GroupRemoved(group.group_id)]
+
+
+# Invariants
+
+
+def check(group: ClassicGroup, running: set[str]) -> Violations:
+    """Yield violated invariants; `running` are the group's timers."""
+    yield from _members(group)
+    yield from _timers(group, running)
+
+
+def _members(group: ClassicGroup) -> Violations:
+    members = group.members
+    if members and group.leader_id not in members:
+        yield f"leader {group.leader_id} is not one of {sorted(members)}"
+    if (group.state is ClassicGroupState.EMPTY) != (not members) and group.state is not (
+        ClassicGroupState.PREPARING_REBALANCE
+    ):
+        yield f"state is {group.state} with {len(members)} members"
+    # A replaced static member's former id may still be pending to sync, as in Kafka.
+    if (
+        group.state is not ClassicGroupState.STABLE
+        and not group.pending_sync.keys() <= members.keys()
+    ):
+        yield f"pending syncs of {sorted(group.pending_sync)}, members are {sorted(members)}"
+    if group.pending.keys() & members.keys():
+        yield f"pending ids {sorted(group.pending)}, members are {sorted(members)}"
+    joining = sum(bool(member.join_id) for member in members.values())
+    supporters = Counter(name for m in members.values() for name in {n for n, _ in m.protocols})
+    static = {m.group_instance_id: i for i, m in members.items() if m.group_instance_id is not None}
+    if (group.joining, group.supporters) != (joining, dict(supporters)):
+        counted, found = (group.joining, group.supporters), (joining, dict(supporters))
+        yield f"counts of joins and supporters are {counted}, should be {found}"
+    if group.static_members != static:
+        yield f"static members are {group.static_members}, should be {static}"
+
+
+def _timers(group: ClassicGroup, running: set[str]) -> Violations:
+    timed = {groups.heartbeat_member(timer) for timer in running} - {None}
+    unknown = timed - group.members.keys() - group.pending.keys()
+    if unknown:
+        yield f"heartbeat timers of unknown members: {sorted(map(str, unknown))}"
+    for member_id, member in group.members.items():
+        if member_id not in timed and not (member.join_id or member.sync_id):
+            yield f"{member_id} has no heartbeat timer"
+    for member_id in group.pending:
+        if member_id not in timed:
+            yield f"pending id {member_id} has no timer"
+    is_joining = group.state is ClassicGroupState.PREPARING_REBALANCE
+    if is_joining != (groups.JOIN in running):
+        yield f"state is {group.state}, join timer {'runs' if not is_joining else 'is off'}"
+    if (groups.SYNC in running) != bool(group.pending_sync):
+        yield f"pending syncs of {sorted(group.pending_sync)}, timers are {sorted(running)}"

@@ -1,27 +1,31 @@
-"""The groups that a coordinator keeps, of whatever kind: the only way to their items and timers.
+"""Storage and timers of the groups of a coordinator, for all kinds.
 
-What is known of a group lies in three tables, with `/` and `%` of its id escaped:
+Items (`/` and `%` in group ids are escaped):
 
-    groups     <broker>/group/<group>                WrittenGroup, ConsumerGroup, ShareGroup or
-                                                     StreamsGroup: what is durable
-    sessions   <broker>/live-group/<group>           ClassicGroup: as it lives, with its members
-    waiting    timer/group/<broker>/<group>/<timer>  its timers
+    groups       <broker>/group/<group>                StoredClassicGroup, ConsumerGroup, ShareGroup
+                                                       or StreamsGroup: the durable state
+    live_groups  <broker>/live-group/<group>           ClassicGroup with its pending requests
+    pending      timer/group/<broker>/<group>/<timer>  timers
 
-The tag `type` of an item says of which kind the group is; what a kind does is in `kinds.py`. A
-broker that restarts, or takes a group over, reads it from its records; who was waiting, and for how
-long, it forgets. A classic group that commits without members has no item in `live_groups`; other
-groups never have one, since all of them but their timers is durable. One whose first commit stored
-nothing (12) has that item alone until something is written of it: requests to its coordinator find
-it, who asks for groups does not, as in Kafka before the coordinator writes on. `drop` takes all
-three away; nobody else touches these items. Offsets have their own (`committed_offsets.py`).
+Only this module accesses these items. Committed offsets are in `committed_offsets.py`. After a
+restart or a coordinator change, groups are restored from their records. Pending requests and the
+elapsed part of timeouts are lost.
 
-The timers of a classic group are `join` (the rebalance time-out, or the initial delay), `sync`, and
-of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a
-group of any size. Those of a consumer group are `session/<member>` of each member,
-`rebalance/<member>` of one that has to give partitions back, and of a member of the classic
-protocol `join/<member>` while it is to join again, `sync/<member>` while it is to sync. A share
-group has `session/<member>` of each member alone, a streams group that and `rebalance/<member>`,
-and `initial` while it waits for more members than the first.
+Only classic groups have an item in `live_groups`, because the other kinds are durable except for
+their timers. A simple group (offsets without members) has none. A group whose first commit failed
+with 12 OFFSET_METADATA_TOO_LARGE has only this item. Requests to its coordinator find it, but
+ListGroups and DescribeGroups do not, as in Kafka until the coordinator writes again.
+
+Timers by kind:
+
+    classic   join (rebalance timeout or initial delay), sync, and heartbeat/<member> for each
+              member and each pending member id
+    consumer  session/<member>, rebalance/<member> while the member revokes partitions; for a
+              member of the classic protocol join/<member> and sync/<member>
+    share     session/<member>
+    streams   session/<member>, rebalance/<member>, initial (the initial rebalance delay)
+
+Each member has its own timer, so the cost of a heartbeat does not depend on the group's size.
 """
 
 from typing import Any, TypeVar, cast
@@ -37,19 +41,18 @@ from brokertwin.state.core.group_records import (
 )
 from brokertwin.state.core.tables import Table, Tables, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_metadata import restored
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.streams_group import StreamsGroup
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
-"""A group of any kind."""
 
 Modern = TypeVar("Modern", ConsumerGroup, ShareGroup, StreamsGroup)
-"""A kind whose groups are durable as they are."""
+"""A kind of group whose whole state is durable."""
 
 TIMER = "group"
-"""The kind of the groups' timers among all."""
+"""Prefix of the names of group timers."""
 
 JOIN = "join"
 SYNC = "sync"
@@ -58,81 +61,84 @@ _HEARTBEAT, _SESSION, _REBALANCE = "heartbeat/", "session/", "rebalance/"
 _REJOIN, _RESYNC = "join/", "sync/"
 
 
-class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
-    """A classic group as it was last written; one that only commits has no metadata."""
+class StoredClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
+    """Durable state of a classic group; no metadata for a simple group."""
 
     group_id: str
     metadata: GroupMetadata | None = None
 
 
-Written = WrittenGroup | ConsumerGroup | ShareGroup | StreamsGroup
-"""What is durable of a group of any kind."""
+StoredGroup = StoredClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+"""The durable state of a group of any kind."""
 
-WRITTEN = cast("type[Written]", cast(Any, Written))
-"""`Written` as a table's type of items: msgspec decodes a union by its tag."""
+STORED_GROUP = cast("type[StoredGroup]", cast(Any, StoredGroup))
+"""`StoredGroup` as an item type; msgspec decodes it by its tag."""
 
 
 def find(broker: Broker, group_id: str) -> Group | None:
-    """The group, to be read only: as it lives, else as it was written down."""
+    """Return the group, read-only: the live classic group or the stored one."""
     tables = broker.tables
     living_group = tables.live_groups.get(_live_key(broker.id, group_id), ClassicGroup)
     return living_group or _restored(tables, broker.id, group_id)
 
 
 def all_groups(broker: Broker) -> list[Group]:
-    """Every group that the broker coordinates, to be read only, by id."""
-    found = [find(broker, group_id) for group_id in written_ids(broker.tables, broker.id)]
+    """Return every stored group of the broker, read-only, sorted by id."""
+    found = [find(broker, group_id) for group_id in stored_ids(broker.tables, broker.id)]
     return [group for group in found if group is not None]
 
 
-def shown(broker: Broker, group_id: str) -> Group | None:
-    """The group, to be read only, where something is written of it: what is told of groups."""
-    is_written = written(broker.tables.groups, broker.id, group_id) is not None
+def find_if_stored(broker: Broker, group_id: str) -> Group | None:
+    """Return the group, read-only, if it has records. Used to describe groups."""
+    is_written = find_stored(broker.tables.groups, broker.id, group_id) is not None
     return find(broker, group_id) if is_written else None
 
 
-def held(broker: Broker) -> list[Group]:
-    """`all_groups`, and those of which nothing is written."""
-    ids = {*written_ids(broker.tables, broker.id), *living_ids(broker.tables, broker.id)}
+def all_with_unwritten(broker: Broker) -> list[Group]:
+    """Like `all_groups`, with groups that have no records yet."""
+    ids = {*stored_ids(broker.tables, broker.id), *live_ids(broker.tables, broker.id)}
     found = [find(broker, group_id) for group_id in sorted(ids)]
     return [group for group in found if group is not None]
 
 
-def begin(broker: Broker, group_id: str) -> None:
-    """A group is there of which nothing is written: its first commit has stored no offset."""
+def create_unwritten(broker: Broker, group_id: str) -> None:
+    """Create a group without records: its first commit stored no offset."""
     group = restored(group_id, None)
     group.is_kept = True
     save(broker.tables, broker.id, group)
 
 
-def known(tables: Tables, broker: int, group_id: str) -> Group | None:
-    """`find`, for those who have the tables alone."""
-    return living(tables, broker, group_id) or _restored(tables, broker, group_id)
+def find_in_tables(tables: Tables, broker: int, group_id: str) -> Group | None:
+    """Like `find`, for callers without a `Broker`."""
+    return find_live(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
-def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
-    """The classic group as it lives, to be read only; None where only records know it."""
+def find_live(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+    """Return the live classic group, read-only; None if only records exist."""
     return tables.live_groups.get(_live_key(broker, group_id), ClassicGroup)
 
 
-def living_ids(tables: Tables, broker: int) -> list[str]:
-    """The ids of the classic groups that live at a broker, sorted by their keys."""
+def live_ids(tables: Tables, broker: int) -> list[str]:
+    """Return the ids of the live classic groups of a broker, in key order."""
     return _ids(tables.live_groups, _live_key(broker, ""))
 
 
 def timed_ids(tables: Tables, broker: int) -> list[str]:
-    """The ids of the groups of any kind that have timers at a broker, sorted."""
+    """Return the ids of groups of any kind that have timers, sorted."""
     names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
-def written_ids(tables: Tables, broker: int) -> list[str]:
-    """The ids of the groups that a broker coordinates, sorted."""
+def stored_ids(tables: Tables, broker: int) -> list[str]:
+    """Return the ids of the groups with records, sorted."""
     return sorted(_ids(tables.groups, _written_key(broker, "")))
 
 
 def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
-    """A classic group for changing; one that does not live yet does not before `save`."""
+    """Return a classic group for modification.
+
+    A restored group is live only after `save`.
+    """
     key = _live_key(broker, group_id)
     if key in tables.live_groups:
         return tables.live_groups.change(key, ClassicGroup)
@@ -141,13 +147,13 @@ def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
 
 
 def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
-    """Lets a classic group live, in place of what was there."""
+    """Store a live classic group, replacing the previous one."""
     tables.live_groups.put(_live_key(broker, group.group_id), group)
 
 
 def unload(tables: Tables, broker: int, group_id: str) -> None:
-    """Lets a classic group live no more; what is written of it stays."""
-    group = living(tables, broker, group_id)
+    """Remove a live classic group and its timers. Its records stay."""
+    group = find_live(tables, broker, group_id)
     if group is None:
         return
     heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
@@ -157,90 +163,95 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
 
 
 def stop_timers(tables: Tables, broker: int, group_id: str) -> None:
-    """Stops every timer of a group, without a look at its members."""
+    """Stop all timers of a group without reading its members."""
     for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
         set_timer(tables, broker, group_id, name, None)
 
 
 def drop(tables: Tables, broker: int, group_id: str) -> None:
-    """Forgets a group: what is written of it, what lives, and its timers."""
+    """Remove a group: its durable state, its live state and its timers."""
     unload(tables, broker, group_id)
     tables.groups.drop(_written_key(broker, group_id))
 
 
-def written(table: Table, broker: int, group_id: str) -> Written | None:
-    """What is written of a group, in the table `groups`."""
-    return table.get(_written_key(broker, group_id), WRITTEN)
+def find_stored(table: Table, broker: int, group_id: str) -> StoredGroup | None:
+    """Return the durable state of a group; `table` is `groups`."""
+    return table.get(_written_key(broker, group_id), STORED_GROUP)
 
 
-def change_written(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
-    """A group of this kind for changing by a record; one of mere offsets gives it its place."""
+def change_stored(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
+    """Return a group of this kind for modification by a record.
+
+    A simple group is replaced by an empty group of the kind.
+    """
     key = _written_key(broker, group_id)
-    if not isinstance(table.get(key, WRITTEN), kind):
+    if not isinstance(table.get(key, STORED_GROUP), kind):
         table.put(key, kind(group_id))
-    group = table.change(key, WRITTEN)
+    group = table.change(key, STORED_GROUP)
     assert isinstance(group, kind), group_id
     return group
 
 
-def drop_written(table: Table, broker: int, group_id: str) -> None:
-    """Forgets what is written of a consumer group; a classic one may live in its place already."""
+def drop_stored(table: Table, broker: int, group_id: str) -> None:
+    """Remove the durable state of a group.
+
+    The live state stays: a consumer group may have become a classic group.
+    """
     table.drop(_written_key(broker, group_id))
 
 
 def ensure(table: Table, broker: int, group_id: str) -> None:
-    """A group that has offsets is there, without members at first; `table` is `groups`."""
+    """Create a simple group if the group does not exist; `table` is `groups`."""
     if _written_key(broker, group_id) not in table:
-        table.put(_written_key(broker, group_id), WrittenGroup(group_id))
+        table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
 
 
-def apply_written(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
-    """Stores what is new of a group."""
-    stored = WrittenGroup(record.group_id, record.metadata)
+def apply_metadata(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
+    stored = StoredClassicGroup(record.group_id, record.metadata)
     tables.groups.put(_written_key(broker, record.group_id), stored)
 
 
 def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: int | None) -> None:
-    """Lets a timer of a group fire at a time in ms since 1970, or not at all.
+    """Set or stop a timer of a group.
 
     Args:
-        tables: the cell's.
+        tables: the tables of the cell.
         broker: the coordinator.
         group_id: the group's id.
-        timer: JOIN, SYNC, INITIAL, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
-        deadline: None stops the timer.
+        timer: JOIN, SYNC, INITIAL, or the result of `heartbeat`, `session`, `rebalance`, `rejoin`
+            or `resync`.
+        deadline: in ms since 1970; None stops the timer.
     """
     pending.set_timer(tables.pending, _timer_name(broker, group_id, timer), deadline)
 
 
 @cached_key
 def heartbeat(member_id: str) -> str:
-    """The timer of a classic member, or of an id that was given away."""
+    """Timer name: session timeout of a classic member or a pending member id."""
     return _HEARTBEAT + escape(member_id)
 
 
 def session(member_id: str) -> str:
-    """The timer of a consumer group's member: its session time-out."""
+    """Timer name: session timeout of a member of the other kinds."""
     return _SESSION + escape(member_id)
 
 
 def rebalance(member_id: str) -> str:
-    """The timer of a member that has to give partitions back: its rebalance time-out."""
+    """Timer name: timeout for a member to revoke partitions or tasks."""
     return _REBALANCE + escape(member_id)
 
 
 def rejoin(member_id: str) -> str:
-    """The timer of a classic member of a consumer group that is to join again."""
+    """Timer name: a classic-protocol member of a consumer group must rejoin."""
     return _REJOIN + escape(member_id)
 
 
 def resync(member_id: str) -> str:
-    """The timer of a classic member of a consumer group that has joined and is to sync."""
+    """Timer name: a classic-protocol member of a consumer group must sync."""
     return _RESYNC + escape(member_id)
 
 
-def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
-    """Whether a timer of a group runs."""
+def has_timer(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
 
 
@@ -250,28 +261,28 @@ def _timer_name(broker: int, group_id: str, timer: str) -> str:
 
 
 def timer_of(name: str) -> tuple[str, str]:
-    """The group and the timer in what follows the broker in a timer's name."""
+    """Split a timer name, without its broker, into group id and timer."""
     group_id, timer = name.split("/", 1)
     return unescape(group_id), timer
 
 
-def silent_member(timer: str) -> str | None:
-    """The member that a heartbeat's timer is of; None for the other timers."""
+def heartbeat_member(timer: str) -> str | None:
+    """Return the member of a heartbeat timer; None for other timers."""
     if not timer.startswith(_HEARTBEAT):
         return None
     return unescape(timer.removeprefix(_HEARTBEAT))
 
 
-def late_member(timer: str) -> str:
-    """The member of a consumer group that a timer is of."""
+def timer_member(timer: str) -> str:
+    """Return the member of a timer of a consumer, share or streams group."""
     kind, _, member = timer.partition("/")
     assert f"{kind}/" in (_SESSION, _REBALANCE, _REJOIN, _RESYNC), timer
     return unescape(member)
 
 
 def _restored(tables: Tables, broker: int, group_id: str) -> Group | None:
-    stored = written(tables.groups, broker, group_id)
-    if isinstance(stored, WrittenGroup):
+    stored = find_stored(tables.groups, broker, group_id)
+    if isinstance(stored, StoredClassicGroup):
         return restored(group_id, stored.metadata)
     return stored
 

@@ -1,9 +1,9 @@
-"""The assignor `uniform` where members subscribe to different topics.
+"""The `uniform` assignor for members with different subscriptions.
 
-Source: `UniformHeterogeneousAssignmentBuilder` in Kafka. Members keep what they have of what they
-still subscribe to. What is left goes, topic by topic, to the least loaded subscriber. Then
-partitions move, topic by topic, from the most to the least loaded of its subscribers, until a round
-moves nothing, or for 16 rounds. Topics with many partitions for few subscribers come first.
+Source: `UniformHeterogeneousAssignmentBuilder` in Kafka. Members keep partitions of subscribed
+topics. Free partitions go, topic by topic, to the least loaded subscriber. Then partitions move,
+topic by topic, from the most to the least loaded subscriber, until a round moves none or for 16
+rounds. Topics with many partitions for few subscribers come first.
 """
 
 from brokertwin.state.core.java_hashes import uuid_order
@@ -11,22 +11,22 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 ROUNDS_MAX = 16
-NOBODY = -1
+UNASSIGNED = -1
 
 
 def assign(spec: GroupSpec) -> dict[str, Target]:
-    """What each member is assigned; nobody where nothing is subscribed to."""
-    builder = _Builder(spec)
+    """Return each member's target; no members without subscribed topics."""
+    builder = _HeterogeneousBuilder(spec)
     return builder.build() if builder.subscribers else {}
 
 
-class _Builder:
-    """One assignment. Members go by their place in the group, 0 and up.
+class _HeterogeneousBuilder:
+    """An assignment in progress. Members are indexes.
 
     Attributes:
-        subscribers: topic id to its subscribers, in order.
-        owners: topic id to the owner of each partition, NOBODY where there is none.
-        sizes: how many partitions each member has.
+        subscribers: subscribers by topic id, in order.
+        owners: owners of the partitions by topic id; UNASSIGNED if free.
+        sizes: number of partitions by member.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -38,11 +38,11 @@ class _Builder:
             for topic_id in subscriber.topics:
                 self.subscribers.setdefault(topic_id, []).append(index)
         self.owners = {
-            topic_id: [NOBODY] * spec.partition_counts[topic_id] for topic_id in self.subscribers
+            topic_id: [UNASSIGNED] * spec.partition_counts[topic_id]
+            for topic_id in self.subscribers
         }
 
     def build(self) -> dict[str, Target]:
-        """The assignment of every member."""
         for index, subscriber in enumerate(self._spec.members.values()):
             self._keep(index, set(subscriber.topics))
         self._assign_rest()
@@ -63,40 +63,40 @@ class _Builder:
                 self.sizes[index] += 1
 
     def _in_order(self, topic_ids: list[Uuid]) -> list[Uuid]:
-        """Most partitions for a subscriber first, then fewest subscribers, then by id."""
+        """Sort by partitions per subscriber (descending), subscribers, id."""
 
-        def place(topic_id: Uuid) -> tuple[float, int, tuple[int, int]]:
+        def sort_key(topic_id: Uuid) -> tuple[float, int, tuple[int, int]]:
             count = len(self.subscribers[topic_id])
             return -len(self.owners[topic_id]) / count, count, uuid_order(topic_id)
 
-        return sorted(topic_ids, key=place)
+        return sorted(topic_ids, key=sort_key)
 
     def _assign_rest(self) -> None:
-        rest = {
-            topic_id: [at for at, owner in enumerate(owners) if owner == NOBODY]
+        free = {
+            topic_id: [at for at, owner in enumerate(owners) if owner == UNASSIGNED]
             for topic_id, owners in self.owners.items()
         }
-        for topic_id in self._in_order([topic_id for topic_id in rest if rest[topic_id]]):
+        for topic_id in self._in_order([topic_id for topic_id in free if free[topic_id]]):
             balancer = _Balancer(self.sizes, self.subscribers[topic_id])
-            for partition in rest[topic_id]:
-                self._give(topic_id, partition, balancer.next_least_loaded())
+            for partition in free[topic_id]:
+                self._assign(topic_id, partition, balancer.next_least_loaded())
 
     def _balance(self) -> None:
-        """Moves partitions until a whole round has moved none since the last move."""
+        """Move partitions until a whole round moves none."""
         topic_ids = self._in_order([each for each in self.subscribers if self._is_shared(each)])
-        last = NOBODY
+        last = UNASSIGNED
         for _ in range(ROUNDS_MAX):
             for at, topic_id in enumerate(topic_ids):
                 if at == last:
                     return
-                if self._balance_topic(topic_id) or last == NOBODY:
+                if self._balance_topic(topic_id) or last == UNASSIGNED:
                     last = at
 
     def _is_shared(self, topic_id: Uuid) -> bool:
         return len(self.subscribers[topic_id]) > 1
 
     def _balance_topic(self, topic_id: Uuid) -> int:
-        """Balances the subscribers of a topic by its partitions; how many have moved."""
+        """Balance a topic's subscribers and return the number of moves."""
         balancer = _Balancer(self.sizes, self.subscribers[topic_id])
         if balancer.imbalance <= 1:
             return 0
@@ -106,22 +106,22 @@ class _Builder:
         moved = 0
         while not balancer.is_balanced():
             most_loaded = balancer.next_most_loaded()
-            while most_loaded != NOBODY and not owned.get(most_loaded):
+            while most_loaded != UNASSIGNED and not owned.get(most_loaded):
                 balancer.exclude_most_loaded()
                 most_loaded = balancer.next_most_loaded()
-            if most_loaded == NOBODY:
+            if most_loaded == UNASSIGNED:
                 break
             partition = owned[most_loaded].pop()
             least_loaded = balancer.next_least_loaded()
             if balancer.is_balanced():
                 break
-            self._give(topic_id, partition, least_loaded)
+            self._assign(topic_id, partition, least_loaded)
             moved += 1
         return moved
 
-    def _give(self, topic_id: Uuid, partition: int, index: int) -> None:
+    def _assign(self, topic_id: Uuid, partition: int, index: int) -> None:
         former = self.owners[topic_id][partition]
-        if former != NOBODY:
+        if former != UNASSIGNED:
             self._targets[former].remove(topic_id, partition)
             self.sizes[former] -= 1
         share = -(-len(self.owners[topic_id]) // len(self.subscribers[topic_id]))
@@ -131,11 +131,10 @@ class _Builder:
 
 
 class _Balancer:
-    """The subscribers of a topic, the least loaded first, and two ranges at the ends.
+    """The subscribers of a topic by load, with ranges at both ends.
 
-    Who is least loaded is picked in turn from the lower range, which grows upwards as it fills; who
-    is most loaded from the upper one, which grows downwards as it is emptied. `_sizes` change under
-    it, as partitions are given.
+    Members are picked in turn from the lower range, which grows as it fills, and from the upper
+    range, which grows as it empties. `sizes` changes as partitions move.
     """
 
     def __init__(self, sizes: list[int], subscribers: list[int]) -> None:
@@ -150,7 +149,7 @@ class _Balancer:
         self.imbalance = sizes[self._members[-1]] - sizes[self._members[0]]
 
     def next_least_loaded(self) -> int:
-        """Who gets the next partition."""
+        """Return the member that gets the next partition."""
         if self._next_least >= self._least_end:
             self._least_level += 1
             while self._least_end < len(self._members) and self._is_at(
@@ -162,7 +161,7 @@ class _Balancer:
         return self._members[self._next_least - 1]
 
     def next_most_loaded(self) -> int:
-        """Who gives a partition; NOBODY where nobody has one to give."""
+        """Return the member that gives up a partition, or UNASSIGNED."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_level = self._sizes[self._members[self._most_start - 1]]
@@ -172,18 +171,18 @@ class _Balancer:
                 self._most_start -= 1
             self._next_most = self._most_end - 1
         if self._next_most < 0:
-            return NOBODY
+            return UNASSIGNED
         self._next_most -= 1
         return self._members[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Who was just picked has nothing of this topic to give."""
+        """Exclude the last picked member: it has no partition of this topic."""
         picked, end = self._next_most + 1, self._most_end - 1
         self._members[picked], self._members[end] = self._members[end], self._members[picked]
         self._most_end -= 1
 
     def is_balanced(self) -> bool:
-        """Whether the two ranges are at most one partition apart."""
+        """True if the two ranges differ by at most one partition."""
         return self._most_level - self._least_level <= 1
 
     def _is_at(self, at: int, level: int) -> bool:

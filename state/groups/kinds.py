@@ -1,7 +1,7 @@
-"""The kinds of groups, and what each of them does: one table.
+"""The kinds of groups and their operations, as one table.
 
-A group's tag says which kind it is of; requests that any group may get come through here. A further
-kind has its struct in `groups.Group`, and a row in `KINDS`.
+The tag of a group's item is its kind. Requests that accept groups of any kind use this table. To
+add a kind, add its struct to `groups.Group` and a row to `KINDS`.
 """
 
 from collections.abc import Callable
@@ -13,25 +13,21 @@ from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import (
-    classic_check,
+    classic_coordinator,
     committed_offsets,
-    consumer_check,
     consumer_group_records,
     consumer_rules,
-    group_coordinator,
     group_rules,
     groups,
-    share_check,
     share_group_records,
     share_rules,
-    streams_check,
     streams_group_records,
     streams_live,
     streams_rules,
 )
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.share_group import SHARE as SHARE_NAME
 from brokertwin.state.groups.share_group import ShareGroup
@@ -39,25 +35,27 @@ from brokertwin.state.groups.streams_group import STREAMS as STREAMS_NAME
 from brokertwin.state.groups.streams_group import StreamsGroup
 
 
-class Kind(NamedTuple):
-    """What a kind of groups does.
+class GroupKind(NamedTuple):
+    """Operations of a kind of group.
 
     Attributes:
-        name: Kafka's name of the type, in lower case.
-        fire: what a timer asks for, by group id and timer.
-        expire: takes members for gone.
+        name: Kafka's name of the group type, in lower case.
+        fire: handles an expired timer of a group.
+        expire: removes members whose session has expired.
         load: takes a group over from another coordinator.
-        unload: lets it go; the answers are for those who wait.
-        check: what does not hold of a group, given its running timers.
-        commit_error: why offsets are not taken.
-        fetch_error: why offsets are not told to a member, by its id and epoch.
-        delete_error: why a group cannot be deleted.
-        delete_offsets_error: why none of its offsets can.
-        subscribed_topics: whose offsets stay; None: all of them.
-        kept_since: from when on an offset is kept, by its commit's time; None: for ever.
-        tombstones: the records by which a group without members goes.
-        member_tombstones: those by which a member goes; None where members are written with it.
-        may_expire: whether one without offsets and members goes by itself.
+        unload: gives a group up and returns responses to its pending requests.
+        check: yields violated invariants, given the group and its running timers.
+        commit_error: error of an offset commit.
+        fetch_error: error of an offset fetch by a member (id and epoch).
+        delete_error: error of a group deletion.
+        delete_offsets_error: error of the deletion of any offset.
+        subscribed_topics: topics whose offsets are kept; None for all.
+        kept_since: start of an offset's retention, given its commit time; None if it does not
+            expire.
+        tombstones: records that delete a group without members.
+        member_tombstones: records that delete a member; None if members are part of the group's
+            record.
+        may_expire: whether a group without offsets and members is deleted automatically.
     """
 
     name: str
@@ -66,7 +64,7 @@ class Kind(NamedTuple):
     load: Callable[[Broker, str], None]
     unload: Callable[[Broker, str], list[Resumed]]
     check: Callable[[Any, set[str]], Violations]
-    commit_error: Callable[[Any, Commit], Error]
+    commit_error: Callable[[Any, OffsetCommitCheck], Error]
     fetch_error: Callable[[Any, str | None, int], Error]
     delete_error: Callable[[Any], Error]
     delete_offsets_error: Callable[[Any], Error]
@@ -77,13 +75,13 @@ class Kind(NamedTuple):
     may_expire: bool = True
 
 
-CLASSIC = Kind(
+CLASSIC = GroupKind(
     name="classic",
-    fire=group_coordinator.fire,
-    expire=group_coordinator.expire,
-    load=group_coordinator.load,
-    unload=group_coordinator.unload,
-    check=classic_check.check,
+    fire=classic_coordinator.fire,
+    expire=classic_coordinator.expire,
+    load=classic_coordinator.load,
+    unload=classic_coordinator.unload,
+    check=group_rules.check,
     commit_error=group_rules.commit_error,
     fetch_error=group_rules.fetch_error,
     delete_error=group_rules.delete_error,
@@ -93,13 +91,13 @@ CLASSIC = Kind(
     tombstones=group_rules.tombstones,
 )
 
-CONSUMER = Kind(
+CONSUMER = GroupKind(
     name="consumer",
     fire=consumer_rules.fire,
     expire=consumer_rules.expire,
     load=consumer_rules.load,
     unload=consumer_rules.unload,
-    check=consumer_check.check,
+    check=consumer_rules.check,
     commit_error=consumer_rules.commit_error,
     fetch_error=consumer_rules.fetch_error,
     delete_error=consumer_rules.delete_error,
@@ -110,13 +108,13 @@ CONSUMER = Kind(
     member_tombstones=consumer_group_records.member_tombstones,
 )
 
-SHARE = Kind(
+SHARE = GroupKind(
     name=SHARE_NAME,
     fire=share_rules.fire,
     expire=share_rules.expire,
     load=share_rules.load,
     unload=share_rules.unload,
-    check=share_check.check,
+    check=share_rules.check,
     commit_error=share_rules.commit_error,
     fetch_error=share_rules.fetch_error,
     delete_error=share_rules.delete_error,
@@ -128,13 +126,13 @@ SHARE = Kind(
     may_expire=False,
 )
 
-STREAMS = Kind(
+STREAMS = GroupKind(
     name=STREAMS_NAME,
     fire=streams_rules.fire,
     expire=streams_rules.expire,
     load=streams_rules.load,
     unload=streams_rules.unload,
-    check=streams_check.check,
+    check=streams_rules.check,
     commit_error=streams_rules.commit_error,
     fetch_error=streams_rules.fetch_error,
     delete_error=streams_rules.delete_error,
@@ -145,30 +143,29 @@ STREAMS = Kind(
     member_tombstones=streams_group_records.member_tombstones,
 )
 
-KINDS: dict[type, Kind] = {
+KINDS: dict[type, GroupKind] = {
     ClassicGroup: CLASSIC,
     ConsumerGroup: CONSUMER,
     ShareGroup: SHARE,
     StreamsGroup: STREAMS,
 }
-"""The kind of each struct of `groups.Group`."""
+"""Kinds by the struct of `groups.Group`."""
 
 
-def kind_of(group: Group) -> Kind:
-    """The kind of a group."""
+def kind_of(group: Group) -> GroupKind:
     return KINDS[type(group)]
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """Does what a group's timer asks for; `name` is what follows the broker in the timer's name."""
+    """Handle an expired timer; `name` is the timer's name without its broker."""
     group_id, timer = groups.timer_of(name)
     group = groups.find(broker, group_id)
-    assert group is not None, f"a timer of a group that is not there: {name}"
+    assert group is not None, f"timer of an unknown group: {name}"
     return kind_of(group).fire(broker, group_id, timer)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Takes members of a group for gone; nothing where there is no such group."""
+    """Remove members of a group. No-op if the group does not exist."""
     group = groups.find(broker, group_id)
     if group is None:
         return Decision()
@@ -176,35 +173,35 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
 
 
 def load(broker: Broker, group_id: str) -> None:
-    """Takes over a group as it was last written."""
+    """Take over a group in the state of its records."""
     group = groups.find(broker, group_id)
     assert group is not None, group_id
     kind_of(group).load(broker, group_id)
 
 
 def loaded_ids(broker: Broker) -> list[str]:
-    """The ids of the groups that live at a broker or have timers there, sorted."""
+    """Return the ids of groups with live state or timers at a broker, sorted."""
     tables = broker.tables
-    living = groups.living_ids(tables, broker.id)
+    living = groups.live_ids(tables, broker.id)
     live_streams = streams_live.ids(tables, broker.id)
     return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
 
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
-    """Lets go of a group whose records another coordinator has by now."""
-    is_classic = groups.living(broker.tables, broker.id, group_id) is not None
+    """Give up a group whose records another coordinator has taken over."""
+    is_classic = groups.find_live(broker.tables, broker.id, group_id) is not None
     return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)
 
 
-def all_tombstones(broker: Broker) -> list[Record]:
-    """What takes back all that a broker has written of groups: their topic goes."""
-    table, gone = broker.tables.groups, list[Record]()
+def tombstones_of_all(broker: Broker) -> list[Record]:
+    """Return tombstones for all groups and offsets: their topic is deleted."""
+    table, tombstones = broker.tables.groups, list[Record]()
     for group in groups.all_groups(broker):
         kind, group_id = kind_of(group), group.group_id
         for name, numbers in committed_offsets.partitions_of(table, broker.id, group_id):
-            gone += [OffsetDeleted(group_id, name, number) for number in numbers]
+            tombstones += [OffsetDeleted(group_id, name, number) for number in numbers]
         if kind.member_tombstones is not None:
             for member in group.members:
-                gone += kind.member_tombstones(group_id, member)
-        gone += kind.tombstones(group)
-    return gone
+                tombstones += kind.member_tombstones(group_id, member)
+        tombstones += kind.tombstones(group)
+    return tombstones

@@ -1,14 +1,12 @@
-"""How a member of a consumer group comes from what it has to what it is to have.
+"""Reconciliation of a consumer group member with its target assignment.
 
-Source: `CurrentAssignmentBuilder` in Kafka; KIP-848. A partition changes hands in two steps, which
-only heartbeats bring about: who is to give it back is told so and stays in its epoch until it no
-longer names the partition among those that it owns; only then somebody else may get it.
+Source: `CurrentAssignmentBuilder` in Kafka; KIP-848. A partition moves in two steps, both by
+heartbeats. First its owner must revoke it. The owner keeps its epoch until a heartbeat no longer
+lists the partition as owned. Only then another member can get it.
 
-    STABLE                  in the epoch of the assignment there is nothing to do
-    UNREVOKED_PARTITIONS    waits until the member has told that it has given them back
-    UNRELEASED_PARTITIONS   looks again whether others have given back what it is to get
-
-`next_step` decides, `owned` is what the member says it owns, None where it says nothing.
+    STABLE                 no-op in the epoch of the assignment
+    UNREVOKED_PARTITIONS   waits until the member has revoked its partitions
+    UNRELEASED_PARTITIONS  checks again whether other members have revoked its partitions
 """
 
 from collections.abc import Callable
@@ -19,22 +17,22 @@ import msgspec
 from brokertwin.state.core.java_hashes import JavaMap, own_hash, uuid_hash
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import Assigned, Target, in_hash_order
-from brokertwin.state.groups.consumer_group import ConsumerMember, MemberState
+from brokertwin.state.groups.consumer_group import ConsumerMember, ConsumerMemberState
 
 Owned = dict[Uuid, list[int]]
-"""What a member says it owns."""
+"""Partitions that a member reports as owned, by topic id."""
 
 
-class Way(NamedTuple):
-    """What a member is under way to.
+class ReconcileInput(NamedTuple):
+    """Input of a reconciliation.
 
     Attributes:
-        epoch: that of the target assignment.
-        target: what the member is to have.
-        topic_ids: the topics that it subscribes to.
-        has_subscription_changed: whether it says so in this heartbeat.
-        owned: what it says it owns.
-        has_owner: whether anybody has a partition.
+        epoch: epoch of the target assignment.
+        target: the member's target.
+        topic_ids: the topics to which the member subscribes.
+        has_subscription_changed: whether this heartbeat changes the subscription.
+        owned: partitions that the heartbeat reports as owned; None if not reported.
+        has_owner: whether any member owns a partition.
     """
 
     epoch: int
@@ -45,18 +43,18 @@ class Way(NamedTuple):
     has_owner: Callable[[Uuid, int], bool]
 
 
-def next_step(member: ConsumerMember, way: Way) -> ConsumerMember:
-    """The member after a heartbeat; the same one where it has to wait, or is there."""
-    if member.state is MemberState.STABLE and member.member_epoch == way.epoch:
-        return _without_others(member, way) if way.has_subscription_changed else member
-    is_waiting = member.state is MemberState.UNREVOKED_PARTITIONS
-    if is_waiting and _owns(way.owned, member.pending_revocation):
-        return _without_others(member, way) if way.has_subscription_changed else member
-    return _towards(member, way)
+def next_step(member: ConsumerMember, inputs: ReconcileInput) -> ConsumerMember:
+    """Return the member after a heartbeat; unchanged if it waits or is done."""
+    if member.state is ConsumerMemberState.STABLE and member.member_epoch == inputs.epoch:
+        return _without_unsubscribed(member, inputs) if inputs.has_subscription_changed else member
+    is_waiting = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+    if is_waiting and _owns(inputs.owned, member.pending_revocation):
+        return _without_unsubscribed(member, inputs) if inputs.has_subscription_changed else member
+    return _reconcile(member, inputs)
 
 
 def _owns(owned: Owned | None, revoked: Assigned) -> bool:
-    """Whether a member still has some of what it is to give back; it has while it says nothing."""
+    """True if the member may still own revoked partitions."""
     if owned is None:
         return True
     return any(
@@ -66,9 +64,9 @@ def _owns(owned: Owned | None, revoked: Assigned) -> bool:
     )
 
 
-def _without_others(member: ConsumerMember, way: Way) -> ConsumerMember:
-    """Takes away the topics to which the member subscribes no more."""
-    kept = {t: epochs for t, epochs in member.assigned.items() if t in way.topic_ids}
+def _without_unsubscribed(member: ConsumerMember, inputs: ReconcileInput) -> ConsumerMember:
+    """Revoke the partitions of topics no longer subscribed to."""
+    kept = {t: epochs for t, epochs in member.assigned.items() if t in inputs.topic_ids}
     if len(kept) == len(member.assigned):
         return member
     revoked = dict(member.pending_revocation)
@@ -76,54 +74,59 @@ def _without_others(member: ConsumerMember, way: Way) -> ConsumerMember:
         if topic_id not in kept:
             revoked[topic_id] = {**revoked.get(topic_id, {}), **epochs}
     member = msgspec.structs.replace(member.in_epoch(member.member_epoch), assigned=kept)
-    if not _owns(way.owned, revoked):
+    if not _owns(inputs.owned, revoked):
         return member
-    state = MemberState.UNREVOKED_PARTITIONS
+    state = ConsumerMemberState.UNREVOKED_PARTITIONS
     return msgspec.structs.replace(member, state=state, pending_revocation=revoked)
 
 
-def _towards(member: ConsumerMember, way: Way) -> ConsumerMember:
-    """Keep what is in the target, revoke what is not, add what is free.
+def _reconcile(member: ConsumerMember, inputs: ReconcileInput) -> ConsumerMember:
+    """Keep partitions of the target, revoke others, and add free ones.
 
-    Topics and partitions come in the order of Kafka's maps, because the response shows it.
+    Topics and partitions are in the order of Kafka's maps, because the response shows it.
     """
     kept: JavaMap[Uuid, JavaMap[int, int]] = JavaMap(uuid_hash)
     revoked: Assigned = {}
     gained: JavaMap[Uuid, list[int]] = JavaMap(uuid_hash)
     is_unreleased = False
-    topic_ids = JavaMap.holding(uuid_hash, way.target)
+    topic_ids = JavaMap.holding(uuid_hash, inputs.target)
     stored = in_hash_order(member.assigned)
     for topic_id in stored:
         topic_ids[topic_id] = []
     for topic_id in topic_ids:
-        target = way.target.get(topic_id, []) if topic_id in way.topic_ids else []
-        had, mine = member.assigned.get(topic_id, {}), member.pending_revocation.get(topic_id, {})
-        remaining = JavaMap.copying(own_hash, {p: had[p] for p in stored.get(topic_id, [])})
-        _put(revoked, topic_id, {p: epoch for p, epoch in had.items() if p not in target})
-        for partition in had:
+        target = inputs.target.get(topic_id, []) if topic_id in inputs.topic_ids else []
+        current, pending = (
+            member.assigned.get(topic_id, {}),
+            member.pending_revocation.get(topic_id, {}),
+        )
+        remaining = JavaMap.copying(own_hash, {p: current[p] for p in stored.get(topic_id, [])})
+        _put(revoked, topic_id, {p: epoch for p, epoch in current.items() if p not in target})
+        for partition in current:
             if partition not in target:
                 remaining.pop(partition)
-        wanted = [p for p in JavaMap.holding(own_hash, dict.fromkeys(target)) if p not in had]
-        free = [p for p in wanted if p in mine or not way.has_owner(topic_id, p)]
+        wanted = [p for p in JavaMap.holding(own_hash, dict.fromkeys(target)) if p not in current]
+        free = [p for p in wanted if p in pending or not inputs.has_owner(topic_id, p)]
         is_unreleased = is_unreleased or len(free) < len(wanted)
         if len(remaining):
             kept[topic_id] = remaining
         if free:
             gained[topic_id] = free
-    if revoked and _owns(way.owned, revoked):
+    if revoked and _owns(inputs.owned, revoked):
         return msgspec.structs.replace(
             member.in_epoch(member.member_epoch),
-            state=MemberState.UNREVOKED_PARTITIONS,
+            state=ConsumerMemberState.UNREVOKED_PARTITIONS,
             assigned=_in_order(kept),
             pending_revocation=revoked,
         )
     for topic_id in gained:
         partitions = kept.compute_if_absent(topic_id, JavaMap(own_hash))
         for partition in gained[topic_id]:
-            partitions[partition] = way.epoch
+            partitions[partition] = inputs.epoch
     return msgspec.structs.replace(
-        member.in_epoch(way.epoch),
-        state=MemberState.UNRELEASED_PARTITIONS if is_unreleased else MemberState.STABLE,
+        member.in_epoch(inputs.epoch),
+        state=ConsumerMemberState.UNRELEASED_PARTITIONS
+        if is_unreleased
+        else ConsumerMemberState.STABLE,
         assigned=_in_order(kept),
         pending_revocation={},
     )

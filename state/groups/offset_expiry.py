@@ -1,22 +1,23 @@
-"""What a group forgets as time passes: offsets that are too old, and then the group itself.
+"""Expiry of committed offsets and of groups without offsets.
 
 Source: KIP-211; `OffsetMetadataManager.cleanupExpiredOffsets`, `OffsetExpirationConditionImpl`,
-`GroupCoordinatorShard.cleanupGroupMetadata`, `Group.shouldExpire` in Kafka. An offset goes
+`GroupCoordinatorShard.cleanupGroupMetadata`, `Group.shouldExpire` in Kafka.
 
-    that was given a retention (OffsetCommit 2 to 4)   when that is over
-    any other                                          offsets.retention.minutes after its base
+    offset                                        expires
+    with an expire timestamp (OffsetCommit 2..4)  at that time
+    other                                         offsets.retention.minutes after its base
 
-and the base is that of the group's kind (`Kind.kept_since`):
+The base (`GroupKind.kept_since`):
 
-    a classic group that only commits        when the offset was committed
-    a classic group without members          when the last member went
-    a stable group of consumers              when it was committed
-    a consumer group (KIP-848)               when it was committed
-    any other                                none: nothing expires
+    simple group                            commit time
+    classic group without members           time when the last member left
+    stable classic group of consumers       commit time
+    consumer group (KIP-848)                commit time
+    other classic groups                    none: offsets do not expire
 
-An offset of a topic that a member subscribes to stays, and so does one that a transaction is about
-to replace. A group that has no offsets left, no open transaction and no member goes, too; but for a
-share group, which stays until it is deleted: what its members have read is in no offsets.
+Offsets of subscribed topics and of partitions with a pending transactional offset are kept. A group
+without offsets, pending transactional offsets and members is deleted. Share groups do not expire,
+because their progress is not stored as offsets.
 """
 
 from collections.abc import Iterator
@@ -34,41 +35,41 @@ _MINUTE_MS = 60_000
 
 
 def expired(broker: Broker, group: Group, unstable: set[tuple[str, int]]) -> list[Record]:
-    """The tombstones of what a group forgets now.
+    """Return tombstones for a group's expired offsets and for the group.
 
     Args:
         broker: the coordinator.
         group: one of its groups.
-        unstable: the topics and partitions for which a transaction has an offset.
+        unstable: topics and partitions with a pending transactional offset.
     """
     kind = kind_of(group)
     if not kind.may_expire:
         return []
     subscribed = kind.subscribed_topics(group)
-    gone: list[Record] = []
-    stays = bool(unstable)
+    tombstones: list[Record] = []
+    has_offsets = bool(unstable)
     for topic, partition, offset in _offsets(broker, group.group_id):
-        is_read = subscribed is None or topic in subscribed
-        is_free = not is_read and (topic, partition) not in unstable
+        is_subscribed = subscribed is None or topic in subscribed
+        may_expire = not is_subscribed and (topic, partition) not in unstable
         since = kind.kept_since(group, offset.commit_timestamp)
         if since is not None and broker.settings.brokertwin_offset_age_from_fetch:
             since = max(since, offset.commit_timestamp)
-        if is_free and _is_over(broker, offset, since):
-            gone.append(OffsetDeleted(group.group_id, topic, partition))
+        if may_expire and _is_expired(broker, offset, since):
+            tombstones.append(OffsetDeleted(group.group_id, topic, partition))
         else:
-            stays = True
-    if not stays and kind.delete_error(group) is Error.NONE:
-        gone += kind.tombstones(group)
-    return gone
+            has_offsets = True
+    if not has_offsets and kind.delete_error(group) is Error.NONE:
+        tombstones += kind.tombstones(group)
+    return tombstones
 
 
 def expired_nodes(controller: Controller) -> list[Record]:
-    """The tombstones of the offsets in ZooKeeper that are too old; it knows no members."""
+    """Return tombstones for expired offsets in ZooKeeper, without members."""
     return [
         OffsetDeleted(group_id, topic, partition)
-        for group_id in groups.written_ids(controller.tables, controller.id)
+        for group_id in groups.stored_ids(controller.tables, controller.id)
         for topic, partition, offset in _offsets(controller, group_id)
-        if _is_over(controller, offset, offset.commit_timestamp)
+        if _is_expired(controller, offset, offset.commit_timestamp)
     ]
 
 
@@ -81,8 +82,8 @@ def _offsets(broker: Machine, group_id: str) -> Iterator[tuple[str, int, Offset]
             yield topic, partition, offset
 
 
-def _is_over(broker: Machine, offset: Offset, since: int | None) -> bool:
-    """Whether an offset has been kept for long enough; `since` None: it is kept for ever."""
+def _is_expired(broker: Machine, offset: Offset, since: int | None) -> bool:
+    """True if an offset has expired; it never does if `since` is None."""
     if since is None:
         return False
     if offset.expire_timestamp != NO_TIMESTAMP:

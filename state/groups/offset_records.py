@@ -1,16 +1,16 @@
-"""Committed offsets in the bytes of Kafka's own `__consumer_offsets` topic.
+"""Committed offsets in the record format of `__consumer_offsets`.
 
 Source: `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupCoordinatorRecordHelpers` in Kafka.
-Both begin with their version as an int16; numbers are big-endian, strings UTF-8.
+Key and value begin with a version (int16). Numbers are big-endian, strings UTF-8.
 
     key    0, 1   group, topic (strings), partition (int32); written: 1
     value  0, 2   offset (int64), metadata (string), commitTimestamp (int64)
-           1      the same, then expireTimestamp (int64); written where one is set
+           1      the same, then expireTimestamp (int64); written if it is set
            3      offset, leaderEpoch (int32), metadata, commitTimestamp
-           4      flexible: as 3 with a compact string, then tagged fields, of which there is one,
-                  topicId (tag 0, uuid); written otherwise
+           4      flexible: as 3 with a compact string and the tagged field topicId (tag 0, uuid);
+                  written otherwise
 
-A null value is a tombstone. Kafka before 4.0 wrote value version 3 where 4.3 writes 4.
+A null value is a tombstone. Kafka before 4.0 wrote value version 3 instead of 4.
 """
 
 import base64
@@ -37,7 +37,7 @@ _TIME = struct.Struct(">q")
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """The key of an offset: group id, topic name and partition number."""
+    """Group, topic and partition of an offset."""
 
     group: str
     topic: str
@@ -56,27 +56,27 @@ class OffsetValue(msgspec.Struct, frozen=True):
 
 
 def committed(record: OffsetCommitted) -> tuple[bytes, bytes]:
-    """The key and the value of an offset.
+    """Return key and value of an offset.
 
-    Raises ValueError for a string of more than 32767 bytes, which Kafka's protocol has no room for.
+    Raises ValueError for a string longer than 32767 bytes, the limit of Kafka's protocol.
     """
     return _encoded_key(record.group_id, record.topic, record.partition), encode_value(record)
 
 
 def deleted(record: OffsetDeleted) -> tuple[bytes, None]:
-    """The key of an offset that is gone, and no value. Raises ValueError as `committed` does."""
+    """Return the tombstone of an offset. Raises ValueError like `committed`."""
     return _encoded_key(record.group_id, record.topic, record.partition), None
 
 
 @bounded_cache(4096)
 def _encoded_key(group: str, topic: str, partition: int) -> bytes:
-    """A key's bytes; who commits does so again and again."""
+    """Return a key's bytes; cached because commits repeat their keys."""
     named = struct.pack(">h", KEY_VERSION) + string_bytes(group) + string_bytes(topic)
     return named + struct.pack(">i", partition)
 
 
 def encode_value(record: OffsetCommitted) -> bytes:
-    """The value of a commit: version 1 with an expire timestamp, version 4 without."""
+    """Encode version 1 with an expire timestamp, version 4 without."""
     if record.expire_timestamp != NO_TIMESTAMP:
         head = struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset)
         times = struct.pack(">qq", record.commit_timestamp, record.expire_timestamp)
@@ -88,9 +88,9 @@ def encode_value(record: OffsetCommitted) -> bytes:
 
 
 def decode_key(encoded: bytes) -> OffsetKey | None:
-    """The key in `encoded`; None where it is of another record, such as a group's metadata.
+    """Decode a key; None if it is the key of another kind of record.
 
-    Raises ValueError where the bytes are cut or too many.
+    Raises ValueError for truncated or trailing bytes.
     """
     reader = Reader(encoded)
     if reader.number("h") not in (0, 1):
@@ -101,7 +101,10 @@ def decode_key(encoded: bytes) -> OffsetKey | None:
 
 
 def decode_value(encoded: bytes) -> OffsetValue:
-    """The value in `encoded`. Raises ValueError for bytes of another version, cut or too many."""
+    """Decode a value.
+
+    Raises ValueError for an unknown version, and for truncated or trailing bytes.
+    """
     reader = Reader(encoded)
     version = reader.number("h")
     if not 0 <= version <= 4:
@@ -118,14 +121,14 @@ def decode_value(encoded: bytes) -> OffsetValue:
 
 
 def _topic_id_of(tags: dict[int, bytes]) -> Uuid:
-    """The topic id among the tagged fields; unknown ones are passed over."""
+    """Return the topic id from the tagged fields; ignore unknown ones."""
     field = tags.get(TAG_TOPIC_ID, b"")
     return uuid_of(field) if len(field) == UUID_BYTES else ZERO_UUID
 
 
 @lru_cache(maxsize=4096)
 def _tags(topic_id: Uuid) -> bytes:
-    """The tagged fields: the topic id, unless it is zero."""
+    """Encode the tagged fields: the topic id, unless it is zero."""
     if topic_id == ZERO_UUID:
         return unsigned_varint(0)
     field = base64.urlsafe_b64decode(topic_id + "==")

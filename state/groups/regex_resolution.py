@@ -1,16 +1,16 @@
-"""When the regular expressions of a consumer group are resolved, and what comes of it.
+"""Resolution of a consumer group's regular expressions to topics.
 
 Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `.handleRegularExpressionsResult` in
-Kafka; KIP-848. All expressions of a group are resolved at once, by a heartbeat that finds
+Kafka; KIP-848. A heartbeat resolves all expressions of its group if
 
-    an expression that is new, or not resolved yet
-    or topics that have come since
-    or the last time longer ago than group.consumer.regex.refresh.interval.ms
+    an expression is new or unresolved,
+    topics were created since the last resolution, or
+    group.consumer.regex.refresh.interval.ms has passed,
 
-and never within 10 s of the last time. Kafka does it beside the heartbeat and writes what it found
-right after it; here that is one step: the heartbeat is decided without it, and the records follow
-its own. So a member hears of its topics with its next heartbeat. What is found is what the member
-that sent the heartbeat may DESCRIBE.
+but not within 10 s of the last resolution. Kafka resolves asynchronously and writes the result
+after the heartbeat. Here the heartbeat is handled without the result, and the records follow its
+own. So the member gets the topics with its next heartbeat. Only topics that the sender of the
+heartbeat may DESCRIBE are included.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -27,14 +27,14 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 TIMING_MS = 250
-"""Uncertainty of the interval in a recording: it has arrival times, Kafka uses later ones."""
+"""Uncertainty in a recording, which has arrival times only."""
 
 Denied = Callable[[Iterable[str]], frozenset[str]]
-"""Which topics of some a member may not describe."""
+"""Returns those of the topics that a member may not describe."""
 
 
 def invalid(group: ConsumerGroup, regex: str | None) -> str | None:
-    """Why a member cannot subscribe to an expression; one that others have is not looked at."""
+    """Return why a new expression is invalid; None if it is valid."""
     if not regex or regex in group.regex_subscribers:
         return None
     why = topic_regexes.invalid(regex)
@@ -44,23 +44,23 @@ def invalid(group: ConsumerGroup, regex: str | None) -> str | None:
 
 
 def is_resolved(group: ConsumerGroup, after: ConsumerMember) -> bool:
-    """Whether the topics of a member's new expression are known: also where it has none now."""
+    """True if a member's new expression, if any, is resolved."""
     regex = after.subscribed_topic_regex
     return not regex or (regex in group.regex_subscribers and regex in group.resolved)
 
 
 def is_complete(group: ConsumerGroup) -> bool:
-    """Whether all expressions are resolved.
+    """True if all expressions of the group are resolved.
 
-    Where one is not, its group lacks topics that its epoch still counts: the one that it came in
-    the place of may be gone. That makes no new epoch; resolving it does.
+    Otherwise the group lacks topics that its epoch still counts, because a replaced expression may
+    be deleted. This does not bump the epoch; the resolution does.
     """
     return group.regex_subscribers.keys() == group.resolved.keys()
 
 
-def last_of_its_regex(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> list[str]:
-    """The expressions that nobody has any more once some members do not have theirs."""
-    former = list(gone)
+def last_of_its_regex(group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> list[str]:
+    """Return the expressions that only these members have."""
+    former = list(leaving)
     left = subscriptions.of(group, former).regexes
     wanted = dict.fromkeys(each.subscribed_topic_regex for each in former)
     return [regex for regex in wanted if regex and regex not in left]
@@ -74,14 +74,14 @@ def is_due(
     has_new: bool,
     recorded: bool | None = None,
 ) -> bool:
-    """Return whether a heartbeat resolves the expressions that the group has after it.
+    """True if a heartbeat resolves the group's expressions.
 
     Args:
         broker: the coordinator.
         group: the group before the heartbeat.
         wanted: its expressions after the heartbeat.
         has_new: whether the member's expression is new to the group.
-        recorded: what a recorded broker did, for a heartbeat close to the minimum interval.
+        recorded: whether the recorded broker did, close to the minimum interval.
     """
     if not wanted or not (has_new or group.regex_subscribers):
         return False
@@ -104,14 +104,14 @@ def records(
     epoch: tuple[int, int],
     denied: Denied,
 ) -> list[Record]:
-    """What is written once the expressions of a group are resolved anew.
+    """Return the records of a resolution of all expressions of a group.
 
     Args:
-        broker: the coordinator, whose image says which topics there are.
+        broker: the coordinator with its metadata image.
         group: the group before the heartbeat.
-        after: its subscriptions after it.
-        epoch: its epoch and metadata hash after it.
-        denied: those of some topics that do not count.
+        after: its subscriptions after the heartbeat.
+        epoch: its epoch and metadata hash after the heartbeat.
+        denied: returns topics to exclude.
     """
     found = topic_regexes.matching(after.regexes, broker.topic_names())
     hidden = denied({name for names in found.values() for name in names})
@@ -126,9 +126,9 @@ def records(
         by_regex.update(topics)
         resolved = ResolvedRegularExpression(topics, version, broker.now)
         written.append(ConsumerGroupRegularExpressionWritten(group.group_id, regex, resolved))
-    group_epoch, known_hash = epoch
+    group_epoch, current_hash = epoch
     new_hash = target_assignment.metadata_hash(broker, by_regex | after.by_name.keys())
-    if has_changed or new_hash != known_hash:
+    if has_changed or new_hash != current_hash:
         bumped = ConsumerGroupMetadataWritten(group.group_id, group_epoch + 1, new_hash)
         written.append(bumped)
     return written

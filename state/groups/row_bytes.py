@@ -1,6 +1,4 @@
-"""What rows of `__consumer_offsets` are made of, whatever kind of group they are of.
-
-Keys, values, tagged fields.
+"""Parts of rows of `__consumer_offsets`: keys, values, tagged fields.
 
 Source: `GroupCoordinatorRecordHelpers` in Kafka's group-coordinator.
 """
@@ -12,13 +10,12 @@ from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.schema import Uuid
 
 Row = tuple[bytes, bytes | None]
-"""Key and value."""
 
 FIRST_TAG = 0
 
 
 def row_key(kind: int, *names: str) -> bytes:
-    """A row's key: its kind and what it names."""
+    """Encode a key: record type and names."""
     writer = Writer()
     writer.number("h", kind)
     for name in names:
@@ -27,52 +24,51 @@ def row_key(kind: int, *names: str) -> bytes:
 
 
 def flexible_value() -> Writer:
-    """The beginning of a value of version 0."""
+    """Start a value of version 0."""
     writer = Writer(is_flexible=True)
     writer.number("h", 0)
     return writer
 
 
-def ended(writer: Writer, field: bytes | None = None) -> bytes:
-    """The value, with its one tagged field where that has not its default."""
+def finish_value(writer: Writer, field: bytes | None = None) -> bytes:
+    """Return the value with its only tagged field, unless that is None."""
     writer.tags({FIRST_TAG: field} if field is not None else {})
     return writer.encoded()
 
 
 def int32_of(writer: Writer) -> Callable[[int], None]:
-    """Writes a number to a writer."""
     return lambda number: writer.number("i", number)
 
 
 def int64(number: int) -> bytes | None:
-    """A tagged number; None where it is 0, which is left out."""
+    """Encode a tagged int64; None for 0, which is omitted."""
     return struct.pack(">q", number) if number else None
 
 
 def target_epoch(kind: int, group_id: str, epoch: int | None, timestamp: int) -> Row:
-    """The row of a target assignment's epoch, and of when it was computed; None takes it back."""
+    """Return the row of a target assignment's epoch and time; None deletes it."""
     key = row_key(kind, group_id)
     if epoch is None:
         return key, None
     writer = flexible_value()
     writer.number("i", epoch)
-    return key, ended(writer, int64(timestamp))
+    return key, finish_value(writer, int64(timestamp))
 
 
 def target(
     kind: int, group_id: str, member_id: str, topics: Mapping[Uuid, Iterable[int]] | None
 ) -> Row:
-    """The row of a member's part of a target assignment; None takes it back."""
+    """Return the row of a member's target assignment; None deletes it."""
     key = row_key(kind, group_id, member_id)
     if topics is None:
         return key, None
     writer = flexible_value()
     by_topic(writer, topics)
-    return key, ended(writer)
+    return key, finish_value(writer)
 
 
 def current(member_epoch: int, previous_member_epoch: int, state: int) -> Writer:
-    """The beginning of the value of what a member has."""
+    """Start a value of a member's current assignment."""
     writer = flexible_value()
     writer.number("i", member_epoch)
     writer.number("i", previous_member_epoch)
@@ -81,9 +77,9 @@ def current(member_epoch: int, previous_member_epoch: int, state: int) -> Writer
 
 
 def by_topic(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
-    """Partitions by topic id, each with the epoch of who got it where that is known.
+    """Write partitions by topic id, with assignment epochs if known.
 
-    Those with epochs are in order: Kafka has them in a map by number.
+    Partitions with epochs are sorted, because Kafka has them in a map by number.
     """
 
     def write(topic: tuple[Uuid, Iterable[int]]) -> None:

@@ -1,9 +1,9 @@
-"""A share group of KIP-932: members, their epochs, and the partitions that they share.
+"""A share group of KIP-932: members, epochs, assigned partitions.
 
-Source: `ShareGroup`, `ModernGroup`, `ShareGroupMember` in Kafka. All of it is durable: records
-change it (`share_group_records.py`), nothing else does. What lives beside it are the timers of its
-members (`groups.py`). A partition may be several members'; nobody gives one back before another
-gets it, so a member is at its target with the first heartbeat after it.
+Source: `ShareGroup`, `ModernGroup`, `ShareGroupMember` in Kafka. The whole state is durable and
+changed by records only (`share_group_records.py`). The timers of the members are in `groups.py`.
+Members share partitions, so nothing is revoked first: a member reaches its target with its next
+heartbeat.
 """
 
 from collections.abc import Iterable
@@ -19,18 +19,16 @@ from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.consumer_group import FIRST_EPOCH, NO_EPOCH
 
 SHARE = "share"
-"""The protocol type, and the name of the kind."""
+"""Protocol type and name of the kind."""
 
 
 class ShareGroupState(StrEnum):
-    """The states of a share group, under Kafka's names."""
-
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
-class ShareMember(msgspec.Struct, frozen=True):
-    """A member; `subscribed_topic_names` are sorted, `assigned` is in Kafka's order."""
+class ShareGroupMember(msgspec.Struct, frozen=True):
+    """A member; names are sorted, `assigned` is in Kafka's order."""
 
     member_id: str
     member_epoch: int = 0
@@ -42,17 +40,20 @@ class ShareMember(msgspec.Struct, frozen=True):
     assigned: Target = {}
 
     def topics_in_order(self) -> list[str]:
-        """The names that it subscribes to, as Kafka goes through them (a `HashSet`)."""
+        """Return the subscribed names in the order of a Java `HashSet`."""
         return list(JavaMap.holding(java_hash, dict.fromkeys(self.subscribed_topic_names)))
 
 
 class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
-    """A group. Times are ms since 1970.
+    """A group. Times are in ms since 1970.
 
-    `target` is by member id. `subscribers` follows from the members (`put`, `remove`): topic name
-    to how many want it. `most_members` sizes the order in which Kafka goes through the members.
-    `initializing` and `initialized` are the partitions whose share state is to be made, and is
-    there, by topic id. `deleting` are the topics whose state is to go, with their names.
+    Attributes:
+        target: target assignment by member id.
+        most_members: highest member count so far; it determines Kafka's iteration order.
+        subscribers: number of subscribing members by topic name (`put`, `remove`).
+        initializing: partitions whose share state is being initialized, by topic id.
+        initialized: partitions with share state, by topic id.
+        deleting: topics whose share state is being deleted, with their names.
     """
 
     group_id: str
@@ -60,7 +61,7 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
     metadata_hash: int = 0
     assignment_epoch: int = FIRST_EPOCH
     assignment_timestamp: int = 0
-    members: dict[str, ShareMember] = {}
+    members: dict[str, ShareGroupMember] = {}
     target: dict[str, Target] = {}
     most_members: int = 0
     subscribers: dict[str, int] = {}
@@ -70,39 +71,37 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type, as ListGroups shows it."""
+        """The protocol type in ListGroups."""
         return SHARE
 
     @property
     def state(self) -> ShareGroupState:
-        """The group's state: whether somebody is in it."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     def member_error(self, _member_id: str, _instance_id: str | None) -> Error:
-        """A share group has no members of other protocols."""
+        """Return 25 UNKNOWN_MEMBER_ID: there are no classic members."""
         return Error.UNKNOWN_MEMBER_ID
 
-    def in_order(self) -> list[ShareMember]:
-        """The members in the order in which Kafka goes through them."""
+    def in_order(self) -> list[ShareGroupMember]:
+        """Return the members in Kafka's iteration order."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
 
-    def put(self, member: ShareMember) -> None:
-        """Takes a member in, or what is new of it."""
+    def put(self, member: ShareGroupMember) -> None:
+        """Add or update a member."""
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        self.subscribers = with_change(self.subscribers, former, member)
+        self.subscribers = updated_subscribers(self.subscribers, former, member)
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member."""
         former = self.members.pop(member_id)
-        self.subscribers = with_change(self.subscribers, former, None)
+        self.subscribers = updated_subscribers(self.subscribers, former, None)
 
 
-def with_change(
-    counts: dict[str, int], former: ShareMember | None, new: ShareMember | None
+def updated_subscribers(
+    counts: dict[str, int], former: ShareGroupMember | None, new: ShareGroupMember | None
 ) -> dict[str, int]:
-    """The subscribers of each topic once a member has taken the place of another, or of none."""
+    """Return the subscriber counts after a member is replaced or removed."""
     changed = dict(counts)
     _count(changed, former.subscribed_topic_names if former is not None else [], -1)
     _count(changed, new.subscribed_topic_names if new is not None else [], 1)

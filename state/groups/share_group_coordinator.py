@@ -1,19 +1,19 @@
-"""The coordinator of a share group: heartbeats, leaves, and the state of its partitions.
+"""The coordinator of a share group: heartbeats, leaves, share state.
 
 Source: `GroupMetadataManager.shareGroupHeartbeat`, `shareGroupLeave`, `initializeShareGroupState`,
-`ShareGroupAssignmentBuilder` in Kafka; KIP-932. A heartbeat does these things, in this order:
+`ShareGroupAssignmentBuilder` in Kafka; KIP-932. A heartbeat has these steps:
 
-    1  what the member says of itself is noted; other topics, a change of the topics that the group
-       subscribes to, or partitions that have become assignable, make a new group epoch
-    2  a group epoch above that of the assignment asks for a new target assignment, at the earliest
-       group.share.assignment.interval.ms after the one before
-    3  the member has its target
-    4  it has its session time-out from now on
-    5  partitions without share state get theirs: their share coordinators are asked to begin it
+    1  update the member's metadata; other subscribed topics, changed topics or newly assignable
+       partitions bump the group epoch
+    2  if the group epoch is above the assignment epoch, compute a new target assignment, at most
+       once in group.share.assignment.interval.ms
+    3  assign its target to the member
+    4  restart the member's session timeout
+    5  request initialization of missing share state from share coordinators
 
-A partition is assigned once its share coordinator has said that its state is there: so the first
-member of a group gets its partitions with a later heartbeat than the first. What is not answered
-is asked again with a heartbeat, after group.share.initialize.retry.interval.ms.
+A partition is assignable once its share state is initialized. So the first member gets partitions
+with a later heartbeat. Failed requests are repeated by a heartbeat after
+group.share.initialize.retry.interval.ms.
 """
 
 from collections.abc import Iterable
@@ -38,24 +38,28 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember, with_change
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember, updated_subscribers
 from brokertwin.state.groups.share_group_records import (
     current_assignment,
     member_metadata,
     member_tombstones,
 )
-from brokertwin.state.groups.share_states import Places, initializations, partitions_of
+from brokertwin.state.groups.share_states import (
+    PartitionsByTopic,
+    initialize_requests,
+    partitions_of,
+)
 from brokertwin.state.share.state_bodies import (
     InitializeShareGroupStateRequest,
     ShareGroupStateResponse,
 )
 
-Known = TypeVar("Known")
+Value = TypeVar("Value")
 
 
-class Said(NamedTuple):
-    """What a heartbeat says; None where it says nothing new."""
+class ShareHeartbeat(NamedTuple):
+    """The content of a heartbeat; None for unchanged fields."""
 
     member_id: str
     member_epoch: int
@@ -65,33 +69,36 @@ class Said(NamedTuple):
     client_host: str
 
 
-class Beat(NamedTuple):
-    """What a heartbeat came to: the member before and after it."""
+class ShareHeartbeatResult(NamedTuple):
+    """The member before and after a heartbeat."""
 
-    before: ShareMember
-    after: ShareMember
+    before: ShareGroupMember
+    after: ShareGroupMember
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator | Refused":
-    """The coordinator of a heartbeat's group: a new one for who joins."""
+def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator | Rejection":
+    """Return the coordinator for a heartbeat's group, or the error.
+
+    A join creates the group.
+    """
     group = groups.find(broker, group_id)
     if isinstance(group, ShareGroup):
         return ShareGroupCoordinator(broker, group)
     if group is not None:
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     if member_epoch == JOIN_EPOCH:
         return ShareGroupCoordinator(broker, ShareGroup(group_id))
     what = "Group" if member_epoch < JOIN_EPOCH else "Share group"
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
 
 class ShareGroupCoordinator:
-    """One share group at its coordinator, for the time of one request or timer.
+    """A share group at its coordinator, for one request or timer.
 
     Attributes:
-        group: the group as its records know it; it is not written to.
-        records: what is to be written.
-        messages: to share coordinators.
+        group: the group in the state of its records; read-only.
+        records: records to write.
+        messages: requests to share coordinators.
     """
 
     def __init__(self, broker: Broker, group: ShareGroup) -> None:
@@ -100,44 +107,42 @@ class ShareGroupCoordinator:
         self.records: list[Record] = []
         self.messages: list[Message] = []
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
-        """A member joins, or is still there."""
+    def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult | Rejection:
         group = self.group
         max_size = group_configs.share_max_size(self._broker)
-        if len(group.members) >= max_size and said.member_id not in group.members:
+        if len(group.members) >= max_size and heartbeat.member_id not in group.members:
             limit = f"The share group has reached its maximum capacity of {max_size} members."
-            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
-        before = group.members.get(said.member_id)
-        if before is None and said.member_epoch != JOIN_EPOCH:
-            return self._unknown(said.member_id)
-        before = before or ShareMember(said.member_id)
-        fenced = _fenced(before, said.member_epoch)
-        if fenced is not None:
-            return fenced
-        after = _updated(before, said)
+            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+        before = group.members.get(heartbeat.member_id)
+        if before is None and heartbeat.member_epoch != JOIN_EPOCH:
+            return self._unknown(heartbeat.member_id)
+        before = before or ShareGroupMember(heartbeat.member_id)
+        rejection = _epoch_error(before, heartbeat.member_epoch)
+        if rejection is not None:
+            return rejection
+        after = _updated(before, heartbeat)
         if after != before:
             self.records.append(member_metadata(group.group_id, after))
-        counts = with_change(group.subscribers, before, after)
+        counts = updated_subscribers(group.subscribers, before, after)
         group_epoch = self._update_group_epoch(before, after, counts)
         epoch, target = self._update_target(after, group_epoch, counts)
         after = self._reconcile(after, epoch, target, is_bumped=group_epoch > group.group_epoch)
-        self.expect(after.member_id)
+        self.restart_session(after.member_id)
         self._initialize(group_epoch, counts)
-        return Beat(before, after)
+        return ShareHeartbeatResult(before, after)
 
-    def leave(self, member_id: str) -> Refused | None:
-        """A member leaves."""
+    def leave(self, member_id: str) -> Rejection | None:
         member = self.group.members.get(member_id)
         if member is None:
             return self._unknown(member_id)
         self.fence([member])
         return None
 
-    def fence(self, members: list[ShareMember]) -> None:
-        """Forgets members, each with a new group epoch; others get what they had."""
+    def fence(self, members: list[ShareGroupMember]) -> None:
+        """Remove members and bump the group epoch for each."""
         counts, epoch = self.group.subscribers, self.group.group_epoch
         for member in members:
-            counts, epoch = with_change(counts, member, None), epoch + 1
+            counts, epoch = updated_subscribers(counts, member, None), epoch + 1
             metadata_hash = target_assignment.metadata_hash(self._broker, counts)
             self.records += member_tombstones(self.group.group_id, member.member_id)
             self.records.append(
@@ -146,12 +151,12 @@ class ShareGroupCoordinator:
             self._set_timer(member.member_id, None)
 
     def load(self) -> None:
-        """Takes the group over: its members have their time-outs from now on."""
+        """Start the timeouts of a group taken over from another coordinator."""
         for member_id in self.group.members:
-            self.expect(member_id)
+            self.restart_session(member_id)
 
-    def expect(self, member_id: str) -> None:
-        """A member has its session time-out from now on."""
+    def restart_session(self, member_id: str) -> None:
+        """Restart a member's session timeout."""
         within = group_configs.share_session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(member_id, self._broker.now + within)
 
@@ -160,12 +165,12 @@ class ShareGroupCoordinator:
         timer = groups.session(member_id)
         groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
     def _update_group_epoch(
-        self, before: ShareMember, after: ShareMember, counts: dict[str, int]
+        self, before: ShareGroupMember, after: ShareGroupMember, counts: dict[str, int]
     ) -> int:
         group = self.group
         is_bumped = before.subscribed_topic_names != after.subscribed_topic_names
@@ -179,22 +184,22 @@ class ShareGroupCoordinator:
         return epoch
 
     def _is_assignment_pending(self) -> bool:
-        """Whether partitions of the group's topics have become assignable."""
+        """True if partitions of the group's topics have become assignable."""
         assigned: dict[Uuid, set[int]] = {}
         for target in self.group.target.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         return bool(self.group.members) and any(
-            ready.topic_name in self.group.subscribers
+            initialized.topic_name in self.group.subscribers
             and self._broker.topic_by_id(topic_id) is not None
-            and assigned.get(topic_id) != set(ready.partitions)
-            for topic_id, ready in self.group.initialized.items()
+            and assigned.get(topic_id) != set(initialized.partitions)
+            for topic_id, initialized in self.group.initialized.items()
         )
 
     def _update_target(
-        self, after: ShareMember, group_epoch: int, counts: dict[str, int]
+        self, after: ShareGroupMember, group_epoch: int, counts: dict[str, int]
     ) -> tuple[int, Target]:
-        """The epoch of the target assignment, and what it gives the member."""
+        """Return the assignment epoch and the member's target."""
         group, now = self.group, self._broker.now
         interval = group_configs.share_assignment_interval_ms(self._broker, group.group_id)
         computed = group.assignment_timestamp
@@ -212,10 +217,10 @@ class ShareGroupCoordinator:
         )
         return group_epoch, targets[after.member_id]
 
-    def _targets(self, after: ShareMember, counts: dict[str, int]) -> dict[str, Target]:
-        """What each member is to have, with the one that asks as it is now."""
+    def _targets(self, after: ShareGroupMember, counts: dict[str, int]) -> dict[str, Target]:
+        """Compute all targets, with the updated member."""
         group = self.group
-        members: JavaMap[str, ShareMember] = JavaMap(java_hash)
+        members: JavaMap[str, ShareGroupMember] = JavaMap(java_hash)
         for each in group.in_order():
             members[each.member_id] = each
         members[after.member_id] = after
@@ -226,12 +231,14 @@ class ShareGroupCoordinator:
             partition_counts={each: self._partition_count(each) for each in topics},
             is_homogeneous=all(count == len(members) for count in counts.values()),
             is_assigned=set(),
-            assignable={each: set(ready.partitions) for each, ready in group.initialized.items()},
+            assignable={
+                each: set(initialized.partitions) for each, initialized in group.initialized.items()
+            },
         )
         computed = simple_assignor.assign(spec)
         return {each: computed.get(each, {}) for each in subscribers}
 
-    def _subscriber(self, member: ShareMember) -> Subscriber:
+    def _subscriber(self, member: ShareGroupMember) -> Subscriber:
         names = member.topics_in_order()
         topics = [topic for topic in map(self._broker.topic_by_name, names) if topic is not None]
         target = self.group.target.get(member.member_id, {})
@@ -243,110 +250,119 @@ class ShareGroupCoordinator:
         return len(topic.partitions)
 
     def _reconcile(
-        self, member: ShareMember, epoch: int, target: Target, *, is_bumped: bool
-    ) -> ShareMember:
-        """The member at its target, as far as it subscribes to the topics in it."""
+        self, member: ShareGroupMember, epoch: int, target: Target, *, is_bumped: bool
+    ) -> ShareGroupMember:
+        """Assign the member's target, without unsubscribed topics."""
         if member.member_epoch == epoch and not is_bumped:
             return member
         topics = set(self._subscriber(member).topics)
         assigned = {topic_id: parts for topic_id, parts in target.items() if topic_id in topics}
-        stepped = msgspec.structs.replace(member, assigned=assigned)
+        reconciled = msgspec.structs.replace(member, assigned=assigned)
         if member.member_epoch != epoch:
-            stepped = msgspec.structs.replace(
-                stepped, member_epoch=epoch, previous_member_epoch=member.member_epoch
+            reconciled = msgspec.structs.replace(
+                reconciled, member_epoch=epoch, previous_member_epoch=member.member_epoch
             )
-        if stepped != member:
-            self.records.append(current_assignment(self.group.group_id, stepped))
-        return stepped
+        if reconciled != member:
+            self.records.append(current_assignment(self.group.group_id, reconciled))
+        return reconciled
 
     # The state of partitions
 
     def _initialize(self, group_epoch: int, topic_names: Iterable[str]) -> None:
-        """Asks for the states of partitions that have none, unless that was asked for just now."""
+        """Request missing share state, unless requested within the retry interval."""
         retry_ms = group_configs.share_initialize_retry_ms(self._broker)
         group, now = self.group, self._broker.now
-        missing: Places = {}
+        missing: PartitionsByTopic = {}
         for topic in map(self._broker.topic_by_name, sorted(topic_names)):
             if topic is None:
                 continue
-            asked = group.initializing.get(topic.topic_id)
-            known = set(partitions_of(group.initialized.get(topic.topic_id)))
-            if asked is not None and now - asked.timestamp < retry_ms:
-                known |= set(asked.partitions)
-            if len(known) < len(topic.partitions):
+            requested = group.initializing.get(topic.topic_id)
+            current = set(partitions_of(group.initialized.get(topic.topic_id)))
+            if requested is not None and now - requested.timestamp < retry_ms:
+                current |= set(requested.partitions)
+            if len(current) < len(topic.partitions):
                 numbers = range(len(topic.partitions))
-                missing[topic.topic_id] = [each for each in numbers if each not in known]
+                missing[topic.topic_id] = [each for each in numbers if each not in current]
         if not missing:
             return
-        self.begin_states(missing)
-        self.messages += initializations(self._broker, group.group_id, group_epoch, missing)
+        self.start_initializing(missing)
+        self.messages += initialize_requests(self._broker, group.group_id, group_epoch, missing)
 
-    def initialized(self, places: Places) -> None:
-        """The states of partitions are there: they can be assigned."""
-        initializing, ready = dict(self.group.initializing), dict(self.group.initialized)
+    def mark_initialized(self, places: PartitionsByTopic) -> None:
+        """Note that the share state of partitions is initialized."""
+        initializing, initialized = dict(self.group.initializing), dict(self.group.initialized)
         for topic_id, partitions in places.items():
-            every = {*partitions, *partitions_of(ready.get(topic_id))}
-            ready[topic_id] = self._state_partitions(topic_id, every)
-            asked = initializing.pop(topic_id, None)
-            left = set(partitions_of(asked)) - set(partitions)
-            if asked is not None and left:
-                initializing[topic_id] = msgspec.structs.replace(asked, partitions=sorted(left))
-        self.write_states(initializing, ready)
+            all_partitions = {*partitions, *partitions_of(initialized.get(topic_id))}
+            initialized[topic_id] = self._state_partitions(topic_id, all_partitions)
+            requested = initializing.pop(topic_id, None)
+            left = set(partitions_of(requested)) - set(partitions)
+            if requested is not None and left:
+                initializing[topic_id] = msgspec.structs.replace(requested, partitions=sorted(left))
+        self.write_states(initializing, initialized)
 
     def _state_partitions(
-        self, topic_id: Uuid, partitions: set[int], asked_at: int = 0
+        self, topic_id: Uuid, partitions: set[int], requested_at: int = 0
     ) -> StatePartitions:
         topic = self._broker.topic_by_id(topic_id)
         name = topic.name if topic is not None else "<UNKNOWN>"
-        return StatePartitions(name, sorted(partitions), asked_at)
+        return StatePartitions(name, sorted(partitions), requested_at)
 
-    def begin_states(self, places: Places) -> None:
-        """States are to be made, as of now; a topic that has one of them is to go no more."""
+    def start_initializing(self, places: PartitionsByTopic) -> None:
+        """Note that the share state of partitions is being initialized.
+
+        Pending deletions of their topics are cancelled.
+        """
         initializing = dict(self.group.initializing)
         for topic_id, partitions in places.items():
-            every = {*partitions, *partitions_of(initializing.get(topic_id))}
-            initializing[topic_id] = self._state_partitions(topic_id, every, self._broker.now)
+            all_partitions = {*partitions, *partitions_of(initializing.get(topic_id))}
+            initializing[topic_id] = self._state_partitions(
+                topic_id, all_partitions, self._broker.now
+            )
         deleting = {each: name for each, name in self.group.deleting.items() if each not in places}
         self.write_states(initializing, self.group.initialized, deleting)
 
     def write_states(
         self,
         initializing: dict[Uuid, StatePartitions],
-        ready: dict[Uuid, StatePartitions],
+        initialized: dict[Uuid, StatePartitions],
         deleting: dict[Uuid, str] | None = None,
     ) -> None:
-        """Topics that are gone are left out; those to delete stay as they are where None."""
+        """Write partition states, without deleted topics; None keeps `deleting`."""
         deleting = self.group.deleting if deleting is None else deleting
         metadata = SharePartitionMetadata(
-            self._there(initializing), self._there(ready), self._there(deleting)
+            self._existing(initializing), self._existing(initialized), self._existing(deleting)
         )
         self.records.append(ShareGroupStatePartitionMetadataWritten(self.group.group_id, metadata))
 
-    def _there(self, states: dict[Uuid, Known]) -> dict[Uuid, Known]:
-        return {each: known for each, known in states.items() if self._broker.topic_by_id(each)}
+    def _existing(self, states: dict[Uuid, Value]) -> dict[Uuid, Value]:
+        return {each: current for each, current in states.items() if self._broker.topic_by_id(each)}
 
 
-def initialized(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
-    """A share coordinator has answered: its states are there, or not; the next one is asked."""
+def initialize_responded(
+    broker: Broker, message: Message, response: ShareGroupStateResponse
+) -> Decision:
+    """Handle a share coordinator's response; call the next coordinator."""
     body = message.body
     assert isinstance(body, InitializeShareGroupStateRequest), body
     group = groups.find(broker, body.group_id)
     if not isinstance(group, ShareGroup):
         return Decision()
-    ready: Places = {}
+    initialized: PartitionsByTopic = {}
     for topic in response.results:
         for result in topic.partitions:
             if result.error_code == Error.NONE:
-                ready.setdefault(topic.topic_id, []).append(result.partition)
+                initialized.setdefault(topic.topic_id, []).append(result.partition)
     coordinator = ShareGroupCoordinator(broker, group)
-    if ready:
-        coordinator.initialized(ready)
+    if initialized:
+        coordinator.mark_initialized(initialized)
     missing = {
-        topic_id: [each for each in asked.partitions if each not in ready.get(topic_id, [])]
-        for topic_id, asked in group.initializing.items()
+        topic_id: [
+            each for each in requested.partitions if each not in initialized.get(topic_id, [])
+        ]
+        for topic_id, requested in group.initializing.items()
     }
-    epoch, answered = group.group_epoch, message.receiver
-    messages = initializations(broker, body.group_id, epoch, missing, after=answered)
+    epoch, responded = group.group_epoch, message.receiver
+    messages = initialize_requests(broker, body.group_id, epoch, missing, after=responded)
     return Decision(records=coordinator.records, messages=messages)
 
 
@@ -354,30 +370,29 @@ def _sets(target: Target) -> dict[Uuid, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in target.items()}
 
 
-def _updated(member: ShareMember, said: Said) -> ShareMember:
-    """The member with what it says of itself."""
-    names = said.topic_names
+def _updated(member: ShareGroupMember, heartbeat: ShareHeartbeat) -> ShareGroupMember:
+    names = heartbeat.topic_names
     return msgspec.structs.replace(
         member,
-        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
         subscribed_topic_names=(
             member.subscribed_topic_names if names is None else sorted(set(names))
         ),
-        client_id=said.client_id,
-        client_host=said.client_host,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
     )
 
 
-def _fenced(member: ShareMember, epoch: int) -> Refused | None:
-    """Why a member's epoch is not one that the group knows: the present one or the one before."""
-    known, previous = member.member_epoch, member.previous_member_epoch
-    if epoch in (JOIN_EPOCH, known) or (epoch < known and epoch == previous):
+def _epoch_error(member: ShareGroupMember, epoch: int) -> Rejection | None:
+    """Return 110 FENCED_MEMBER_EPOCH, unless the epoch is current or previous."""
+    current, previous = member.member_epoch, member.previous_member_epoch
+    if epoch in (JOIN_EPOCH, current) or (epoch < current and epoch == previous):
         return None
-    size, rest = ("greater", "") if epoch > known else ("smaller", _previous(previous))
-    return Refused(
+    size, rest = ("greater", "") if epoch > current else ("smaller", _previous(previous))
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The share group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({known}){rest}. The member must abandon all its partitions and "
+        f"group coordinator ({current}){rest}. The member must abandon all its partitions and "
         "rejoin.",
     )
 

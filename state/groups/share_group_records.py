@@ -1,4 +1,4 @@
-"""The records of a share group: how a group becomes records, and how they change it.
+"""The records of a share group and their application.
 
 Source: `GroupCoordinatorRecordHelpers.newShareGroup…`, `GroupMetadataManager.replay` in Kafka.
 """
@@ -19,13 +19,12 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.assignments import in_hash_order
-from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, MemberState
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, ConsumerMemberState
 from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 
 
-def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetadataWritten:
-    """What a member says of itself."""
+def member_metadata(group_id: str, member: ShareGroupMember) -> ShareGroupMemberMetadataWritten:
     metadata = ShareMemberMetadata(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -36,20 +35,18 @@ def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetad
 
 
 def current_assignment(
-    group_id: str, member: ShareMember
+    group_id: str, member: ShareGroupMember
 ) -> ShareGroupCurrentMemberAssignmentWritten:
-    """What a member has, and its epoch."""
     assignment = ShareMemberAssignment(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
-        state=MemberState.STABLE.value,
+        state=ConsumerMemberState.STABLE.value,
         assigned_partitions=member.assigned,
     )
     return ShareGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes."""
     return [
         ShareGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
         ShareGroupTargetAssignmentMemberWritten(group_id, member_id, None),
@@ -58,7 +55,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def tombstones(group: ShareGroup) -> list[Record]:
-    """The records by which a group without members goes."""
+    """Return the records that delete a group without members."""
     group_id = group.group_id
     return [
         ShareGroupTargetAssignmentMetadataWritten(group_id, None),
@@ -68,28 +65,27 @@ def tombstones(group: ShareGroup) -> list[Record]:
 
 
 def apply_metadata(tables: Tables, broker: int, record: ShareGroupMetadataWritten) -> None:
-    """Stores a group epoch, or forgets the group."""
+    """Store a group epoch, or delete the group."""
     if record.epoch is None:
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
 def apply_member(tables: Tables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
-    """Stores what a member says of itself, or forgets the member."""
+    """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
         group.remove(record.member_id)
         return
-    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
 def apply_target_metadata(
     tables: Tables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
 ) -> None:
-    """Stores the epoch and the time of a target assignment."""
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
     group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
@@ -99,7 +95,6 @@ def apply_target_metadata(
 def apply_target(
     tables: Tables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
 ) -> None:
-    """Stores what a member is to have."""
     group = _group(tables, broker, record.group_id)
     if record.topic_partitions is None:
         group.target.pop(record.member_id, None)
@@ -110,10 +105,10 @@ def apply_target(
 def apply_current(
     tables: Tables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
 ) -> None:
-    """Stores what a member has; with the tombstone it has nothing and has left."""
+    """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment or ShareMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, 0, {})
-    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
     group.put(
         msgspec.structs.replace(
             member,
@@ -127,13 +122,13 @@ def apply_current(
 def apply_state_partitions(
     tables: Tables, broker: int, record: ShareGroupStatePartitionMetadataWritten
 ) -> None:
-    """Stores which partitions have share state."""
+    """Store which partitions have share state."""
     group = _group(tables, broker, record.group_id)
-    known = record.metadata
-    group.initializing = known.initializing if known is not None else {}
-    group.initialized = known.initialized if known is not None else {}
-    group.deleting = known.deleting if known is not None else {}
+    metadata = record.metadata
+    group.initializing = metadata.initializing if metadata is not None else {}
+    group.initialized = metadata.initialized if metadata is not None else {}
+    group.deleting = metadata.deleting if metadata is not None else {}
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ShareGroup:
-    return groups.change_written(tables.groups, broker, group_id, ShareGroup)
+    return groups.change_stored(tables.groups, broker, group_id, ShareGroup)

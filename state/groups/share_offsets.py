@@ -1,8 +1,9 @@
-"""Where a share group is in partitions is set, and forgotten: one share coordinator after another.
+"""Setting and deleting the offsets of a share group.
 
 Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleForOffsetDeletion`,
 `completeDeleteShareGroupOffsets`, `GroupCoordinatorService.persisterInitialize` in Kafka; KIP-932.
-They are asked in the order of their ids, so that they leave the same records wherever they are.
+Share coordinators are called one after the other in the order of their ids, so the records do not
+depend on their placement.
 """
 
 import msgspec
@@ -16,10 +17,10 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups, share_states
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import (
     InitializedPartition,
@@ -28,10 +29,10 @@ from brokertwin.state.share.state_bodies import (
     ShareGroupStateResponse,
 )
 
-NOBODY = -1
-"""No share coordinator has been asked yet."""
+NO_COORDINATOR = -1
+"""Initial value of `after`: no share coordinator has been called."""
 
-WORDS: dict[Error, str] = {
+ERROR_MESSAGES: dict[Error, str] = {
     Error.UNKNOWN_SERVER_ERROR: (
         "The server experienced an unexpected error when processing the request."
     ),
@@ -44,7 +45,7 @@ WORDS: dict[Error, str] = {
         "The coordinator is loading and hence can't process requests."
     ),
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    Error.UNKNOWN_TOPIC_OR_PARTITION: state_store.NOT_HERE,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: state_store.UNKNOWN_PARTITION_MESSAGE,
     Error.LEADER_NOT_AVAILABLE: (
         "There is no leader for this topic-partition as we are in the middle of a leadership "
         "election."
@@ -55,21 +56,25 @@ WORDS: dict[Error, str] = {
         "broker is not a replica of the topic partition."
     ),
 }
-"""What Kafka says of an error where it says nothing else."""
+"""Kafka's default messages of errors."""
 
 Offsets = dict[Uuid, dict[int, int]]
 """Start offsets by topic id and partition."""
 
 
-class Answered(msgspec.Struct):
-    """What share coordinators have said of a partition: an error, and Kafka's words for it."""
+class StatePersistResult(msgspec.Struct):
+    """The result of a share coordinator for a partition."""
 
     error: int
     message: str | None = None
 
 
 def request_error(broker: Broker, request: Request, group_id: str, operation: Operation) -> Error:
-    """Why a request does not reach its share group: 35, 30, 24, 16 or 14; or NONE."""
+    """Return the error of a request before its group is read.
+
+    35 UNSUPPORTED_VERSION, 30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR,
+    14 COORDINATOR_LOAD_IN_PROGRESS, or NONE.
+    """
     if not broker.has_feature(features.SHARE):
         return Error.UNSUPPORTED_VERSION
     if not broker.allows(request, operation, ResourceType.GROUP, group_id):
@@ -79,55 +84,63 @@ def request_error(broker: Broker, request: Request, group_id: str, operation: Op
     return coordinators.group_error(broker, group_id)
 
 
-def empty_group(broker: Broker, group_id: str) -> ShareGroup | Refused | None:
-    """A share group without members, None where there is no such group, or a refusal: 68, 69."""
+def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
+    """Return a share group without members; None if it does not exist.
+
+    Rejections: 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND.
+    """
     group = groups.find(broker, group_id)
     if group is None:
         return None
     if not isinstance(group, ShareGroup):
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     if group.members:
-        return Refused(Error.NON_EMPTY_GROUP, "The group is not empty.")
+        return Rejection(Error.NON_EMPTY_GROUP, "The group is not empty.")
     return group
 
 
-def answers_in(response: ShareGroupStateResponse) -> dict[Uuid, dict[int, Answered]]:
-    """What a share coordinator says, by topic id and partition."""
+def results_by_partition(
+    response: ShareGroupStateResponse,
+) -> dict[Uuid, dict[int, StatePersistResult]]:
     return {
         topic.topic_id: {
-            each.partition: Answered(each.error_code, each.error_message)
+            each.partition: StatePersistResult(each.error_code, each.error_message)
             for each in topic.partitions
         }
         for topic in response.results
     }
 
 
-# Offsets are set
+# Setting offsets
 
 
-def begin(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
-    """The partitions' states are to begin anew."""
+def start_initializing(
+    broker: Broker, group: ShareGroup, places: PartitionsByTopic
+) -> list[Record]:
+    """Return the records that start initialization of partitions."""
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.begin_states(places)
+    coordinator.start_initializing(places)
     return coordinator.records
 
 
-def begun(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
-    """The partitions' states have begun: they can be assigned."""
+def finish_initializing(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
+    """Return the records that make initialized partitions assignable."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.initialized({each: found for each, found in _places(offsets).items() if found})
+    coordinator.mark_initialized(
+        {each: found for each, found in _partitions_of(offsets).items() if found}
+    )
     return coordinator.records
 
 
-def next_to_begin(
-    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NOBODY
+def next_initialize_request(
+    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NO_COORDINATOR
 ) -> Message | None:
-    """What the share coordinator is asked that comes after another; None after the last."""
-    asked = share_states.by_coordinator(broker, group_id, _places(offsets))
-    receiver = min((each for each in asked if each > after), default=None)
+    """Return the request to the coordinator after `after`, if any."""
+    requests = share_states.by_coordinator(broker, group_id, _partitions_of(offsets))
+    receiver = min((each for each in requests if each > after), default=None)
     if receiver is None:
         return None
     topics = [
@@ -140,21 +153,24 @@ def next_to_begin(
                 for each in partitions
             ],
         )
-        for topic_id, partitions in asked[receiver].items()
+        for topic_id, partitions in requests[receiver].items()
     ]
     body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)
 
 
-def _places(offsets: Offsets) -> Places:
+def _partitions_of(offsets: Offsets) -> PartitionsByTopic:
     return {topic_id: list(partitions) for topic_id, partitions in offsets.items()}
 
 
-# Offsets are forgotten
+# Deleting offsets
 
 
 def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
-    """The partitions of a topic whose state there may be; those of a deletion that failed, too."""
+    """Return a topic's partitions whose state may exist.
+
+    After a failed deletion, these are all partitions.
+    """
     ready = share_states.partitions_of(group.initialized.get(topic_id))
     topic = broker.topic_by_id(topic_id)
     if ready or topic is None or topic_id not in group.deleting:
@@ -162,16 +178,16 @@ def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
     return list(range(len(topic.partitions)))
 
 
-def deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
-    """The states of topics are to go."""
+def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
+    """Return the records that start deletion of the states of topics."""
     coordinator = ShareGroupCoordinator(broker, group)
     ready = {each: known for each, known in group.initialized.items() if each not in names}
     coordinator.write_states(group.initializing, ready, {**group.deleting, **names})
     return coordinator.records
 
 
-def deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
-    """The states of a group that goes are to go; no record where it has none."""
+def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
+    """Return the records that start deletion of all states of a group, if any."""
     topics = map(broker.topic_by_id, {**group.initializing, **group.initialized})
     names = {topic.topic_id: topic.name for topic in topics if topic is not None}
     if not names and not group.deleting:
@@ -181,8 +197,8 @@ def deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
     return coordinator.records
 
 
-def deleted(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
-    """The states of topics are gone."""
+def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
+    """Return the records that confirm the deletion of topics' states."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup) or not topic_ids:
         return []
@@ -192,12 +208,12 @@ def deleted(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record
     return coordinator.records
 
 
-def next_to_delete(
-    broker: Broker, group_id: str, places: Places, after: int = NOBODY
+def next_delete_request(
+    broker: Broker, group_id: str, places: PartitionsByTopic, after: int = NO_COORDINATOR
 ) -> Message | None:
-    """What the share coordinator is told that comes after another; None after the last."""
-    asked = share_states.by_coordinator(broker, group_id, places)
-    receiver = min((each for each in asked if each > after), default=None)
+    """Return the request to the coordinator after `after`, if any."""
+    requests = share_states.by_coordinator(broker, group_id, places)
+    receiver = min((each for each in requests if each > after), default=None)
     if receiver is None:
         return None
-    return share_states.deletion(broker, group_id, receiver, asked[receiver])
+    return share_states.delete_request(broker, group_id, receiver, requests[receiver])

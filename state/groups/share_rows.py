@@ -1,14 +1,14 @@
-"""The records of share groups as rows of `__consumer_offsets`, in Kafka's own bytes.
+"""Encoder of share group records to rows of `__consumer_offsets`.
 
 Source: `ShareGroup…Key` and `…Value` in Kafka 4.3's group-coordinator:
 
-    10      what a member says of itself
-    11      a group's epoch
-    12, 13  the epoch of the target assignment; a member's part of it
-    14      what a member has
-    15      which partitions have share state, are to get it, and which topics are to lose it
+    10      member metadata
+    11      group epoch
+    12, 13  target assignment: epoch, members
+    14      current assignment
+    15      share partitions: initializing, initialized, and topics to delete
 
-How far a share group has come lies in `__share_group_state` (`state/share/state_rows.py`).
+The progress of a share group is in `__share_group_state` (`state/share/state_rows.py`).
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from brokertwin.state.groups.row_bytes import (
     Row,
     by_topic,
     current,
-    ended,
+    finish_value,
     flexible_value,
     int32_of,
     row_key,
@@ -38,15 +38,15 @@ from brokertwin.state.groups.row_bytes import (
 
 
 def _member(record: ShareGroupMemberMetadataWritten) -> Row:
-    key, said = row_key(10, record.group_id, record.member_id), record.metadata
-    if said is None:
+    key, metadata = row_key(10, record.group_id, record.member_id), record.metadata
+    if metadata is None:
         return key, None
     writer = flexible_value()
-    writer.nullable_string(said.rack_id)
-    writer.string(said.client_id)
-    writer.string(said.client_host)
-    writer.array(said.subscribed_topic_names, writer.string)
-    return key, ended(writer)
+    writer.nullable_string(metadata.rack_id)
+    writer.string(metadata.client_id)
+    writer.string(metadata.client_host)
+    writer.array(metadata.subscribed_topic_names, writer.string)
+    return key, finish_value(writer)
 
 
 def _epoch(record: ShareGroupMetadataWritten) -> Row:
@@ -56,7 +56,7 @@ def _epoch(record: ShareGroupMetadataWritten) -> Row:
     writer = flexible_value()
     writer.number("i", record.epoch)
     writer.number("q", record.metadata_hash)
-    return key, ended(writer)
+    return key, finish_value(writer)
 
 
 def _target_epoch(record: ShareGroupTargetAssignmentMetadataWritten) -> Row:
@@ -68,17 +68,17 @@ def _target(record: ShareGroupTargetAssignmentMemberWritten) -> Row:
 
 
 def _current(record: ShareGroupCurrentMemberAssignmentWritten) -> Row:
-    key, has = row_key(14, record.group_id, record.member_id), record.assignment
-    if has is None:
+    key, assignment = row_key(14, record.group_id, record.member_id), record.assignment
+    if assignment is None:
         return key, None
-    writer = current(has.member_epoch, has.previous_member_epoch, has.state)
-    by_topic(writer, has.assigned_partitions)
-    return key, ended(writer)
+    writer = current(assignment.member_epoch, assignment.previous_member_epoch, assignment.state)
+    by_topic(writer, assignment.assigned_partitions)
+    return key, finish_value(writer)
 
 
 def _state_partitions(record: ShareGroupStatePartitionMetadataWritten) -> Row:
-    key, known = row_key(15, record.group_id), record.metadata
-    if known is None:
+    key, metadata = row_key(15, record.group_id), record.metadata
+    if metadata is None:
         return key, None
     writer = flexible_value()
 
@@ -93,10 +93,10 @@ def _state_partitions(record: ShareGroupStatePartitionMetadataWritten) -> Row:
         writer.string(topic[1])
         writer.tags({})
 
-    writer.array(known.initializing.items(), partitions)
-    writer.array(known.initialized.items(), partitions)
-    writer.array(known.deleting.items(), name)
-    return key, ended(writer)
+    writer.array(metadata.initializing.items(), partitions)
+    writer.array(metadata.initialized.items(), partitions)
+    writer.array(metadata.deleting.items(), name)
+    return key, finish_value(writer)
 
 
 ENCODERS: dict[type, Callable[[Any], Row]] = cast(
@@ -110,4 +110,3 @@ ENCODERS: dict[type, Callable[[Any], Row]] = cast(
         ShareGroupStatePartitionMetadataWritten: _state_partitions,
     },
 )
-"""What makes a row of each record."""

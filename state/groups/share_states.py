@@ -1,4 +1,6 @@
-"""What the coordinator of a share group tells share coordinators: states begin, and go.
+"""Requests of a group coordinator to share coordinators.
+
+They initialize and delete the share state of partitions.
 
 Source: `GroupMetadataManager.buildInitializeShareGroupStateRequest`,
 `shareGroupBuildPartitionDeleteRequest`, `maybeCleanupShareGroupState`, `DefaultStatePersister` in
@@ -28,24 +30,29 @@ from brokertwin.state.share.state_bodies import (
     InitializeShareGroupStateRequest,
 )
 
-Places = dict[Uuid, list[int]]
+PartitionsByTopic = dict[Uuid, list[int]]
 """Partitions by topic id."""
 
-NOBODY, NO_OFFSET = -1, -1
-"""Nobody has answered yet; the leader of a partition is to settle where its state begins."""
+NO_COORDINATOR, NO_OFFSET = -1, -1
+"""Initial value of `after`; an offset that the partition leader chooses."""
 
 
-def initializations(
-    broker: Broker, group_id: str, epoch: int, places: Places, after: int = NOBODY
+def initialize_requests(
+    broker: Broker,
+    group_id: str,
+    epoch: int,
+    places: PartitionsByTopic,
+    after: int = NO_COORDINATOR,
 ) -> list[Message]:
-    """What a share coordinator is asked: to begin states. The next one is asked with its answer.
+    """Return the next InitializeShareGroupState request, if any.
 
-    One after the other, by their ids, they leave the same records wherever they are: `after` has
-    just answered. Where there is no internal topic it is created first (`all_asked`).
+    Share coordinators are called one after the other in the order of their ids, so the records do
+    not depend on their placement. `after` is the coordinator that has just responded. If the
+    internal topic does not exist, it is created first (`pending_initializations`).
     """
     if broker.topic_by_name(SHARE_TOPIC) is None:
         return internal_topics.creation(broker, [SHARE_TOPIC]) if places else []
-    for receiver, asked in sorted(by_coordinator(broker, group_id, places).items()):
+    for receiver, requested in sorted(by_coordinator(broker, group_id, places).items()):
         if receiver <= after:
             continue
         topics = [
@@ -56,78 +63,87 @@ def initializations(
                     for each in partitions
                 ],
             )
-            for topic_id, partitions in asked.items()
+            for topic_id, partitions in requested.items()
         ]
         body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
         return [Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)]
     return []
 
 
-def all_asked(broker: Broker) -> list[Message]:
-    """What is asked now that the internal topic is there: all that groups have waited for."""
+def pending_initializations(broker: Broker) -> list[Message]:
+    """Return the requests that waited for the internal topic."""
     return [
         message
         for group in groups.all_groups(broker)
         if isinstance(group, ShareGroup)
-        for message in initializations(
+        for message in initialize_requests(
             broker,
             group.group_id,
             group.group_epoch,
-            {topic_id: asked.partitions for topic_id, asked in group.initializing.items()},
+            {topic_id: requested.partitions for topic_id, requested in group.initializing.items()},
         )
     ]
 
 
-def of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
-    """Return the records by which share groups forget a deleted topic."""
+def records_of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
+    """Return the records that remove a deleted topic from share groups."""
     records: list[Record] = []
     for group in groups.all_groups(broker):
         if not isinstance(group, ShareGroup):
             continue
-        known = SharePartitionMetadata(group.initializing, group.initialized, group.deleting)
+        metadata = SharePartitionMetadata(group.initializing, group.initialized, group.deleting)
         left = SharePartitionMetadata(
-            {each: known.initializing[each] for each in known.initializing if each != topic_id},
-            {each: known.initialized[each] for each in known.initialized if each != topic_id},
-            {each: known.deleting[each] for each in known.deleting if each != topic_id},
+            {
+                each: metadata.initializing[each]
+                for each in metadata.initializing
+                if each != topic_id
+            },
+            {each: metadata.initialized[each] for each in metadata.initialized if each != topic_id},
+            {each: metadata.deleting[each] for each in metadata.deleting if each != topic_id},
         )
-        if left != known:
+        if left != metadata:
             records.append(ShareGroupStatePartitionMetadataWritten(group.group_id, left))
     return records
 
 
-def is_odd(group: ShareGroup) -> bool:
-    """Whether share coordinators cannot be asked to delete a group's states.
+def has_invalid_partitions(group: ShareGroup) -> bool:
+    """True if the state of a group cannot be deleted.
 
-    AlterShareGroupOffsets has named a partition below 0, or one topic without partitions among
-    others. Kafka makes the same of topics that are to be deleted already: of all their partitions.
+    This is the case if AlterShareGroupOffsets has named a negative partition, or one topic without
+    partitions among others. Kafka treats topics whose deletion is pending in the same way, with all
+    their partitions.
     """
-    known = [*group.initializing.items(), *group.initialized.items()]
+    metadata = [*group.initializing.items(), *group.initialized.items()]
     by_topic: dict[Uuid, set[int]] = {}
-    for topic_id, states in known:
+    for topic_id, states in metadata:
         by_topic.setdefault(topic_id, set()).update(states.partitions)
     partitions = list(by_topic.values())
     has_none = any(partitions) and not all(partitions)
     return has_none or any(min(each, default=0) < 0 for each in partitions)
 
 
-def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
-    """What share coordinators are told when a group goes: its partitions' states go, too."""
+def delete_requests(broker: Broker, group: ShareGroup) -> list[Message]:
+    """Return the requests that delete the state of a deleted group."""
     places = {
-        topic_id: sorted({*partitions_of(group.initializing.get(topic_id)), *partitions_of(ready)})
-        for topic_id, ready in {**group.initializing, **group.initialized}.items()
+        topic_id: sorted(
+            {*partitions_of(group.initializing.get(topic_id)), *partitions_of(initialized)}
+        )
+        for topic_id, initialized in {**group.initializing, **group.initialized}.items()
     }
     for topic_id in group.deleting:
         topic = broker.topic_by_id(topic_id)
         if topic is not None:
             places[topic_id] = list(range(len(topic.partitions)))
     return [
-        deletion(broker, group.group_id, receiver, asked)
-        for receiver, asked in by_coordinator(broker, group.group_id, places).items()
+        delete_request(broker, group.group_id, receiver, requested)
+        for receiver, requested in by_coordinator(broker, group.group_id, places).items()
     ]
 
 
-def deletion(broker: Broker, group_id: str, receiver: int, places: Places) -> Message:
-    """What a share coordinator is told: that states go."""
+def delete_request(
+    broker: Broker, group_id: str, receiver: int, places: PartitionsByTopic
+) -> Message:
+    """Return a DeleteShareGroupState request to one coordinator."""
     topics = [
         DeletedTopic(
             topic_id=topic_id,
@@ -139,18 +155,22 @@ def deletion(broker: Broker, group_id: str, receiver: int, places: Places) -> Me
     return Message(broker.id, receiver, kafka_apis.DELETE_SHARE_GROUP_STATE.key, body)
 
 
-def by_coordinator(broker: Broker, group_id: str, places: Places) -> dict[int, Places]:
-    """Partitions by their share coordinators; by this broker where nobody is known to be it."""
-    found: dict[int, Places] = {}
+def by_coordinator(
+    broker: Broker, group_id: str, places: PartitionsByTopic
+) -> dict[int, PartitionsByTopic]:
+    """Return partitions by their share coordinator.
+
+    Partitions without a known coordinator are assigned to this broker.
+    """
+    found: dict[int, PartitionsByTopic] = {}
     for topic_id, partitions in places.items():
         for partition in partitions:
             key = coordinators.coordinator_key(group_id, topic_id, partition)
             receiver = coordinators.coordinator_of(broker, SHARE_TOPIC, key)
-            asked = found.setdefault(broker.id if receiver in (None, -1) else receiver, {})
-            asked.setdefault(topic_id, []).append(partition)
+            requested = found.setdefault(broker.id if receiver in (None, -1) else receiver, {})
+            requested.setdefault(topic_id, []).append(partition)
     return found
 
 
-def partitions_of(known: StatePartitions | None) -> list[int]:
-    """The partitions of a topic that are in such a state."""
-    return known.partitions if known is not None else []
+def partitions_of(metadata: StatePartitions | None) -> list[int]:
+    return metadata.partitions if metadata is not None else []

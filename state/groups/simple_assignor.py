@@ -1,11 +1,9 @@
-"""The assignor `simple` of share groups: each partition goes to as many members as it takes.
+"""The `simple` assignor of share groups: members share partitions.
 
 Source: `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
-`SimpleHeterogeneousAssignmentBuilder` in Kafka; KIP-932. With `members` members and `partitions`
-partitions a partition is shared by `ceil(members / partitions)` of them, and members have their
-share of those places. A member keeps what it has up to its share; what is over goes to those that
-lack, partition by partition, in turns. Where members subscribe to different topics this is done
-for each topic alone, among those who subscribe to it.
+`SimpleHeterogeneousAssignmentBuilder` in Kafka; KIP-932. Each partition is assigned to ceil(members
+/ partitions) members. A member keeps its partitions up to its quota; the rest is assigned in turn.
+With different subscriptions, this is done for each topic and its subscribers.
 """
 
 import math
@@ -16,44 +14,47 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 SIMPLE = "simple"
-"""The name of the assignor."""
 
-Place = tuple[Uuid, int]
-"""A topic id and a partition."""
+AssignablePartition = tuple[Uuid, int]
+"""Topic id and partition."""
 
-Places = JavaMap[Place, None]
-Members = JavaMap[int, None]
-"""Sets of partitions, and of members by their positions among all."""
+PartitionSet = JavaMap[AssignablePartition, None]
+MemberSet = JavaMap[int, None]
+"""Members by index."""
 
 
 def assign(spec: GroupSpec) -> dict[str, Target]:
-    """What each member is assigned; nobody where nothing is subscribed to."""
+    """Return each member's target; no members without subscribed topics."""
     if not any(each.topics for each in spec.members.values()):
         return {}
     copies = [TargetCopy(each.target) for each in spec.members.values()]
     subscribers = list(spec.members.values())
     if spec.is_homogeneous:
-        everybody = list(range(len(subscribers)))
-        whole = _Sharing(copies, _places(spec, subscribers[0].topics), everybody, place_hash)
-        whole.forget_topics(subscribers[0].topics)
+        all_members = list(range(len(subscribers)))
+        whole = _SharedAssignment(
+            copies, _assignable(spec, subscribers[0].topics), all_members, partition_hash
+        )
+        whole.keep_only_topics(subscribers[0].topics)
         whole.share()
     else:
         for topic_id in _subscribed(spec):
             members = [at for at, each in enumerate(subscribers) if topic_id in each.topics]
-            places = _places(spec, [topic_id])
-            part = _Sharing(copies, places, members, lambda place: place[1])
+            partitions = _assignable(spec, [topic_id])
+            part = _SharedAssignment(
+                copies, partitions, members, lambda partition_id: partition_id[1]
+            )
             part.keep_topic(topic_id)
             part.share()
     return {each: copy.target() for each, copy in zip(spec.members, copies, strict=True)}
 
 
-def place_hash(place: Place) -> int:
-    """`hashCode` of the record `TopicIdPartition`."""
-    return 31 * uuid_hash(place[0]) + place[1]
+def partition_hash(partition_id: AssignablePartition) -> int:
+    """`hashCode` of Kafka's `TopicIdPartition`."""
+    return 31 * uuid_hash(partition_id[0]) + partition_id[1]
 
 
 def _subscribed(spec: GroupSpec) -> list[Uuid]:
-    """All topics that somebody subscribes to, as a `HashSet` has them."""
+    """Return all subscribed topics in the order of a `HashSet`."""
     subscribed: JavaMap[Uuid, None] = JavaMap(uuid_hash)
     for subscriber in spec.members.values():
         for topic_id in subscriber.topics:
@@ -61,8 +62,8 @@ def _subscribed(spec: GroupSpec) -> list[Uuid]:
     return list(subscribed)
 
 
-def _places(spec: GroupSpec, topics: Iterable[Uuid]) -> list[Place]:
-    """The partitions of topics that may be assigned: all, or those that are known to be ready."""
+def _assignable(spec: GroupSpec, topics: Iterable[Uuid]) -> list[AssignablePartition]:
+    """Return the assignable partitions of topics."""
     return [
         (topic_id, partition)
         for topic_id in topics
@@ -72,117 +73,122 @@ def _places(spec: GroupSpec, topics: Iterable[Uuid]) -> list[Place]:
 
 
 def _size(count: int) -> int:
-    """The capacity that Kafka gives a map of `count` items."""
+    """Return the capacity of Kafka's map for `count` items."""
     return int((count + 1) / 0.75 + 1)
 
 
-class _Sharing:
-    """How some partitions are shared among some members.
+class _SharedAssignment:
+    """An assignment of partitions to members that share them.
 
     Attributes:
-        copies: what each member of the group has; it is altered.
-        places: the partitions.
-        members: who subscribes to them, by position among all.
+        copies: the members' assignments, modified in place.
+        partitions: the partitions.
+        members: indexes of the subscribers.
     """
 
     def __init__(
         self,
         copies: list[TargetCopy],
-        places: list[Place],
+        partitions: list[AssignablePartition],
         members: list[int],
-        hash_code: Callable[[Place], int],
+        hash_code: Callable[[AssignablePartition], int],
     ) -> None:
-        self.copies, self.places, self.members = copies, places, members
+        self.copies, self.partitions, self.members = copies, partitions, members
         self._hash_code = hash_code
-        self._sharing = -(-len(members) // len(places)) if places else 0
-        precise = self._sharing * len(places) / len(members)
-        self._shares = dict.fromkeys(range(len(copies)), 0)
+        self._members_per_partition = -(-len(members) // len(partitions)) if partitions else 0
+        precise = self._members_per_partition * len(partitions) / len(members)
+        self._quotas = dict.fromkeys(range(len(copies)), 0)
         for at, member in enumerate(members):
-            self._shares[member] = math.ceil(precise * (at + 1)) - math.ceil(precise * at)
-        self._owners: JavaMap[Place, Members] = JavaMap(hash_code, _size(len(places)))
-        self._had: JavaMap[int, Places] = JavaMap(own_hash, _size(len(members)))
+            self._quotas[member] = math.ceil(precise * (at + 1)) - math.ceil(precise * at)
+        self._owners: JavaMap[AssignablePartition, MemberSet] = JavaMap(
+            hash_code, _size(len(partitions))
+        )
+        self._assigned: JavaMap[int, PartitionSet] = JavaMap(own_hash, _size(len(members)))
 
-    def forget_topics(self, topics: list[Uuid]) -> None:
-        """Notes what members have of these topics, and takes all others away."""
+    def keep_only_topics(self, topics: list[Uuid]) -> None:
+        """Note the members' partitions of these topics and remove all others."""
         for member, copy in enumerate(self.copies):
-            had = 0
+            count = 0
             for topic_id in list(copy.former):
                 if topic_id not in topics:
                     copy.alter().pop(topic_id)
                     continue
                 for partition in copy.former[topic_id]:
-                    had += 1
+                    count += 1
                     self._note(member, (topic_id, partition))
-                    if had >= self._shares[member]:
+                    if count >= self._quotas[member]:
                         copy.alter()
 
     def keep_topic(self, topic_id: Uuid) -> None:
-        """Notes what members have of a topic."""
+        """Note the members' partitions of a topic."""
         for member, copy in enumerate(self.copies):
             partitions = list(copy.former[topic_id]) if topic_id in copy.former else []
             for partition in partitions:
                 self._note(member, (topic_id, partition))
 
     def share(self) -> None:
-        """Takes from those who have too much, and gives to those who lack."""
-        self._take_from_overfilled()
-        self._take_overshared()
-        for place in self.places:
-            owners: Members = JavaMap(own_hash, _size(len(self.members)))
-            self._owners.compute_if_absent(place, owners)
-        self._give_rest()
+        """Remove partitions above quotas and assign the rest."""
+        self._remove_above_quota()
+        self._remove_excess_owners()
+        for partition_id in self.partitions:
+            owners: MemberSet = JavaMap(own_hash, _size(len(self.members)))
+            self._owners.compute_if_absent(partition_id, owners)
+        self._assign_rest()
 
-    def _note(self, member: int, place: Place) -> int:
-        """A member has a partition; how many it has by now."""
-        self._owners.compute_if_absent(place, JavaMap(own_hash))[member] = None
-        had = self._had.compute_if_absent(member, JavaMap(self._hash_code))
-        had[place] = None
-        return len(had)
+    def _note(self, member: int, partition_id: AssignablePartition) -> int:
+        """Note a member's partition and return its partition count."""
+        self._owners.compute_if_absent(partition_id, JavaMap(own_hash))[member] = None
+        assigned = self._assigned.compute_if_absent(member, JavaMap(self._hash_code))
+        assigned[partition_id] = None
+        return len(assigned)
 
-    def _take(self, member: int, place: Place) -> bool:
-        """A member is not to have a partition; whether it had it. Its topic stays, if empty."""
-        assigned, (topic_id, partition) = self.copies[member].alter(), place
+    def _remove(self, member: int, partition_id: AssignablePartition) -> bool:
+        """Remove a partition from a member; True if the member had it.
+
+        Its topic stays in the assignment, even if it is empty.
+        """
+        assigned, (topic_id, partition) = self.copies[member].alter(), partition_id
         if topic_id not in assigned or partition not in assigned[topic_id]:
             return False
         assigned[topic_id].pop(partition)
-        self._owners[place].pop(member)
-        self._had[member].pop(place)
+        self._owners[partition_id].pop(member)
+        self._assigned[member].pop(partition_id)
         return True
 
-    def _take_from_overfilled(self) -> None:
-        for member in self._had:
-            over = len(self._had[member]) - self._shares[member]
-            for place in list(self._had[member])[: max(over, 0)]:
-                self._take(member, place)
+    def _remove_above_quota(self) -> None:
+        for member in self._assigned:
+            excess = len(self._assigned[member]) - self._quotas[member]
+            for partition_id in list(self._assigned[member])[: max(excess, 0)]:
+                self._remove(member, partition_id)
 
-    def _take_overshared(self) -> None:
-        for place in self._owners:
-            for member in list(self._owners[place]):
-                if len(self._owners[place]) <= self._sharing:
+    def _remove_excess_owners(self) -> None:
+        for partition_id in self._owners:
+            for member in list(self._owners[partition_id]):
+                if len(self._owners[partition_id]) <= self._members_per_partition:
                     break
-                self._take(member, place)
+                self._remove(member, partition_id)
 
-    def _give_rest(self) -> None:
-        """Fills partitions up, each time from the member after the one that got the last."""
-        unfilled: Members = JavaMap(own_hash, _size(len(self.copies)))
+    def _assign_rest(self) -> None:
+        """Assign the rest, continuing with the member after the last one."""
+        unfilled: MemberSet = JavaMap(own_hash, _size(len(self.copies)))
         for each in self.members:
-            had = len(self._had[each]) if each in self._had else 0
-            if had < self._shares[each]:
+            count = len(self._assigned[each]) if each in self._assigned else 0
+            if count < self._quotas[each]:
                 unfilled[each] = None
-        turn, has_given = iter(list(unfilled)), False
-        for place in self._owners:
-            wanted = self._sharing - len(self._owners[place])
-            while wanted > 0:
-                if (member := next(turn, None)) is None:
-                    if not has_given or not len(unfilled):
+        following, has_assigned = iter(list(unfilled)), False
+        for partition_id in self._owners:
+            missing = self._members_per_partition - len(self._owners[partition_id])
+            while missing > 0:
+                if (member := next(following, None)) is None:
+                    if not has_assigned or not len(unfilled):
                         break
-                    turn, has_given = iter(list(unfilled)), False
+                    following, has_assigned = iter(list(unfilled)), False
                     continue
-                if member in self._owners[place]:
+                if member in self._owners[partition_id]:
                     continue
-                self.copies[member].add(*place, CAPACITY)
-                wanted, has_given = wanted - 1, True
-                if self._note(member, place) >= self._shares[member]:
+                self.copies[member].add(*partition_id, CAPACITY)
+                missing, has_assigned = missing - 1, True
+                if self._note(member, partition_id) >= self._quotas[member]:
                     unfilled.pop(member)
             if not len(unfilled):
                 break

@@ -1,12 +1,12 @@
-"""Kafka's assignor of tasks to the members of a streams group: `sticky`.
+"""Kafka's `sticky` assignor of tasks in a streams group.
 
 Source: `StickyTaskAssignor`, `ProcessState` in Kafka's group coordinator; KIP-1071. A task stays
-with who had it, or goes to who had a copy of it, as far as that member has not more than its part;
-what is left goes to the member with the least load of the process with the least load. Standby
-tasks follow in the same way, never to a process that has the task already. Load is a process's
-tasks by its members. There are no warm-up tasks in 4.3.1.
+with its former owner, or goes to a member that had a standby of it, as long as that member is below
+its quota. The remaining tasks go to the least loaded member of the least loaded process. Standby
+tasks are assigned in the same way, never to a process that has the task. The load is the number of
+tasks per member of a process. Kafka 4.3.1 assigns no warm-up tasks.
 
-What weighs the same is taken in the order of Java's maps and queues, as Kafka takes it.
+Ties are broken in the order of Java's maps and queues, as in Kafka.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from brokertwin.state.core.streams_records import TargetTasks, Tasks
 NAME = "sticky"
 
 
-class Task(NamedTuple):
+class StreamsTaskId(NamedTuple):
     """A task: a partition of a subtopology."""
 
     subtopology_id: str
@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
 
 class TaskMember(NamedTuple):
-    """A member as the assignor sees it: its process, and what it was assigned before."""
+    """A member's process and its former target."""
 
     process_id: str
     target: TargetTasks
@@ -38,9 +38,9 @@ class TaskSpec(NamedTuple):
 
     Attributes:
         members: by id, in the order of a `HashMap`.
-        task_counts: how many tasks each subtopology has, by id, sorted.
-        stateful: the subtopologies whose tasks have state, so standby tasks are of use.
-        standby_replicas: how many copies of such a task there are to be.
+        task_counts: number of tasks by subtopology id, sorted.
+        stateful: subtopologies with state, which have standby tasks.
+        standby_replicas: number of standby tasks for each stateful task.
     """
 
     members: JavaMap[str, TaskMember]
@@ -49,7 +49,7 @@ class TaskSpec(NamedTuple):
     standby_replicas: int
 
 
-class _Place(NamedTuple):
+class _TaskOwner(NamedTuple):
     """A member and its process."""
 
     process_id: str
@@ -57,13 +57,13 @@ class _Place(NamedTuple):
 
 
 class _Process:
-    """The tasks of a process while they are dealt out."""
+    """The tasks of a process during the assignment."""
 
     def __init__(self) -> None:
         self.counts: JavaMap[str, int] = JavaMap(java_hash)
-        self.active: dict[str, set[Task]] = {}
-        self.standby: dict[str, set[Task]] = {}
-        self.tasks: set[Task] = set()
+        self.active: dict[str, set[StreamsTaskId]] = {}
+        self.standby: dict[str, set[StreamsTaskId]] = {}
+        self.tasks: set[StreamsTaskId] = set()
         self._task_count = 0
         self._queue: JavaPriorityQueue[list[str | int]] | None = None
 
@@ -71,12 +71,12 @@ class _Process:
     def load(self) -> float:
         return self._task_count / len(self.counts)
 
-    def add(self, member_id: str, task: Task, *, is_active: bool) -> int:
-        """Gives a task to a member; says how many that has now."""
+    def add(self, member_id: str, task: StreamsTaskId, *, is_active: bool) -> int:
+        """Assign a task to a member and return its task count."""
         self._queue = None
         return self._add(member_id, task, is_active)
 
-    def _add(self, member_id: str, task: Task, is_active: bool) -> int:
+    def _add(self, member_id: str, task: StreamsTaskId, is_active: bool) -> int:
         self._task_count += 1
         self.tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, set()).add(task)
@@ -84,8 +84,8 @@ class _Process:
         self.counts[member_id] = count
         return count
 
-    def add_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
-        """The same for the member with the fewest tasks."""
+    def add_to_least_loaded(self, task: StreamsTaskId, *, is_active: bool) -> int:
+        """Like `add`, for the member with the fewest tasks."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active)
         if self._queue is None:
@@ -99,15 +99,15 @@ class _Process:
         return int(entry[1])
 
 
-class _Quota:
-    """How many tasks a member may get before those of others are looked at."""
+class _TaskQuota:
+    """The number of tasks that a member may get in the sticky steps."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.each = _share(tasks, members)
 
-    def note(self, count: int) -> None:
-        """A member has so many tasks now; who has its part is not counted any more."""
+    def count_member(self, count: int) -> None:
+        """Note a member's task count; a member at its quota is no longer counted."""
         if count == self.each:
             self._members -= 1
             self._tasks -= count
@@ -119,57 +119,67 @@ def _share(tasks: int, members: int) -> int:
 
 
 class _Assignment:
-    """Tasks while they are dealt out."""
+    """An assignment in progress."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         active = sum(spec.task_counts.values())
         standby = sum(spec.task_counts[each] for each in spec.stateful) * spec.standby_replicas
-        self._of_active = _Quota(active, len(spec.members))
-        self._of_all = _Quota(active + standby, len(spec.members))
+        self._active_quota = _TaskQuota(active, len(spec.members))
+        self._total_quota = _TaskQuota(active + standby, len(spec.members))
         self.processes: JavaMap[str, _Process] = JavaMap(java_hash, len(spec.members))
-        self._had: dict[Task, _Place] = {}
-        self._had_copy: dict[Task, list[_Place]] = {}
+        self._former_active: dict[StreamsTaskId, _TaskOwner] = {}
+        self._former_standbys: dict[StreamsTaskId, list[_TaskOwner]] = {}
         for member_id in spec.members:
             member = spec.members[member_id]
             if member.process_id not in self.processes:
                 self.processes[member.process_id] = _Process()
             self.processes[member.process_id].counts[member_id] = 0
-            place = _Place(member.process_id, member_id)
+            owner = _TaskOwner(member.process_id, member_id)
             for task in _tasks(member.target.active):
-                self._had[task] = place
+                self._former_active[task] = owner
             for task in _tasks(member.target.standby):
-                self._had_copy.setdefault(task, []).append(place)
+                self._former_standbys.setdefault(task, []).append(owner)
 
     def assign_active(self) -> None:
-        """Every task to one member."""
-        left = [
-            Task(each, n) for each, count in self._spec.task_counts.items() for n in range(count)
+        """Assign each task to one member."""
+        remaining = [
+            StreamsTaskId(each, n)
+            for each, count in self._spec.task_counts.items()
+            for n in range(count)
         ]
-        left.sort(key=lambda task: (task.partition, task.subtopology_id))
-        left = [task for task in left if not self._stays(task, self._had.get(task))]
-        left = [task for task in left if not self._stays(task, self._had_a_copy(task))]
+        remaining.sort(key=lambda task: (task.partition, task.subtopology_id))
+        remaining = [
+            task
+            for task in remaining
+            if not self._assign_to_former(task, self._former_active.get(task))
+        ]
+        remaining = [
+            task
+            for task in remaining
+            if not self._assign_to_former(task, self._former_standby(task))
+        ]
         queue = self._by_load()
-        for task in sorted(left):
+        for task in sorted(remaining):
             process = queue.poll()
-            assert process is not None, "a group has members when tasks are dealt out"
-            self._note_active(process.add_to_least_loaded(task, is_active=True))
+            assert process is not None, "a group without members has no assignment"
+            self._count_active(process.add_to_least_loaded(task, is_active=True))
             queue.add(process)
 
-    def _stays(self, task: Task, place: _Place | None) -> bool:
-        """Gives a task to who had it, unless that member has its part."""
-        if place is None or self._count(place) >= self._of_active.each:
+    def _assign_to_former(self, task: StreamsTaskId, owner: _TaskOwner | None) -> bool:
+        """Assign a task to its former owner, unless that is at its quota."""
+        if owner is None or self._count(owner) >= self._active_quota.each:
             return False
-        process = self.processes[place.process_id]
-        self._note_active(process.add(place.member_id, task, is_active=True))
+        process = self.processes[owner.process_id]
+        self._count_active(process.add(owner.member_id, task, is_active=True))
         return True
 
-    def _note_active(self, count: int) -> None:
-        self._of_active.note(count)
-        self._of_all.note(count)
+    def _count_active(self, count: int) -> None:
+        self._active_quota.count_member(count)
+        self._total_quota.count_member(count)
 
-    def _count(self, place: _Place) -> int:
-        return self.processes[place.process_id].counts[place.member_id]
+    def _count(self, owner: _TaskOwner) -> int:
+        return self.processes[owner.process_id].counts[owner.member_id]
 
     def _by_load(self) -> JavaPriorityQueue[_Process]:
         queue: JavaPriorityQueue[_Process] = JavaPriorityQueue(lambda process: process.load)
@@ -177,74 +187,84 @@ class _Assignment:
             queue.add(self.processes[process_id])
         return queue
 
-    def _had_a_copy(self, task: Task, *, is_standby: bool = False) -> _Place | None:
-        """Who had a copy of a task: the one with the least load, by process and by member.
+    def _former_standby(
+        self, task: StreamsTaskId, *, is_standby: bool = False
+    ) -> _TaskOwner | None:
+        """Return the former standby owner with the least load.
 
-        For a standby task a process that has the task already is passed over; as in Kafka that of
-        the first one in the list is looked at for all of them in the end.
+        An owner is preferred if both its process's load and its own task count are lower. For
+        standby tasks, processes that have the task are skipped. As in Kafka, the final check looks
+        only at the first process of the list.
         """
-        places = self._had_copy.get(task, [])
-        if not places:
+        owners = self._former_standbys.get(task, [])
+        if not owners:
             return None
-        found, first = places[0], self.processes[places[0].process_id]
+        found, first = owners[0], self.processes[owners[0].process_id]
         load, count = first.load, self._count(found)
-        for place in places[1:]:
-            process = self.processes[place.process_id]
+        for owner in owners[1:]:
+            process = self.processes[owner.process_id]
             is_free = not is_standby or task not in process.tasks
-            if process.load < load and is_free and self._count(place) < count:
-                found, load, count = place, process.load, self._count(place)
+            if process.load < load and is_free and self._count(owner) < count:
+                found, load, count = owner, process.load, self._count(owner)
         return None if is_standby and task in first.tasks else found
 
     def assign_standby(self) -> None:
-        """The copies of tasks with state, as far as there are processes for them."""
+        """Assign standby tasks, as far as there are processes for them."""
         spec = self._spec
-        tasks = [Task(each, n) for each in spec.stateful for n in range(spec.task_counts[each])]
+        tasks = [
+            StreamsTaskId(each, n) for each in spec.stateful for n in range(spec.task_counts[each])
+        ]
         tasks.sort(key=lambda task: (task.partition, task.subtopology_id), reverse=True)
-        left = [(task, missing) for task in tasks if (missing := self._copies_missing(task))]
+        remaining = [(task, missing) for task in tasks if (missing := self._missing_standbys(task))]
         queue = self._by_load()
-        for task, missing in sorted(left, reverse=True):
+        for task, missing in sorted(remaining, reverse=True):
             for _ in range(missing):
-                if not self._copy_to_least_loaded(queue, task):
+                if not self._assign_to_least_loaded(queue, task):
                     break
 
-    def _copies_missing(self, task: Task) -> int:
-        """How many copies are left once who had the task, or a copy, has got one."""
+    def _missing_standbys(self, task: StreamsTaskId) -> int:
+        """Return the missing standbys after former owners have got theirs."""
         replicas = self._spec.standby_replicas
         for done in range(replicas):
-            if not (self._copy_to(task, self._former(task)) or self._copy_to_former(task)):
+            if not (
+                self._assign_standby(task, self._former_owner(task))
+                or self._assign_to_former_standby(task)
+            ):
                 return replicas - done
         return 0
 
-    def _former(self, task: Task) -> _Place | None:
-        place = self._had.get(task)
-        is_taken = place is not None and task in self.processes[place.process_id].tasks
-        return None if is_taken else place
+    def _former_owner(self, task: StreamsTaskId) -> _TaskOwner | None:
+        owner = self._former_active.get(task)
+        has_task = owner is not None and task in self.processes[owner.process_id].tasks
+        return None if has_task else owner
 
-    def _copy_to_former(self, task: Task) -> bool:
-        return self._copy_to(task, self._had_a_copy(task, is_standby=True))
+    def _assign_to_former_standby(self, task: StreamsTaskId) -> bool:
+        return self._assign_standby(task, self._former_standby(task, is_standby=True))
 
-    def _copy_to(self, task: Task, place: _Place | None) -> bool:
-        if place is None or self._count(place) >= self._of_all.each:
+    def _assign_standby(self, task: StreamsTaskId, owner: _TaskOwner | None) -> bool:
+        if owner is None or self._count(owner) >= self._total_quota.each:
             return False
-        process = self.processes[place.process_id]
-        self._of_all.note(process.add(place.member_id, task, is_active=False))
+        process = self.processes[owner.process_id]
+        self._total_quota.count_member(process.add(owner.member_id, task, is_active=False))
         return True
 
-    def _copy_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: Task) -> bool:
+    def _assign_to_least_loaded(
+        self, queue: JavaPriorityQueue[_Process], task: StreamsTaskId
+    ) -> bool:
         process = queue.poll()
         if process is None:
             return False
         if task not in process.tasks:
-            self._of_all.note(process.add_to_least_loaded(task, is_active=False))
+            self._total_quota.count_member(process.add_to_least_loaded(task, is_active=False))
             is_done = True
         else:
-            is_done = len(queue) > 0 and self._copy_to_least_loaded(queue, task)
+            is_done = len(queue) > 0 and self._assign_to_least_loaded(queue, task)
         queue.add(process)
         return is_done
 
 
 def assign(spec: TaskSpec) -> dict[str, TargetTasks]:
-    """What each member is to have, by member id in the order of the spec's members."""
+    """Return each member's tasks, in the order of the spec's members."""
     assignment = _Assignment(spec)
     assignment.assign_active()
     if spec.standby_replicas > 0:
@@ -257,11 +277,11 @@ def assign(spec: TaskSpec) -> dict[str, TargetTasks]:
     return targets
 
 
-def _tasks(tasks: Tasks) -> list[Task]:
-    return [Task(each, number) for each, numbers in tasks.items() for number in numbers]
+def _tasks(tasks: Tasks) -> list[StreamsTaskId]:
+    return [StreamsTaskId(each, number) for each, numbers in tasks.items() for number in numbers]
 
 
-def _by_subtopology(tasks: Iterable[Task]) -> Tasks:
+def _by_subtopology(tasks: Iterable[StreamsTaskId]) -> Tasks:
     found: Tasks = {}
     for task in sorted(tasks):
         found.setdefault(task.subtopology_id, []).append(task.partition)

@@ -1,17 +1,17 @@
-"""The coordinator of a streams group: heartbeats, leaves, and the assignment of tasks.
+"""The coordinator of a streams group: heartbeats, leaves, assignment.
 
 Source: `GroupMetadataManager.streamsGroupHeartbeat`, `streamsGroupLeave`,
 `computeDelayedTargetAssignment`, `TargetAssignmentBuilder`, `EndpointToPartitionsManager` in Kafka;
-KIP-1071. A heartbeat does these things, in this order:
+KIP-1071. A heartbeat has these steps:
 
-    1  what the member says of itself is noted; the first member brings the topology
-    2  the topology is held against the topics that there are (`topology_topics.py`)
-    3  another member, other topics, another number of standby tasks: a new group epoch
-    4  a group epoch above that of the assignment asks for a new target assignment, but not within
-       streams.initial.rebalance.delay.ms of the first member, nor within
-       streams.assignment.interval.ms of the one before
-    5  the member goes a step towards its target (`task_assignment.py`)
-    6  it has its session time-out from now on, and a rebalance time-out while it gives tasks back
+    1  update the member's metadata; the first member sends the topology
+    2  validate the topology against the existing topics (`topology_topics.py`)
+    3  a changed member, changed topics or another number of standby tasks bump the group epoch
+    4  if the group epoch is above the assignment epoch, compute a new target assignment, but not
+       within streams.initial.rebalance.delay.ms of the first member, and at most once in
+       streams.assignment.interval.ms
+    5  reconcile the member towards its target (`task_assignment.py`)
+    6  restart its session timeout, and a rebalance timeout while it must revoke tasks
 """
 
 from typing import NamedTuple
@@ -42,8 +42,8 @@ from brokertwin.state.groups import (
     task_assignment,
     topology_topics,
 )
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, endpoints
 from brokertwin.state.groups.streams_group import (
@@ -59,19 +59,23 @@ from brokertwin.state.groups.streams_group_records import (
     member_tombstones,
 )
 from brokertwin.state.groups.streams_live import LiveStreams
-from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic, Status
+from brokertwin.state.groups.topology_topics import (
+    ConfiguredTopology,
+    StreamsInternalTopic,
+    TopologyStatus,
+)
 
-STANDBY = "num.standby.replicas"
-"""The setting of an assignment, by the name under which a group remembers it."""
+STANDBY_REPLICAS = "num.standby.replicas"
+"""Name of the assignment setting in the group's record."""
 
-_BY_REBALANCE = "Assignment delayed due to the configured initial rebalance delay."
-_BY_INTERVAL = "Assignment delayed due to the configured assignment interval."
+_INITIAL_DELAY = "Assignment delayed due to the configured initial rebalance delay."
+_INTERVAL_DELAY = "Assignment delayed due to the configured assignment interval."
 
-StatusDetail = tuple[Status, str]
+StatusDetail = tuple[TopologyStatus, str]
 
 
-class Said(NamedTuple):
-    """What a heartbeat says; None, and -1 for the time-out, where it says nothing new."""
+class StreamsHeartbeat(NamedTuple):
+    """The content of a heartbeat; unchanged fields are None or negative."""
 
     member_id: str
     member_epoch: int
@@ -82,66 +86,66 @@ class Said(NamedTuple):
     owned: TargetTasks | None
     process_id: str | None
     user_endpoint: Endpoint | None
-    client_tags: dict[str, str] | Refused | None
+    client_tags: dict[str, str] | Rejection | None
     is_shutdown: bool
     client_id: str
     client_host: str
 
 
-class Beat(NamedTuple):
-    """What a heartbeat came to.
+class StreamsHeartbeatResult(NamedTuple):
+    """The result of a heartbeat.
 
     Attributes:
-        after: the member.
-        is_told: whether it is told its tasks.
-        statuses: what it is told of the group, with words.
-        endpoint_epoch: of `endpoints`.
-        endpoints: which instance has what; None where the member knows.
-        missing: internal topics that are to be created.
+        after: the updated member.
+        sends_tasks: whether the response has the member's tasks.
+        statuses: status codes of the group with details.
+        endpoint_epoch: version of `endpoints`.
+        endpoints: partitions by instance; None if the member has the current version.
+        missing: internal topics to create.
     """
 
     after: StreamsMember
-    is_told: bool
+    sends_tasks: bool
     statuses: list[StatusDetail]
     endpoint_epoch: int
     endpoints: list[EndpointPartitions] | None
-    missing: list[InternalTopic]
+    missing: list[StreamsInternalTopic]
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsCoordinator | Refused":
-    """The coordinator of a heartbeat's group: a new one for who joins.
+def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoordinator | Rejection":
+    """Return the coordinator for a heartbeat's group, or the error.
 
-    That takes the place of a classic one without members.
+    A join creates the group and replaces an empty classic group.
     """
     group = groups.find(broker, group_id)
     if isinstance(group, StreamsGroup):
-        return StreamsCoordinator(broker, group)
+        return StreamsGroupCoordinator(broker, group)
     is_join = member_epoch == JOIN_EPOCH
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Streams group"
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
-    is_empty = isinstance(group, ClassicGroup) and group.state is GroupState.EMPTY
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    is_empty = isinstance(group, ClassicGroup) and group.state is ClassicGroupState.EMPTY
     if group is None or (is_join and is_empty):
-        return StreamsCoordinator(broker, StreamsGroup(group_id))
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        return StreamsGroupCoordinator(broker, StreamsGroup(group_id))
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
 
 
-class StreamsCoordinator:
-    """One streams group at its coordinator, for the time of one request or timer.
+class StreamsGroupCoordinator:
+    """A streams group at its coordinator, for one request or timer.
 
     Attributes:
-        group: the group as its records know it; it is not written to.
-        records: what is to be written.
+        group: the group in the state of its records; read-only.
+        records: records to write.
     """
 
     def __init__(self, broker: Broker, group: StreamsGroup) -> None:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
-        known = groups.find(broker, group.group_id)
-        self._is_known = known is not None
-        self._lives = isinstance(known, StreamsGroup)
-        if isinstance(known, ClassicGroup):
+        current = groups.find(broker, group.group_id)
+        self._exists = current is not None
+        self._is_streams_group = isinstance(current, StreamsGroup)
+        if isinstance(current, ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
         live = streams_live.get(broker.tables, broker.id, group.group_id)
         self._shown = live.configured if live is not None else None
@@ -152,91 +156,97 @@ class StreamsCoordinator:
 
     # Heartbeats
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
-        """A member joins, or is still there."""
-        before = self._member(said)
-        if isinstance(before, Refused):
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> StreamsHeartbeatResult | Rejection:
+        before = self._member(heartbeat)
+        if isinstance(before, Rejection):
             return before
-        if isinstance(said.client_tags, Refused):
-            return said.client_tags
-        after = _updated(before, said, said.client_tags)
+        if isinstance(heartbeat.client_tags, Rejection):
+            return heartbeat.client_tags
+        after = _updated(before, heartbeat, heartbeat.client_tags)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
-        topology = self._topology(said)
-        if isinstance(topology, Refused):
+        topology = self._topology(heartbeat)
+        if isinstance(topology, Rejection):
             return topology
         statuses = self._stale(after)
         topics_hash = target_assignment.metadata_hash(self._broker, required_topics(topology))
         configured = self._configured(topology, topics_hash)
-        if isinstance(configured, Refused):
+        if isinstance(configured, Rejection):
             return configured
-        refused = _invalid_tasks(configured, said.owned)
-        if refused is not None:
-            self._note_refused()
-            return refused
+        rejection = _invalid_tasks(configured, heartbeat.owned)
+        if rejection is not None:
+            self._store_after_failure()
+            return rejection
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY
         group_epoch = self._update_group_epoch(topics_hash, validated, after != before)
         epoch, target, delayed = self._update_target(after, group_epoch, configured)
-        statuses += [(Status.ASSIGNMENT_DELAYED, delayed)] if delayed else []
-        after = self._reconcile(after, epoch, target, said.owned)
-        return self._answered(said, before, after, statuses)
+        statuses += [(TopologyStatus.ASSIGNMENT_DELAYED, delayed)] if delayed else []
+        after = self._reconcile(after, epoch, target, heartbeat.owned)
+        return self._result(heartbeat, before, after, statuses)
 
-    def _member(self, said: Said) -> StreamsMember | Refused:
-        """Who sends a heartbeat; somebody new has the epoch 0 and no tasks."""
-        group, is_join = self.group, said.member_epoch == JOIN_EPOCH
+    def _member(self, heartbeat: StreamsHeartbeat) -> StreamsMember | Rejection:
+        """Return the member; a new one has epoch 0 and no tasks."""
+        group, is_join = self.group, heartbeat.member_epoch == JOIN_EPOCH
         max_size = group_configs.streams_max_size(self._broker)
         if is_join and len(group.members) >= max_size:
             limit = f"The streams group has reached its maximum capacity of {max_size} members."
-            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
-        member = group.members.get(said.member_id)
+            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+        member = group.members.get(heartbeat.member_id)
         if member is None:
-            return StreamsMember(said.member_id) if is_join else self._unknown(said.member_id)
-        return _fenced(member, said) or member
+            return (
+                StreamsMember(heartbeat.member_id)
+                if is_join
+                else self._unknown(heartbeat.member_id)
+            )
+        return _epoch_error(member, heartbeat) or member
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
-    def _topology(self, said: Said) -> StreamsTopology | Refused:
-        """What the group runs: what its first member brings. Another one is refused."""
-        group, brought = self.group, said.topology
-        known = group.topology
-        if brought is None:
-            return known or Refused(Error.UNKNOWN_SERVER_ERROR, None)
-        ids = {part.subtopology_id for part in brought.subtopologies}
-        if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
-        if known is None:
-            self.records.append(StreamsGroupTopologyWritten(group.group_id, brought))
-            return brought
-        if known.epoch <= brought.epoch and _by_id(known) != _by_id(brought):
-            return Refused(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
-        return known
+    def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsTopology | Rejection:
+        """Return the group's topology: that of its first member."""
+        group, sent = self.group, heartbeat.topology
+        current = group.topology
+        if sent is None:
+            return current or Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+        ids = {part.subtopology_id for part in sent.subtopologies}
+        if sent.epoch < 0 or len(ids) < len(sent.subtopologies):
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+        if current is None:
+            self.records.append(StreamsGroupTopologyWritten(group.group_id, sent))
+            return sent
+        if current.epoch <= sent.epoch and _by_id(current) != _by_id(sent):
+            return Rejection(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
+        return current
 
     def _stale(self, member: StreamsMember) -> list[StatusDetail]:
-        known = self.group.topology
-        if known is None or member.topology_epoch >= known.epoch:
+        current = self.group.topology
+        if current is None or member.topology_epoch >= current.epoch:
             return []
         text = (
             f"The member's topology epoch {member.topology_epoch} is behind the group's topology "
-            f"epoch {known.epoch}."
+            f"epoch {current.epoch}."
         )
-        return [(Status.STALE_TOPOLOGY, text)]
+        return [(TopologyStatus.STALE_TOPOLOGY, text)]
 
     def _configured(
         self, topology: StreamsTopology, topics_hash: int
-    ) -> ConfiguredTopology | Refused:
-        """The topology with the topics that there are; anew where those have changed."""
-        known = self._live.configured
-        if known is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
-            return known
+    ) -> ConfiguredTopology | Rejection:
+        """Return the configured topology; configure again if topics have changed."""
+        current = self._live.configured
+        if current is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
+            return current
         found = topology_topics.configure(topology, self._partition_count)
         if isinstance(found, ConfiguredTopology):
-            self._live.configured, self._live.told_of = found, set()
+            self._live.configured, self._live.published_members = found, set()
         return found
 
     def _metadata_hash(self, topics_hash: int) -> int:
-        """The hash of the topics for the group: the one it has, unless they are looked at again."""
+        """Return the group's metadata hash.
+
+        It is the new one if topics must be configured again.
+        """
         live, group = self._live, self.group
         is_current = live.seen_hash == topics_hash and group.group_epoch >= live.seen_epoch
         return group.metadata_hash if is_current else topics_hash
@@ -246,11 +256,11 @@ class StreamsCoordinator:
         return None if topic is None else len(topic.partitions)
 
     def _update_group_epoch(self, topics_hash: int, validated: int, has_changed: bool) -> int:
-        """The group's epoch, a new one where there is something to assign anew."""
+        """Return the group epoch, bumped if the assignment must change."""
         group, configs = self.group, self._assignment_configs()
         metadata_hash = self._metadata_hash(topics_hash)
-        known = (group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs)
-        if not has_changed and known == (metadata_hash, validated, configs):
+        last = (group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs)
+        if not has_changed and last == (metadata_hash, validated, configs):
             return group.group_epoch
         epoch = group.group_epoch + 1
         written = StreamsGroupMetadataWritten(
@@ -262,29 +272,32 @@ class StreamsCoordinator:
 
     def _assignment_configs(self) -> dict[str, str]:
         replicas = group_configs.streams_standby_replicas(self._broker, self.group.group_id)
-        return {STANDBY: str(replicas)}
+        return {STANDBY_REPLICAS: str(replicas)}
 
     # The target assignment
 
     def _update_target(
         self, after: StreamsMember, group_epoch: int, configured: ConfiguredTopology
     ) -> tuple[int, TargetTasks, str]:
-        """The epoch of the target assignment, what it gives the member, and why it is late."""
+        """Return assignment epoch, the member's target and the delay's reason."""
         group = self.group
         if self._is_delayed():
-            return group.assignment_epoch, TargetTasks(), _BY_REBALANCE
-        known = group.target.get(after.member_id, TargetTasks())
+            return group.assignment_epoch, TargetTasks(), _INITIAL_DELAY
+        current = group.target.get(after.member_id, TargetTasks())
         if group.assignment_epoch >= group_epoch:
-            return group.assignment_epoch, known, ""
+            return group.assignment_epoch, current, ""
         if self._is_early():
-            return group.assignment_epoch, known, _BY_INTERVAL
+            return group.assignment_epoch, current, _INTERVAL_DELAY
         targets = self._assign(group_epoch, configured, self._assignment_configs(), after)
         return group_epoch, targets[after.member_id], ""
 
     def _is_delayed(self) -> bool:
-        """Whether the group waits for more members; the delay begins with the first one."""
+        """True during the initial rebalance delay.
+
+        It starts with the first member.
+        """
         broker, group_id = self._broker, self.group.group_id
-        if groups.is_timed(broker.tables, broker.id, group_id, groups.INITIAL):
+        if groups.has_timer(broker.tables, broker.id, group_id, groups.INITIAL):
             return True
         delay = group_configs.streams_initial_rebalance_delay_ms(broker, group_id)
         if self.group.members or delay <= 0:
@@ -304,7 +317,7 @@ class StreamsCoordinator:
         configs: dict[str, str],
         after: StreamsMember | None = None,
     ) -> dict[str, TargetTasks]:
-        """What each member is to have, with the one that asks as it is now."""
+        """Compute all targets, with the updated member."""
         group = self.group
         members: JavaMap[str, TaskMember] = JavaMap(java_hash)
         for member in [*group.in_order(), *([after] if after is not None else [])]:
@@ -312,7 +325,9 @@ class StreamsCoordinator:
             members[member.member_id] = TaskMember(member.process_id, target)
         targets = {each: TargetTasks() for each in members}
         if configured.is_ready:
-            targets = sticky_assignor.assign(_spec(members, configured, int(configs[STANDBY])))
+            targets = sticky_assignor.assign(
+                _spec(members, configured, int(configs[STANDBY_REPLICAS]))
+            )
         for member_id, tasks in targets.items():
             if group.target.get(member_id) != tasks:
                 self.records.append(
@@ -323,112 +338,129 @@ class StreamsCoordinator:
         )
         return targets
 
-    def assign_late(self) -> None:
-        """The initial delay is over: the members that have come get their tasks."""
+    def assign_after_initial_delay(self) -> None:
+        """Assign tasks after the initial rebalance delay."""
         group, configured = self.group, self._live.configured
         is_due = group.members and group.group_epoch > group.assignment_epoch
         if is_due and configured is not None and not self._is_early():
             self._assign(group.group_epoch, configured, group.last_assignment_configs)
 
-    # The member's step, and what it is told
+    # Reconciliation and response
 
     def _reconcile(
         self, member: StreamsMember, epoch: int, target: TargetTasks, owned: TargetTasks | None
     ) -> StreamsMember:
         if member.is_reconciled_to(epoch):
             return member
-        owners = task_assignment.Owners(self.group)
-        stepped = task_assignment.next_step(
-            member, task_assignment.Way(epoch, target, owned, owners)
+        owners = task_assignment.TaskOwners(self.group)
+        reconciled = task_assignment.next_step(
+            member, task_assignment.TaskReconcileInput(epoch, target, owned, owners)
         )
-        if stepped != member:
-            self.records.append(current_assignment(self.group.group_id, stepped))
-            is_revoking = stepped.state is StreamsMemberState.UNREVOKED_TASKS
-            deadline = self._broker.now + stepped.rebalance_timeout_ms if is_revoking else None
-            self._timers[groups.rebalance(stepped.member_id)] = deadline
-        return stepped
+        if reconciled != member:
+            self.records.append(current_assignment(self.group.group_id, reconciled))
+            is_revoking = reconciled.state is StreamsMemberState.UNREVOKED_TASKS
+            deadline = self._broker.now + reconciled.rebalance_timeout_ms if is_revoking else None
+            self._timers[groups.rebalance(reconciled.member_id)] = deadline
+        return reconciled
 
-    def _answered(
-        self, said: Said, before: StreamsMember, after: StreamsMember, statuses: list[StatusDetail]
-    ) -> Beat | Refused:
-        """What the member is told; its time-outs begin, and what is forgotten is noted."""
+    def _result(
+        self,
+        heartbeat: StreamsHeartbeat,
+        before: StreamsMember,
+        after: StreamsMember,
+        statuses: list[StatusDetail],
+    ) -> StreamsHeartbeatResult | Rejection:
+        """Return the result; start timeouts and store volatile state."""
         live, configured = self._live, self._live.configured
         assert configured is not None, self.group.group_id
-        if said.is_shutdown and not live.shutdown_member_id:
-            live.shutdown_member_id = said.member_id
-        is_told = said.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
-        if is_told and after.user_endpoint is not None:
+        if heartbeat.is_shutdown and not live.shutdown_member_id:
+            live.shutdown_member_id = heartbeat.member_id
+        sends_tasks = heartbeat.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
+        if sends_tasks and after.user_endpoint is not None:
             live.endpoint_epoch += 1
-        known = self._endpoints(said, before, after, is_told=is_told)
-        if isinstance(known, Refused):
-            self._note_refused()
+        partitions = self._endpoints(heartbeat, before, after, sends_tasks=sends_tasks)
+        if isinstance(partitions, Rejection):
+            self._store_after_failure()
             if after.member_id in self.group.members:
-                self._expect(after.member_id)
-            return known
+                self._restart_session(after.member_id)
+            return partitions
         if configured.fault is not None:
             code, text = configured.fault
-            statuses.append((Status(code), text))
+            statuses.append((TopologyStatus(code), text))
         if live.shutdown_member_id:
-            statuses.append((Status.SHUTDOWN_APPLICATION, _shutdown(live.shutdown_member_id)))
-        self._expect(after.member_id)
+            statuses.append(
+                (TopologyStatus.SHUTDOWN_APPLICATION, _shutdown(live.shutdown_member_id))
+            )
+        self._restart_session(after.member_id)
         for timer, deadline in self._timers.items():
             self._set_timer(timer, deadline)
-        self._note()
-        endpoint_epoch = live.endpoint_epoch if self._is_known else 0
-        return Beat(after, is_told, statuses, endpoint_epoch, known, configured.missing)
+        self._store_live()
+        endpoint_epoch = live.endpoint_epoch if self._exists else 0
+        return StreamsHeartbeatResult(
+            after, sends_tasks, statuses, endpoint_epoch, partitions, configured.missing
+        )
 
     def _endpoints(
-        self, said: Said, before: StreamsMember, after: StreamsMember, *, is_told: bool
-    ) -> list[EndpointPartitions] | Refused | None:
-        """Which instance has what; None where the member knows."""
+        self,
+        heartbeat: StreamsHeartbeat,
+        before: StreamsMember,
+        after: StreamsMember,
+        *,
+        sends_tasks: bool,
+    ) -> list[EndpointPartitions] | Rejection | None:
+        """Return partitions by instance; None if the member is up to date."""
         live, group = self._live, self.group
-        if is_told:
-            live.told_of = live.told_of - {after.member_id}
-        found: list[EndpointPartitions] | Refused | None = None
-        if live.endpoint_epoch != said.endpoint_epoch:
+        if sends_tasks:
+            live.published_members = live.published_members - {after.member_id}
+        found: list[EndpointPartitions] | Rejection | None = None
+        if live.endpoint_epoch != heartbeat.endpoint_epoch:
             others = [each for each in group.in_order() if each.member_id != after.member_id]
-            own = before if after.member_id in live.told_of else after
+            own = before if after.member_id in live.published_members else after
             assert live.configured is not None, group.group_id
             found = endpoints([*others, own], live.configured, self._partition_count)
-        if isinstance(found, Refused):
+        if isinstance(found, Rejection):
             return found
         if found is not None:
-            told = {each.member_id for each in (*others, own) if each.user_endpoint is not None}
-            live.told_of = live.told_of | told
+            published = {
+                each.member_id for each in (*others, own) if each.user_endpoint is not None
+            }
+            live.published_members = live.published_members | published
         if after != before:
-            live.told_of = live.told_of - {after.member_id}
+            live.published_members = live.published_members - {after.member_id}
         return found
 
-    def _note(self) -> None:
-        """Notes what a restart forgets; of a group that is new, what comes next."""
-        if self._lives:
+    def _store_live(self) -> None:
+        """Store volatile state, except for a group that does not exist yet."""
+        if self._is_streams_group:
             broker, group_id = self._broker, self.group.group_id
             streams_live.put(broker.tables, broker.id, group_id, self._live)
 
-    def _note_refused(self) -> None:
-        """Notes what Kafka knows by the time it fails: it takes nothing of it back."""
+    def _store_after_failure(self) -> None:
+        """Store what Kafka has changed before a request fails: it is not undone."""
         live = self._live
         if live.configured is not self._shown:
             live.configured, live.unseen = self._shown, live.configured
-        self._note()
+        self._store_live()
 
     # Leaving
 
-    def leave(self, member_id: str, *, is_shutdown: bool) -> Refused | None:
-        """A member leaves; it may ask all others to shut down."""
+    def leave(self, member_id: str, *, is_shutdown: bool) -> Rejection | None:
+        """Remove a member, which may request a shutdown of all others."""
         if is_shutdown and not self._live.shutdown_member_id:
             self._live.shutdown_member_id = member_id
         member = self.group.members.get(member_id)
         if member is None:
-            self._note_refused()
+            self._store_after_failure()
             return self._unknown(member_id)
         self.fence([member])
         return None
 
     def fence(self, members: list[StreamsMember]) -> None:
-        """Forgets members, each with a new group epoch; others get what they had."""
+        """Remove members and bump the group epoch for each."""
         group = self.group
-        self._live.told_of = self._live.told_of - {each.member_id for each in members}
+        self._live.published_members = self._live.published_members - {
+            each.member_id for each in members
+        }
         for at, member in enumerate(members, 1):
             self.records += member_tombstones(group.group_id, member.member_id)
             self.records.append(
@@ -444,19 +476,19 @@ class StreamsCoordinator:
             self._set_timer(groups.rebalance(member.member_id), None)
         if len(members) == len(group.members):
             self._live.shutdown_member_id = ""
-        self._note()
+        self._store_live()
 
     # Timers
 
     def load(self) -> None:
-        """Takes the group over: its members have their time-outs from now on."""
+        """Start the timeouts of a group taken over from another coordinator."""
         for member in self.group.members.values():
-            self._expect(member.member_id)
+            self._restart_session(member.member_id)
             if member.state is StreamsMemberState.UNREVOKED_TASKS:
                 deadline = self._broker.now + member.rebalance_timeout_ms
                 self._set_timer(groups.rebalance(member.member_id), deadline)
 
-    def _expect(self, member_id: str) -> None:
+    def _restart_session(self, member_id: str) -> None:
         within = group_configs.streams_session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
@@ -477,53 +509,58 @@ def _spec(
     )
 
 
-def _updated(member: StreamsMember, said: Said, tags: dict[str, str] | None) -> StreamsMember:
-    """The member with what it says of itself."""
-    timeout = said.rebalance_timeout_ms
+def _updated(
+    member: StreamsMember, heartbeat: StreamsHeartbeat, tags: dict[str, str] | None
+) -> StreamsMember:
+    timeout = heartbeat.rebalance_timeout_ms
     return msgspec.structs.replace(
         member,
-        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
-        topology_epoch=said.topology.epoch if said.topology is not None else member.topology_epoch,
-        process_id=member.process_id if said.process_id is None else said.process_id,
-        user_endpoint=said.user_endpoint or member.user_endpoint,
+        topology_epoch=heartbeat.topology.epoch
+        if heartbeat.topology is not None
+        else member.topology_epoch,
+        process_id=member.process_id if heartbeat.process_id is None else heartbeat.process_id,
+        user_endpoint=heartbeat.user_endpoint or member.user_endpoint,
         client_tags=member.client_tags if tags is None else tags,
-        client_id=said.client_id,
-        client_host=said.client_host,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
     )
 
 
-def _fenced(member: StreamsMember, said: Said) -> Refused | None:
-    """Why a member's epoch is not the one that the group knows.
+def _epoch_error(member: StreamsMember, heartbeat: StreamsHeartbeat) -> Rejection | None:
+    """Return 110 FENCED_MEMBER_EPOCH if the epoch is invalid.
 
-    It may be the one before where the answer that told the new one was lost: then the member has
-    nothing that it was not given.
+    The previous epoch is valid if a response was lost: the member then owns only tasks that are
+    assigned to it.
     """
-    epoch, known = said.member_epoch, member.member_epoch
-    is_lost_answer = epoch == member.previous_member_epoch and _has_given(member, said.owned)
-    if epoch in (JOIN_EPOCH, known) or (epoch < known and is_lost_answer):
+    epoch, current = heartbeat.member_epoch, member.member_epoch
+    is_lost_response = epoch == member.previous_member_epoch and _is_assigned(
+        member, heartbeat.owned
+    )
+    if epoch in (JOIN_EPOCH, current) or (epoch < current and is_lost_response):
         return None
-    size = "greater" if epoch > known else "smaller"
-    return Refused(
+    size = "greater" if epoch > current else "smaller"
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The streams group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+        f"group coordinator ({current}). The member must abandon all its partitions and rejoin.",
     )
 
 
-def _has_given(member: StreamsMember, owned: TargetTasks | None) -> bool:
+def _is_assigned(member: StreamsMember, owned: TargetTasks | None) -> bool:
     if owned is None:
         return False
-    has = member.assigned
+    assigned = member.assigned
     pairs: list[tuple[Tasks, dict[str, list[int]]]] = [
-        (owned.active, {part: list(numbers) for part, numbers in has.active.items()}),
-        (owned.standby, has.standby),
-        (owned.warmup, has.warmup),
+        (owned.active, {part: list(numbers) for part, numbers in assigned.active.items()}),
+        (owned.standby, assigned.standby),
+        (owned.warmup, assigned.warmup),
     ]
     return all(
-        part in known and set(numbers) <= set(known[part])
-        for said, known in pairs
-        for part, numbers in said.items()
+        part in current and set(numbers) <= set(current[part])
+        for reported, current in pairs
+        for part, numbers in reported.items()
     )
 
 
@@ -531,8 +568,8 @@ def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
     return topology.epoch, {part.subtopology_id: part for part in topology.subtopologies}
 
 
-def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Refused | None:
-    """Why tasks that a member says it has are none of the topology's."""
+def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Rejection | None:
+    """Return an error if owned tasks do not exist in the topology."""
     parts = configured.subtopologies
     if not configured.is_ready or parts is None or owned is None:
         return None
@@ -540,7 +577,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
         for each, numbers in tasks.items():
             if each not in parts:
                 text = f"Subtopology {each} does not exist in the topology."
-                return Refused(Error.INVALID_REQUEST, text)
+                return Rejection(Error.INVALID_REQUEST, text)
             count = parts[each].task_count
             for number in numbers:
                 if not 0 <= number < count:
@@ -548,7 +585,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
                         f"Task {number} for subtopology {each} is invalid. Number of tasks for "
                         f"this subtopology: {count}"
                     )
-                    return Refused(Error.INVALID_REQUEST, text)
+                    return Rejection(Error.INVALID_REQUEST, text)
     return None
 
 

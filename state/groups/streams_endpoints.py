@@ -1,4 +1,4 @@
-"""Which instance of a streams application has which partitions, for those who ask for its state.
+"""Endpoints of streams application instances and their partitions.
 
 Source: `EndpointToPartitionsManager`, `StreamsGroup.buildEndpointToPartitions` in Kafka; KIP-1071.
 """
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
 from brokertwin.state.core.streams_records import Endpoint
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import StreamsMember
 from brokertwin.state.groups.topology_topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
-    Existing,
+    PartitionCounts,
 )
 
 Partitions = list[tuple[str, list[int]]]
-"""Topics and partitions of them."""
+"""Topic names and partition numbers."""
 
 
 class EndpointPartitions(NamedTuple):
-    """What an instance has, by the topics that its tasks read."""
+    """The partitions of an instance, by source topic of its tasks."""
 
     endpoint: Endpoint
     active: Partitions
@@ -30,11 +30,11 @@ class EndpointPartitions(NamedTuple):
 
 
 def endpoints(
-    members: list[StreamsMember], configured: ConfiguredTopology, existing: Existing
-) -> list[EndpointPartitions] | Refused:
-    """What each member that has an endpoint has.
+    members: list[StreamsMember], configured: ConfiguredTopology, partition_counts: PartitionCounts
+) -> list[EndpointPartitions] | Rejection:
+    """Return the partitions of each member with an endpoint.
 
-    As by Kafka, UNKNOWN_SERVER_ERROR where topics do not allow to say.
+    -1 UNKNOWN_SERVER_ERROR if the topology is not configured or a topic is deleted, as in Kafka.
     """
     parts = configured.subtopologies
     found = []
@@ -42,11 +42,11 @@ def endpoints(
         if member.user_endpoint is None:
             continue
         if parts is None:
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
-        active = _topics(dict(member.assigned.active), parts, existing)
-        standby = _topics(dict(member.assigned.standby), parts, existing)
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+        active = _topics(dict(member.assigned.active), parts, partition_counts)
+        standby = _topics(dict(member.assigned.standby), parts, partition_counts)
         if active is None or standby is None:
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         found.append(EndpointPartitions(member.user_endpoint, active, standby))
     return found
 
@@ -54,19 +54,19 @@ def endpoints(
 def _topics(
     tasks: "dict[str, Collection[int]]",
     parts: dict[str, ConfiguredSubtopology],
-    existing: Existing,
+    partition_counts: PartitionCounts,
 ) -> Partitions | None:
-    """The partitions that tasks read; None where a topic of them is gone.
+    """Return the source partitions of tasks; None if a topic is deleted.
 
-    Kafka copies the active ones to a map in whose order Java goes otherwise each time it starts.
+    For active tasks, Kafka copies them to a map whose order differs in each JVM.
     """
     found: Partitions = []
     for each in hash_order(tasks, len(tasks)):
         numbers = hash_map_order(tasks[each], own_hash, len(tasks[each]))
-        read = parts[each]
-        names = dict.fromkeys((*read.source_topics, *read.repartition_source_topics))
+        subtopology = parts[each]
+        names = dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_source_topics))
         for name in hash_order(names, len(names)):
-            count = existing(name)
+            count = partition_counts(name)
             if count is None:
                 return None
             found.append((name, sorted(numbers)[:count] if count < len(numbers) else numbers))

@@ -1,10 +1,10 @@
-"""A streams group of KIP-1071: members, their epochs, the topology that they run, and their tasks.
+"""A streams group of KIP-1071: members, epochs, topology, tasks.
 
-Source: `StreamsGroup`, `StreamsGroupMember`, `MemberState`, `TasksTuple` in Kafka. All of it is
-durable: records change it (`streams_group_records.py`), nothing else does. What lives beside it are
-the timers of its members (`groups.py`), and what a broker forgets (`streams_live.py`).
+Source: `StreamsGroup`, `StreamsGroupMember`, `MemberState`, `TasksTuple` in Kafka. The whole state
+is durable and changed by records only (`streams_group_records.py`). The timers of the members are
+in `groups.py`, volatile state is in `streams_live.py`.
 
-A member's `state` says how far it is on its way to the target assignment, as in a consumer group.
+The state of a member is relative to the target assignment, as in a consumer group.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,18 +23,16 @@ from brokertwin.state.core.streams_records import (
 from brokertwin.state.groups.consumer_group import FIRST_EPOCH
 
 STREAMS = "streams"
-"""The protocol type, and the name of the kind."""
+"""Protocol type and name of the kind."""
 
 NO_TOPOLOGY = -1
-"""The validated topology epoch while topics are missing or do not fit together."""
+"""The validated topology epoch while topics are missing or do not match."""
 
 FIRST_VALIDATED_EPOCH = 0
-"""The same of a group in which nobody has been: a `TimelineInteger` begins so."""
+"""The validated topology epoch of a new group (a `TimelineInteger`)."""
 
 
 class StreamsGroupState(StrEnum):
-    """The states of a streams group, under Kafka's names."""
-
     EMPTY = "Empty"
     NOT_READY = "NotReady"
     ASSIGNING = "Assigning"
@@ -42,12 +40,12 @@ class StreamsGroupState(StrEnum):
     STABLE = "Stable"
 
     def lower(self) -> str:
-        """As a filter of ListGroups names it, which is not always in lower case only."""
+        """Return the state as a ListGroups filter names it."""
         return "not_ready" if self is StreamsGroupState.NOT_READY else str(self).lower()
 
 
 class StreamsMemberState(IntEnum):
-    """The states of a member, by Kafka's codes."""
+    """Kafka's `MemberState`, by code."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -55,10 +53,7 @@ class StreamsMemberState(IntEnum):
 
 
 class StreamsMember(msgspec.Struct, frozen=True):
-    """A member; the time-out is ms.
-
-    `assigned` is what it may run, `pending_revocation` what it is to give back.
-    """
+    """A member, with assigned and revoked tasks. The timeout is in ms."""
 
     member_id: str
     member_epoch: int = 0
@@ -77,22 +72,24 @@ class StreamsMember(msgspec.Struct, frozen=True):
     pending_revocation: MemberTasks = MemberTasks()
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member has what the assignment of this epoch gives it."""
+        """True if the member has its target of this assignment epoch."""
         is_stable = self.state is StreamsMemberState.STABLE
         return is_stable and self.member_epoch == assignment_epoch
 
 
 Copy = tuple[str, int, str]
-"""A copy of a task: subtopology, partition, and the process that has it."""
+"""A copy of a task: subtopology, partition, and its process."""
 
 
 class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
-    """A group. Times are ms since 1970.
+    """A group. Times are in ms since 1970.
 
-    `target` is by member id. `most_members` sizes the order in which Kafka goes through the
-    members. `overlooked` are copies of tasks that a member has and Kafka takes for gone: it notes
-    the processes that have a copy, and forgets one when a member of it lets go, though another
-    member may have the same copy since it said another process.
+    Attributes:
+        target: target assignment by member id.
+        most_members: highest member count so far; it determines Kafka's iteration order.
+        overlooked: copies of tasks that a member has but Kafka considers released. Kafka notes the
+            processes with a copy, and removes a process when one of its members releases the copy.
+            Another member may still have it if it changed its process.
     """
 
     group_id: str
@@ -110,12 +107,11 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type, as ListGroups shows it."""
+        """The protocol type in ListGroups."""
         return STREAMS
 
     @property
     def state(self) -> StreamsGroupState:
-        """The group's state; it follows from what the group has."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
@@ -127,25 +123,25 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
         return StreamsGroupState.STABLE if is_stable else StreamsGroupState.RECONCILING
 
     def member_error(self, _member_id: str, _instance_id: str | None) -> Error:
-        """A streams group has no members of other protocols."""
+        """Return 25 UNKNOWN_MEMBER_ID: there are no classic members."""
         return Error.UNKNOWN_MEMBER_ID
 
     def in_order(self) -> list[StreamsMember]:
-        """The members in the order in which Kafka goes through them."""
+        """Return the members in Kafka's iteration order."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
 
     def put(self, member: StreamsMember) -> None:
-        """Takes a member in, or what is new of it."""
-        former, has = self.members.get(member.member_id), copies(member)
+        """Add or update a member."""
+        former, owned = self.members.get(member.member_id), copies(member)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        let_go = copies(former) - has if former is not None else set()
-        if let_go or self.overlooked:
+        released = copies(former) - owned if former is not None else set()
+        if released or self.overlooked:
             held = {each for known in self.members.values() for each in copies(known)}
-            self.overlooked = ((self.overlooked | let_go) - has) & held
+            self.overlooked = ((self.overlooked | released) - owned) & held
 
     def source_topics(self) -> dict[str, str]:
-        """Topic to the subtopology that reads it, repartition topics included."""
+        """Return subtopology id by source topic, including repartition topics."""
         parts = self.topology.subtopologies if self.topology is not None else []
         return {
             name: part.subtopology_id
@@ -155,10 +151,7 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
 
 
 def required_topics(topology: StreamsTopology) -> list[str]:
-    """The topics that a topology reads, and those that keep its state, as Kafka goes through them.
-
-    Repeats are left out.
-    """
+    """Return source and changelog topics of a topology in Kafka's order."""
     by_id = {part.subtopology_id: part for part in topology.subtopologies}
     names = dict.fromkeys(
         name
@@ -173,7 +166,7 @@ def required_topics(topology: StreamsTopology) -> list[str]:
 
 
 def copies(member: StreamsMember) -> set[Copy]:
-    """The copies of tasks that a member has, those that it is to give back included."""
+    """Return a member's copies of tasks, including those it must revoke."""
     return {
         (part, number, member.process_id)
         for tasks in (member.assigned, member.pending_revocation)
@@ -184,20 +177,20 @@ def copies(member: StreamsMember) -> set[Copy]:
 
 
 def is_in(tasks: Mapping[str, Iterable[int]], subtopology_id: str, partition: int) -> bool:
-    """Whether a task is among tasks."""
+    """True if a task is among tasks."""
     return partition in tasks.get(subtopology_id, ())
 
 
 def have_any(tasks: TargetTasks, others: MemberTasks) -> bool:
-    """Whether some of these tasks are among others, each role for itself."""
+    """True if tasks and others overlap in a role."""
     pairs: list[tuple[Mapping[str, Iterable[int]], Mapping[str, Iterable[int]]]] = [
         (tasks.active, others.active),
         (tasks.standby, others.standby),
         (tasks.warmup, others.warmup),
     ]
     return any(
-        is_in(theirs, each, partition)
-        for ours, theirs in pairs
-        for each, partitions in ours.items()
+        is_in(other, each, partition)
+        for own, other in pairs
+        for each, partitions in own.items()
         for partition in partitions
     )

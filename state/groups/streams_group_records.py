@@ -1,4 +1,4 @@
-"""The records of a streams group: how a group becomes records, and how they change it.
+"""The records of a streams group and their application.
 
 Source: `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay` in Kafka.
 """
@@ -29,7 +29,6 @@ from brokertwin.state.groups.streams_group import (
 
 
 def member_metadata(group_id: str, member: StreamsMember) -> StreamsGroupMemberMetadataWritten:
-    """What a member says of itself."""
     metadata = StreamsMemberMetadata(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -47,7 +46,6 @@ def member_metadata(group_id: str, member: StreamsMember) -> StreamsGroupMemberM
 def current_assignment(
     group_id: str, member: StreamsMember
 ) -> StreamsGroupCurrentMemberAssignmentWritten:
-    """What a member has, and its epoch."""
     assignment = StreamsMemberAssignment(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -59,7 +57,6 @@ def current_assignment(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes."""
     return [
         StreamsGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
         StreamsGroupTargetAssignmentMemberWritten(group_id, member_id, None),
@@ -68,7 +65,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def tombstones(group: StreamsGroup) -> list[Record]:
-    """A group without members goes."""
+    """Return the records that delete a group without members."""
     return [
         StreamsGroupTargetAssignmentMetadataWritten(group.group_id, None),
         StreamsGroupMetadataWritten(group.group_id, None),
@@ -77,11 +74,11 @@ def tombstones(group: StreamsGroup) -> list[Record]:
 
 
 def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWritten) -> None:
-    """Stores a group epoch, or forgets the group."""
+    """Store a group epoch, or delete the group."""
     if record.epoch is None:
         groups.set_timer(tables, broker, record.group_id, groups.INITIAL, None)
         streams_live.drop(tables, broker, record.group_id)
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
@@ -90,7 +87,7 @@ def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWrit
 
 
 def apply_member(tables: Tables, broker: int, record: StreamsGroupMemberMetadataWritten) -> None:
-    """Stores what a member says of itself, or forgets the member."""
+    """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
         group.members.pop(record.member_id, None)
@@ -100,7 +97,7 @@ def apply_member(tables: Tables, broker: int, record: StreamsGroupMemberMetadata
 
 
 def apply_topology(tables: Tables, broker: int, record: StreamsGroupTopologyWritten) -> None:
-    """Stores what the members run; the tombstone comes after the group's."""
+    """Store the topology; its tombstone follows that of the group."""
     if record.topology is not None:
         _group(tables, broker, record.group_id).topology = record.topology
 
@@ -108,7 +105,6 @@ def apply_topology(tables: Tables, broker: int, record: StreamsGroupTopologyWrit
 def apply_target_metadata(
     tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMetadataWritten
 ) -> None:
-    """Stores the epoch and the time of a target assignment."""
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
     group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
@@ -118,7 +114,6 @@ def apply_target_metadata(
 def apply_target(
     tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMemberWritten
 ) -> None:
-    """Stores what a member is to have."""
     group = _group(tables, broker, record.group_id)
     if record.tasks is None:
         group.target.pop(record.member_id, None)
@@ -129,7 +124,7 @@ def apply_target(
 def apply_current(
     tables: Tables, broker: int, record: StreamsGroupCurrentMemberAssignmentWritten
 ) -> None:
-    """Stores what a member has; with the tombstone it has nothing and has left."""
+    """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment or StreamsMemberAssignment(
         LEAVE_EPOCH, LEAVE_EPOCH, StreamsMemberState.STABLE, MemberTasks(), MemberTasks()
@@ -148,4 +143,4 @@ def apply_current(
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> StreamsGroup:
-    return groups.change_written(tables.groups, broker, group_id, StreamsGroup)
+    return groups.change_stored(tables.groups, broker, group_id, StreamsGroup)

@@ -1,12 +1,12 @@
-"""What a coordinator knows of a streams group and forgets when it restarts or hands it over.
+"""Volatile state of a streams group, lost by a restart or handover.
 
-An item of the table `live_groups`: `<broker>/live-streams/<group>`, with the group's id escaped. It
-is written in place. A group that somebody joins first has none until the next heartbeat, as in
-Kafka, which takes note of these things in an object that the records then replace.
+Items of the table `live_groups`, written in place: `<broker>/live-streams/<group>` with an escaped
+group id. A new group has an item from the second heartbeat on, as in Kafka, where the first
+one changes an object that the records then replace.
 
 Source: `StreamsGroup.configuredTopology`, `.metadataRefreshDeadline`, `.shutdownRequestMemberId`,
-`.endpointInformationEpoch`, `.endpointToPartitionsCache`, `ExpiringErrorCache` (there of the
-broker, for topics of all groups) in Kafka.
+`.endpointInformationEpoch`, `.endpointToPartitionsCache`, `ExpiringErrorCache` (in Kafka one for
+all groups of the broker).
 """
 
 import msgspec
@@ -16,27 +16,28 @@ from brokertwin.state.groups.topology_topics import ConfiguredTopology
 
 
 class FailedTopic(msgspec.Struct, frozen=True):
-    """An internal topic that could not be created; tried again after `until` (ms since 1970)."""
+    """A failed internal topic; retried after `until` (ms since 1970)."""
 
     text: str
     until: int
 
 
 class LiveStreams(msgspec.Struct):
-    """What is forgotten.
+    """Volatile state of a group.
 
     Attributes:
-        configured: the topology with the topics that there are, as it is shown.
-        unseen: the same as a heartbeat has found it at which Kafka failed: it holds from then on,
-            and is shown when the next record of the group is written.
-        seen_hash: of the topics when the group last got a new epoch, also one that a heartbeat gave
-            it in vain; the topics are looked at again where they have changed since.
-        seen_epoch: that epoch; they are looked at again, too, while the group is below it.
-        shutdown_member_id: who has asked all members to shut down; "" for nobody.
-        endpoint_epoch: counts the changes of what is where, for those who ask instances.
-        told_of: the members of which somebody was told since they last changed; a member that
-            says another endpoint is told its old one once more, as by Kafka, which remembers it.
-        failed: internal topics that could not be created, by name.
+        configured: the configured topology that describe requests see.
+        unseen: the topology configured by a heartbeat that failed. It is effective, and becomes
+            visible with the next record of the group.
+        seen_hash: hash of the topics at the last group epoch, also of a failed heartbeat. Changed
+            topics are configured again.
+        seen_epoch: that group epoch. Topics are also configured again while the group's epoch is
+            below it.
+        shutdown_member_id: the member that requested a shutdown of the application; "" if none.
+        endpoint_epoch: version of the endpoint information.
+        published_members: members whose endpoint was sent to another member since their last
+            change. After a change, the old endpoint is sent once more, because Kafka caches it.
+        failed: failed internal topics by name.
     """
 
     configured: ConfiguredTopology | None = None
@@ -45,27 +46,25 @@ class LiveStreams(msgspec.Struct):
     seen_epoch: int = 0
     shutdown_member_id: str = ""
     endpoint_epoch: int = 0
-    told_of: set[str] = set()
+    published_members: set[str] = msgspec.field(default_factory=set, name="told_of")
     failed: dict[str, FailedTopic] = {}
 
 
 def get(tables: Tables, broker: int, group_id: str) -> LiveStreams | None:
-    """What is known, to be read only."""
+    """Return the volatile state, read-only."""
     return tables.live_groups.get(_key(broker, group_id), LiveStreams)
 
 
 def put(tables: Tables, broker: int, group_id: str, live: LiveStreams) -> None:
-    """Notes what is known."""
     tables.live_groups.put(_key(broker, group_id), live)
 
 
 def drop(tables: Tables, broker: int, group_id: str) -> None:
-    """Forgets it."""
     tables.live_groups.drop(_key(broker, group_id))
 
 
 def ids(tables: Tables, broker: int) -> list[str]:
-    """The groups of which something is known."""
+    """Return the groups with volatile state."""
     prefix = _key(broker, "")
     return [unescape(key.removeprefix(prefix)) for key in tables.live_groups.keys(prefix)]
 

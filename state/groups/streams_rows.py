@@ -1,12 +1,12 @@
-"""The records of streams groups as rows of `__consumer_offsets`, in Kafka's own bytes.
+"""Encoder of streams group records to rows of `__consumer_offsets`.
 
 Source: `StreamsGroup…Key` and `…Value` in Kafka 4.3's group-coordinator:
 
-    17      a group's epoch, and the settings of its last assignment
-    19      what a member says of itself
-    20, 21  the epoch of the target assignment; a member's part of it
-    22      what a member has, and since which epochs
-    23      what the members run
+    17      group epoch, and settings of the last assignment
+    19      member metadata
+    20, 21  target assignment: epoch, members
+    22      current assignment with epochs
+    23      topology
 """
 
 import struct
@@ -31,7 +31,7 @@ from brokertwin.state.groups.row_bytes import (
     FIRST_TAG,
     Row,
     current,
-    ended,
+    finish_value,
     flexible_value,
     int32_of,
     row_key,
@@ -68,24 +68,24 @@ def _pairs(writer: Writer, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _member(record: StreamsGroupMemberMetadataWritten) -> Row:
-    key, said = row_key(19, record.group_id, record.member_id), record.metadata
-    if said is None:
+    key, metadata = row_key(19, record.group_id, record.member_id), record.metadata
+    if metadata is None:
         return key, None
     writer = flexible_value()
-    writer.nullable_string(said.instance_id)
-    writer.nullable_string(said.rack_id)
-    writer.string(said.client_id)
-    writer.string(said.client_host)
-    writer.number("i", said.rebalance_timeout_ms)
-    writer.number("i", said.topology_epoch)
-    writer.string(said.process_id)
-    _endpoint(writer, said.user_endpoint)
-    _pairs(writer, sorted(said.client_tags.items()))
-    return key, ended(writer)
+    writer.nullable_string(metadata.instance_id)
+    writer.nullable_string(metadata.rack_id)
+    writer.string(metadata.client_id)
+    writer.string(metadata.client_host)
+    writer.number("i", metadata.rebalance_timeout_ms)
+    writer.number("i", metadata.topology_epoch)
+    writer.string(metadata.process_id)
+    _endpoint(writer, metadata.user_endpoint)
+    _pairs(writer, sorted(metadata.client_tags.items()))
+    return key, finish_value(writer)
 
 
 def _endpoint(writer: Writer, endpoint: Endpoint | None) -> None:
-    """A nullable structure."""
+    """Write a nullable structure."""
     writer.number("b", -1 if endpoint is None else 1)
     if endpoint is not None:
         writer.string(endpoint.host)
@@ -104,17 +104,17 @@ def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row:
     writer = flexible_value()
     for role in (tasks.active, tasks.standby, tasks.warmup):
         _tasks(writer, role)
-    return key, ended(writer)
+    return key, finish_value(writer)
 
 
 def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row:
-    key, has = row_key(22, record.group_id, record.member_id), record.assignment
-    if has is None:
+    key, assignment = row_key(22, record.group_id, record.member_id), record.assignment
+    if assignment is None:
         return key, None
-    writer = current(has.member_epoch, has.previous_member_epoch, has.state)
-    _member_tasks(writer, has.assigned)
-    _member_tasks(writer, has.pending_revocation)
-    return key, ended(writer)
+    writer = current(assignment.member_epoch, assignment.previous_member_epoch, assignment.state)
+    _member_tasks(writer, assignment.assigned)
+    _member_tasks(writer, assignment.pending_revocation)
+    return key, finish_value(writer)
 
 
 def _member_tasks(writer: Writer, tasks: MemberTasks) -> None:
@@ -123,7 +123,7 @@ def _member_tasks(writer: Writer, tasks: MemberTasks) -> None:
 
 
 def _tasks(writer: Writer, tasks: Mapping[str, Iterable[int]]) -> None:
-    """Tasks by subtopology, active ones with the epochs in which the member got them."""
+    """Write tasks by subtopology; active tasks have assignment epochs."""
 
     def write(part: tuple[str, Iterable[int]]) -> None:
         subtopology_id, partitions = part
@@ -144,7 +144,7 @@ def _topology(record: StreamsGroupTopologyWritten) -> Row:
     writer = flexible_value()
     writer.number("i", topology.epoch)
     writer.array(topology.subtopologies, lambda part: _subtopology(writer, part))
-    return key, ended(writer)
+    return key, finish_value(writer)
 
 
 def _subtopology(writer: Writer, part: Subtopology) -> None:
@@ -156,12 +156,12 @@ def _subtopology(writer: Writer, part: Subtopology) -> None:
         writer.tags({})
 
     def group(copartitioned: CopartitionGroup) -> None:
-        for places in (
+        for indexes in (
             copartitioned.source_topics,
             copartitioned.source_topic_regex,
             copartitioned.repartition_source_topics,
         ):
-            writer.array(places, lambda place: writer.number("h", place))
+            writer.array(indexes, lambda index: writer.number("h", index))
         writer.tags({})
 
     writer.string(part.subtopology_id)
@@ -185,4 +185,3 @@ ENCODERS: dict[type, Callable[[Any], Row]] = cast(
         StreamsGroupTopologyWritten: _topology,
     },
 )
-"""What makes a row of each record."""

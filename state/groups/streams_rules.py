@@ -1,33 +1,38 @@
-"""What a streams group takes of other requests than heartbeats, and its timers.
+"""Rules of a streams group: errors of requests, timers, invariants.
 
 Source: `StreamsGroup.validateOffsetCommit`, `.createAssignmentEpochValidator`,
 `.validateOffsetFetch`, `.isSubscribedToTopic` in Kafka; KIP-1071.
 """
 
+from collections import Counter
+
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
-from brokertwin.state.groups.group_rules import Commit
-from brokertwin.state.groups.streams_coordinator import StreamsCoordinator
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.streams_coordinator import StreamsGroupCoordinator
 from brokertwin.state.groups.streams_group import (
     StreamsGroup,
     StreamsGroupState,
     StreamsMember,
+    StreamsMemberState,
 )
 
 
-def commit_error(group: StreamsGroup, commit: Commit) -> Error:
-    """Why a group does not take offsets: 25, 35, 113 (22 in a transaction), or NONE.
+def commit_error(group: StreamsGroup, commit: OffsetCommitCheck) -> Error:
+    """Return the error of an offset commit.
 
-    A member that has not heard of its new epoch yet may still commit for the tasks that it was
-    given in an epoch up to the one that it names.
+    25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION in a
+    transaction), or NONE. An older epoch is valid if the tasks were already assigned to the member
+    in that epoch, because the member may not know its new epoch yet.
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
-    is_nobody = (commit.generation, commit.member_id, commit.group_instance_id) == (-1, "", None)
-    if commit.is_transactional and is_nobody:
+    is_anonymous = (commit.generation, commit.member_id, commit.group_instance_id) == (-1, "", None)
+    if commit.is_transactional and is_anonymous:
         return Error.NONE
     member = group.members.get(commit.member_id)
     if member is None:
@@ -39,8 +44,8 @@ def commit_error(group: StreamsGroup, commit: Commit) -> Error:
     return Error.ILLEGAL_GENERATION if commit.is_transactional else Error.STALE_MEMBER_EPOCH
 
 
-def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: Commit) -> bool:
-    """Whether the member had the task of every partition in the epoch that it names."""
+def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: OffsetCommitCheck) -> bool:
+    """True if the member had all tasks of the partitions in that epoch."""
     sources = group.source_topics()
     assigned, pending = member.assigned.active, member.pending_revocation.active
     for topic, _, partition in commit.places:
@@ -52,34 +57,38 @@ def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: Commit) -> b
 
 
 def fetch_error(group: StreamsGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113, or NONE; of nobody as `consumer_rules`."""
+    """Return the error of an offset fetch.
+
+    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, or NONE. Without a member id it is that of
+    `consumer_rules`.
+    """
     if member_id is None:
         return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
     member = group.members.get(member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
-    is_present = member_epoch == member.member_epoch
-    return Error.NONE if is_present else Error.STALE_MEMBER_EPOCH
+    is_current = member_epoch == member.member_epoch
+    return Error.NONE if is_current else Error.STALE_MEMBER_EPOCH
 
 
 def delete_error(group: StreamsGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
+    """Return 68 NON_EMPTY_GROUP or NONE."""
     is_empty = group.state is StreamsGroupState.EMPTY
     return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(_group: StreamsGroup) -> Error:
-    """Offsets of topics that nobody reads can always be deleted."""
+    """Return NONE: offsets of topics without readers can be deleted."""
     return Error.NONE
 
 
 def subscribed_topics(group: StreamsGroup) -> set[str]:
-    """The topics that members may be reading."""
+    """Return the topics that members may consume."""
     return set(group.source_topics()) if group.members else set()
 
 
 def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
-    """An offset is kept from its commit on."""
+    """Return the commit time, where the retention starts."""
     return commit_timestamp
 
 
@@ -87,16 +96,16 @@ def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
 
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """The wait for more members is over, or a member was silent or slow for too long."""
+    """Assign after the initial delay, or fence a member."""
     if timer != groups.INITIAL:
-        return expire(broker, group_id, [groups.late_member(timer)])
+        return expire(broker, group_id, [groups.timer_member(timer)])
     coordinator = _coordinator(broker, group_id)
-    coordinator.assign_late()
+    coordinator.assign_after_initial_delay()
     return Decision(records=coordinator.records)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Takes members for gone, as when their session time-outs are over."""
+    """Fence members as if their sessions had expired."""
     coordinator = _coordinator(broker, group_id)
     members = coordinator.group.members
     coordinator.fence([members[each] for each in member_ids if each in members])
@@ -104,18 +113,67 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
 
 
 def load(broker: Broker, group_id: str) -> None:
-    """Takes over a group; its members have their time-outs from now on."""
+    """Take over a group from its records; session timeouts start now."""
     _coordinator(broker, group_id).load()
 
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
-    """Lets go of a group that another broker coordinates now; nobody waits in it."""
+    """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     streams_live.drop(broker.tables, broker.id, group_id)
     return []
 
 
-def _coordinator(broker: Broker, group_id: str) -> StreamsCoordinator:
+def _coordinator(broker: Broker, group_id: str) -> StreamsGroupCoordinator:
     group = groups.find(broker, group_id)
     assert isinstance(group, StreamsGroup), group_id
-    return StreamsCoordinator(broker, group)
+    return StreamsGroupCoordinator(broker, group)
+
+
+# Invariants
+
+
+def check(group: StreamsGroup, running: set[str]) -> Violations:
+    """Yield violated invariants; `running` are the group's timers."""
+    members = group.members.values()
+    revoking = [each for each in members if each.state is StreamsMemberState.UNREVOKED_TASKS]
+    required = {groups.session(each) for each in group.members}
+    required |= {groups.rebalance(each.member_id) for each in revoking}
+    if running - {groups.INITIAL} != required:
+        yield f"has timers {sorted(running)}, needs {sorted(required)}"
+    if group.assignment_epoch > group.group_epoch:
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    if group.members and group.topology is None:
+        yield "has members but no topology"
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"
+    for member in members:
+        if member.member_epoch > group.assignment_epoch:
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
+        is_revoking = member.state is StreamsMemberState.UNREVOKED_TASKS
+        pending = member.pending_revocation
+        if is_revoking != any((pending.active, pending.standby, pending.warmup)):
+            yield f"{member.member_id} is {member.state.name} but must revoke {pending}"
+    yield from _tasks(group)
+
+
+def _tasks(group: StreamsGroup) -> Violations:
+    """Check that each active task has one owner and one target."""
+    has = Counter(
+        (part, number)
+        for member in group.members.values()
+        for tasks in (member.assigned, member.pending_revocation)
+        for part, numbers in tasks.active.items()
+        for number in numbers
+    )
+    required = Counter(
+        (part, number)
+        for tasks in group.target.values()
+        for part, numbers in tasks.active.items()
+        for number in numbers
+    )
+    for what, counted in (("owned", has), ("assigned", required)):
+        for (part, number), count in counted.items():
+            if count > 1:
+                yield f"task {part}_{number} is {what} more than once"

@@ -1,9 +1,9 @@
-"""The internal topics of streams groups: brokers have them created, and say where that failed.
+"""Creation of the internal topics of streams groups.
 
 Source: `KafkaApis.handleStreamsGroupHeartbeat`,
-`DefaultAutoTopicCreationManager.createStreamsInternalTopics` in Kafka; KIP-1071. A heartbeat has
-the controller asked for what is missing. A topic that could not be created is tried again after two
-intervals between heartbeats; until then members are told why.
+`DefaultAutoTopicCreationManager.createStreamsInternalTopics` in Kafka; KIP-1071. A heartbeat
+requests the missing topics from the controller. A failed topic is retried after two heartbeat
+intervals; until then heartbeat responses contain its error.
 """
 
 from collections.abc import Iterable
@@ -24,22 +24,24 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.streams_group import StreamsGroup
 from brokertwin.state.groups.streams_live import FailedTopic, LiveStreams
-from brokertwin.state.groups.topology_topics import InternalTopic
+from brokertwin.state.groups.topology_topics import StreamsInternalTopic
 
 _SHOWN_MAX = 3
 
 
-class Result(Protocol):
-    """What has become of a topic."""
+class TopicResultLike(Protocol):
+    """The result of a topic's creation."""
 
     name: str
     error_code: int
     error_message: str | None
 
 
-def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> list[Message]:
-    """What the controller is asked for: topics that are missing and were not refused just now."""
-    failed = failures(broker, group_id)
+def creation_request(
+    broker: Broker, group_id: str, missing: list[StreamsInternalTopic]
+) -> list[Message]:
+    """Return a CreateTopics request, without recently failed topics."""
+    failed = recent_failures(broker, group_id)
     topics = [_new_topic(topic) for topic in missing if topic.name not in failed]
     if not topics:
         return []
@@ -47,7 +49,7 @@ def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> lis
     return [Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body, context=group_id)]
 
 
-def _new_topic(topic: InternalTopic) -> CreatableTopic:
+def _new_topic(topic: StreamsInternalTopic) -> CreatableTopic:
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
@@ -56,15 +58,15 @@ def _new_topic(topic: InternalTopic) -> CreatableTopic:
     )
 
 
-def failures(broker: Broker, group_id: str) -> dict[str, str]:
-    """The internal topics that were refused just now, with Kafka's words."""
+def recent_failures(broker: Broker, group_id: str) -> dict[str, str]:
+    """Return error messages of recently failed internal topics."""
     live = streams_live.get(broker.tables, broker.id, group_id) or LiveStreams()
     return {name: each.text for name, each in live.failed.items() if each.until > broker.now}
 
 
-def failures_text(broker: Broker, group_id: str, missing: list[InternalTopic]) -> str:
-    """What a status says of the missing topics that could not be created; "" where that is none."""
-    failed = failures(broker, group_id)
+def failures_text(broker: Broker, group_id: str, missing: list[StreamsInternalTopic]) -> str:
+    """Return the failures among missing topics for a status detail, or ""."""
+    failed = recent_failures(broker, group_id)
     texts = [f"{topic.name} ({failed[topic.name]})" for topic in missing if topic.name in failed]
     if not texts:
         return ""
@@ -73,8 +75,10 @@ def failures_text(broker: Broker, group_id: str, missing: list[InternalTopic]) -
     return f"; Creation failed: {listed}" + (f" and {more} more." if more > 0 else ".")
 
 
-def created(broker: Broker, group_id: str, results: Iterable[Result]) -> Decision:
-    """The controller has answered: what it refused is not asked for again for a while."""
+def creation_responded(
+    broker: Broker, group_id: str, results: Iterable[TopicResultLike]
+) -> Decision:
+    """Handle the controller's response: note failed topics."""
     group = groups.find(broker, group_id)
     if not isinstance(group, StreamsGroup):
         return Decision()

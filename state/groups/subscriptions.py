@@ -1,4 +1,4 @@
-"""The topics that a consumer group subscribes to, by their names and by regular expressions.
+"""The topics to which a consumer group subscribes.
 
 Source: `ConsumerGroup.computeSubscribedTopicNames`, `.subscriptionType`, `SubscriptionCount`,
 `TargetAssignmentBuilder.newMemberSubscription`, `UnionSet` in Kafka.
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, counted
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, add_counts
 
 
 class Subscriptions(NamedTuple):
-    """What a group's members subscribe to.
+    """Subscriptions of a group's members.
 
     Attributes:
-        by_name: topic to how many members name it.
-        by_regex: topic to how many of the group's expressions have found it.
-        regexes: expression to how many members have it.
+        by_name: number of subscribing members by topic name.
+        by_regex: number of matching regular expressions by topic name.
+        regexes: number of members by regular expression.
     """
 
     by_name: dict[str, int]
@@ -26,11 +26,14 @@ class Subscriptions(NamedTuple):
 
     @property
     def topics(self) -> set[str]:
-        """The names of all topics, also of those that are gone."""
+        """All topic names, including deleted topics."""
         return self.by_name.keys() | self.by_regex.keys()
 
     def is_homogeneous(self, member_count: int) -> bool:
-        """Whether all of so many members subscribe to the same, as far as Kafka looks."""
+        """True if all members have equal subscriptions.
+
+        Like Kafka, this compares counts only.
+        """
         if not self.regexes:
             return all(count == member_count for count in self.by_name.values())
         has_one = next(iter(self.regexes.values())) == member_count
@@ -42,23 +45,23 @@ def of(
     former: Iterable[ConsumerMember] = (),
     new: Iterable[ConsumerMember] = (),
 ) -> Subscriptions:
-    """The subscriptions of a group as it is, or once some members have gone and others come."""
-    gone, come = list(former), list(new)
+    """Return a group's subscriptions after some members are replaced."""
+    removed, added = list(former), list(new)
     by_name = dict(group.subscribers)
     regexes = dict(group.regex_subscribers)
-    for members, by in ((gone, -1), (come, 1)):
+    for members, by in ((removed, -1), (added, 1)):
         for member in members:
-            counted(by_name, member.subscribed_topic_names, by)
-            counted(regexes, [member.subscribed_topic_regex or None], by)
+            add_counts(by_name, member.subscribed_topic_names, by)
+            add_counts(regexes, [member.subscribed_topic_regex or None], by)
     by_regex: dict[str, int] = {}
     for regex, found in group.resolved.items():
         if regex in regexes:
-            counted(by_regex, found.topics, 1)
+            add_counts(by_regex, found.topics, 1)
     return Subscriptions(by_name, by_regex, regexes)
 
 
 def topics_of(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
-    """The names that a member subscribes to and what its expression has found, in Kafka's order."""
+    """Return the topics of a member, by name and expression, in Kafka's order."""
     names = in_order(member.subscribed_topic_names)
     resolved = group.resolved.get(member.subscribed_topic_regex)
     if resolved is None or not resolved.topics:
@@ -69,5 +72,5 @@ def topics_of(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names as Kafka goes through them: a `HashSet`."""
+    """Return names in the iteration order of a Java `HashSet`."""
     return list(JavaMap.holding(java_hash, dict.fromkeys(names)))

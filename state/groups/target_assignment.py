@@ -1,4 +1,4 @@
-"""The target assignment of a consumer group: what each member is to have, by an assignor.
+"""Target assignment of a consumer group by an assignor.
 
 Source: `TargetAssignmentBuilder`, `GroupSpecImpl`, `ConsumerGroup.subscriptionType`,
 `ModernGroup.computeMetadataHash` in Kafka. The assignors are pure functions of a `GroupSpec`.
@@ -18,20 +18,19 @@ ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
     UNIFORM: uniform_assignor.assign,
     RANGE: range_assignor.assign,
 }
-"""Kafka's own assignors by name."""
+"""Kafka's assignors by name."""
 
 
 def offered(broker: Broker) -> list[str]:
-    """The assignors that the broker offers, its default first; those of others are left out."""
+    """Return the known assignors of the broker, its default first."""
     names = [each for each in broker.settings.group_consumer_assignors if each in ASSIGNORS]
     return names or [UNIFORM]
 
 
 def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
-    """What changes when one of these topics comes, goes, or has other partitions: an int64.
+    """Return an int64 hash of topics that changes with their partitions.
 
-    Kafka takes XXH3 of the same; 0 stands for no topic at all in both. The racks of a partition's
-    replicas count, too, though no assignor of 4.3 looks at them.
+    Kafka uses XXH3 of the same data, including racks; 0 means no topic in both.
     """
     digest = hashlib.sha256()
     topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
@@ -54,14 +53,14 @@ def compute(
     *,
     is_homogeneous: bool,
 ) -> dict[str, Target]:
-    """What each member is to have, by member id.
+    """Return the targets of all members.
 
     Args:
-        broker: the coordinator, whose image says which topics there are.
-        group: the group as its records know it.
-        former: the member as it was before the heartbeat, without topics where it is new.
-        member: the member as it is now, also where it is new.
-        is_homogeneous: whether all subscribe to the same.
+        broker: the coordinator with its metadata image.
+        group: the group in the state of its records.
+        former: the member before the heartbeat; without topics if it is new.
+        member: the updated or new member.
+        is_homogeneous: whether all subscriptions are equal.
     """
     assign = ASSIGNORS[group.assignor(offered(broker)[0], former, member)]
     replaced = group.static_member(member.instance_id)
@@ -85,7 +84,7 @@ def compute(
 def _members(
     group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember | None
 ) -> JavaMap[str, ConsumerMember]:
-    """All members in Kafka's order, with the one that asks, without whose place it takes."""
+    """Return all members in Kafka's order, with the updated one."""
     members: JavaMap[str, ConsumerMember] = JavaMap(java_hash)
     for each in group.in_order():
         members[each.member_id] = each
@@ -96,14 +95,16 @@ def _members(
 
 
 def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Subscriber:
-    has_place = member.instance_id in group.static_members
-    target = group.target_of(member) if has_place else group.target.get(member.member_id, {})
+    is_known_instance = member.instance_id in group.static_members
+    target = (
+        group.target_of(member) if is_known_instance else group.target.get(member.member_id, {})
+    )
     names = subscriptions.topics_of(group, member)
     return Subscriber(member.instance_id, _ids(broker, names), len(names), target)
 
 
 def topic_ids(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> list[Uuid]:
-    """The ids of the topics that a member subscribes to and that exist."""
+    """Return the ids of a member's existing subscribed topics."""
     return _ids(broker, subscriptions.topics_of(group, member))
 
 

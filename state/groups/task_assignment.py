@@ -1,8 +1,8 @@
-"""A member of a streams group on its way to its target: what it runs, gives back and waits for.
+"""Reconciliation of a streams member with its target tasks.
 
-Source: `CurrentAssignmentBuilder` in Kafka's group coordinator for streams; KIP-1071. A task is
-taken back first; it is given to a member once no process runs it, and no copy of it is at that
-member's own process. A standby task only asks for its own process.
+Source: `CurrentAssignmentBuilder` in Kafka's streams group coordinator; KIP-1071. Tasks are revoked
+first. An active task is assigned once no process runs it and the member's process has no copy of
+it. A standby task waits for its own process only.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ from brokertwin.state.groups.streams_group import (
     have_any,
 )
 
-IsHeld = Callable[[str, int], bool]
-"""Whether others still have a task, by subtopology and partition."""
+IsOwnedByOther = Callable[[str, int], bool]
+"""Whether others still own a task, by subtopology and partition."""
 
 
-class Owners:
-    """Which process has which task, those to be given back included."""
+class TaskOwners:
+    """The process of each task, including tasks to revoke."""
 
     def __init__(self, group: StreamsGroup) -> None:
         self._active: dict[tuple[str, int], str] = {}
@@ -42,69 +42,69 @@ class Owners:
             self._copies |= copies(member)
         self._copies -= group.overlooked
 
-    def hold_active(self, process_id: str) -> IsHeld:
-        """Whether a process has to wait for an active task."""
+    def active_test(self, process_id: str) -> IsOwnedByOther:
+        """Return a test whether a process must wait for an active task."""
         return lambda part, number: (
             (part, number) in self._active or (part, number, process_id) in self._copies
         )
 
-    def hold_copy(self, process_id: str) -> IsHeld:
-        """Whether a process has to wait for a copy of a task."""
+    def copy_test(self, process_id: str) -> IsOwnedByOther:
+        """Return a test whether a process must wait for a copy of a task."""
         return lambda part, number: (
             self._active.get((part, number)) == process_id
             or (part, number, process_id) in self._copies
         )
 
 
-class Way(NamedTuple):
-    """Where a member is to go.
+class TaskReconcileInput(NamedTuple):
+    """Input of a reconciliation.
 
     Attributes:
-        epoch: of the target assignment.
-        target: what that gives the member.
-        owned: what the member says it has; None where it does not say.
-        owners: who has what.
+        epoch: epoch of the target assignment.
+        target: the member's target.
+        owned: tasks that the heartbeat reports as owned; None if not reported.
+        owners: the owners of all tasks.
     """
 
     epoch: int
     target: TargetTasks
     owned: TargetTasks | None
-    owners: Owners
+    owners: TaskOwners
 
 
-class _Step(NamedTuple):
-    """What becomes of the tasks of one role: kept, given back, got; and whether others hold some.
+class _RoleStep(NamedTuple):
+    """The tasks of one role after a step: kept, revoked and new ones.
 
-    Each is subtopology id to partition to epoch, which only active tasks keep.
+    Each is epoch by subtopology id and partition; only active tasks have epochs.
     """
 
     kept: TasksWithEpochs
     revoked: TasksWithEpochs
-    got: TasksWithEpochs
+    added: TasksWithEpochs
     has_unreleased: bool
 
 
-def next_step(member: StreamsMember, way: Way) -> StreamsMember:
-    """The member's next step; itself where it has to go on as it is."""
-    if member.state is StreamsMemberState.STABLE and member.member_epoch == way.epoch:
+def next_step(member: StreamsMember, inputs: TaskReconcileInput) -> StreamsMember:
+    """Return the member after a heartbeat; unchanged if it waits or is done."""
+    if member.state is StreamsMemberState.STABLE and member.member_epoch == inputs.epoch:
         return member
     epoch = member.member_epoch
     if member.state is StreamsMemberState.UNREVOKED_TASKS:
-        if way.owned is None or have_any(way.owned, member.pending_revocation):
+        if inputs.owned is None or have_any(inputs.owned, member.pending_revocation):
             return member
         epoch += 1
-    return _stepped(member, epoch, way)
+    return _reconciled(member, epoch, inputs)
 
 
-def _stepped(member: StreamsMember, epoch: int, way: Way) -> StreamsMember:
-    process, owners = member.process_id, way.owners
-    has, target = member.assigned, way.target
-    held, copied = owners.hold_active(process), owners.hold_copy(process)
-    active = _step(has.active, target.active, way.epoch, held)
-    standby = _step(_without_epochs(has.standby), target.standby, 0, copied)
-    warmup = _step(_without_epochs(has.warmup), target.warmup, 0, copied)
+def _reconciled(member: StreamsMember, epoch: int, inputs: TaskReconcileInput) -> StreamsMember:
+    process, owners = member.process_id, inputs.owners
+    owned, target = member.assigned, inputs.target
+    is_active_owned, is_copy_owned = owners.active_test(process), owners.copy_test(process)
+    active = _step(owned.active, target.active, inputs.epoch, is_active_owned)
+    standby = _step(_without_epochs(owned.standby), target.standby, 0, is_copy_owned)
+    warmup = _step(_without_epochs(owned.warmup), target.warmup, 0, is_copy_owned)
     revoked = _tasks(active.revoked, standby.revoked, warmup.revoked)
-    if revoked != MemberTasks() and (way.owned is None or have_any(way.owned, revoked)):
+    if revoked != MemberTasks() and (inputs.owned is None or have_any(inputs.owned, revoked)):
         return msgspec.structs.replace(
             member,
             state=StreamsMemberState.UNREVOKED_TASKS,
@@ -118,31 +118,31 @@ def _stepped(member: StreamsMember, epoch: int, way: Way) -> StreamsMember:
     return msgspec.structs.replace(
         member,
         state=state,
-        member_epoch=way.epoch,
+        member_epoch=inputs.epoch,
         previous_member_epoch=member.member_epoch,
-        assigned=_tasks(*(_merged(each.kept, each.got) for each in (active, standby, warmup))),
+        assigned=_tasks(*(_merged(each.kept, each.added) for each in (active, standby, warmup))),
         pending_revocation=MemberTasks(),
     )
 
 
-def _step(has: TasksWithEpochs, target: Tasks, epoch: int, is_held: IsHeld) -> _Step:
+def _step(owned: TasksWithEpochs, target: Tasks, epoch: int, is_owned: IsOwnedByOther) -> _RoleStep:
     kept: TasksWithEpochs = {}
     revoked: TasksWithEpochs = {}
-    got: TasksWithEpochs = {}
+    added: TasksWithEpochs = {}
     has_unreleased = False
-    for part, partitions in has.items():
-        wanted = target.get(part, ())
+    for part, partitions in owned.items():
+        target_partitions = target.get(part, ())
         for number, since in partitions.items():
-            (kept if number in wanted else revoked).setdefault(part, {})[number] = since
+            (kept if number in target_partitions else revoked).setdefault(part, {})[number] = since
     for part, numbers in target.items():
         for number in numbers:
             if number in kept.get(part, ()):
                 continue
-            if is_held(part, number):
+            if is_owned(part, number):
                 has_unreleased = True
             else:
-                got.setdefault(part, {})[number] = epoch
-    return _Step(kept, revoked, got, has_unreleased)
+                added.setdefault(part, {})[number] = epoch
+    return _RoleStep(kept, revoked, added, has_unreleased)
 
 
 def _without_epochs(tasks: Tasks) -> TasksWithEpochs:
@@ -156,7 +156,7 @@ def _merged(one: TasksWithEpochs, other: TasksWithEpochs) -> TasksWithEpochs:
 def _tasks(
     active: TasksWithEpochs, standby: TasksWithEpochs, warmup: TasksWithEpochs
 ) -> MemberTasks:
-    """Tasks in one order, so that the same ones are equal."""
+    """Return sorted tasks, so that equal ones compare equal."""
     return MemberTasks(
         {part: dict(sorted(active[part].items())) for part in sorted(active)},
         {part: sorted(standby[part]) for part in sorted(standby)},

@@ -1,12 +1,12 @@
-r"""Regular expressions of names: which are valid, and which topics or transactional ids they match.
+r"""Regular expressions for topic names and transactional ids.
 
-Source: `TopicRegexResolver`, `Utils.throwIfRegularExpressionIsInvalid` in Kafka, which take
-Google's RE2/J; KIP-848. Here it is Google's RE2 itself, loaded with the first expression: the same
-syntax and the same matches. The words for what is wrong are RE2/J's. It refuses two things that
-RE2 takes, `\C` and two groups of one name, and so does `invalid`.
+Source: `TopicRegexResolver`, `Utils.throwIfRegularExpressionIsInvalid` in Kafka, which use Google's
+RE2/J; KIP-848. Here it is Google's RE2, imported on first use: the same syntax and matches. Error
+messages are those of RE2/J. RE2/J rejects two constructs that RE2 accepts, `\C` and duplicate group
+names, and so does `invalid`.
 
-Where the two still differ: of two faults each may name the other one; RE2 takes `{*` and `{?`,
-where RE2/J sees a repetition of nothing.
+Known differences: of two errors in an expression, each may report a different one. RE2 accepts `{*`
+and `{?`, where RE2/J reports a missing argument.
 """
 
 import re
@@ -16,9 +16,9 @@ from typing import Any
 
 COMPILED_MAX = 256
 MEMORY_MAX = 64 << 20
-"""Bytes that a compiled expression may take; RE2/J has no bound."""
+"""Memory limit of a compiled expression in bytes; RE2/J has none."""
 
-_WORDS = {
+_MESSAGES = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid UTF-8": "invalid escape sequence",
     "invalid named capture group": "invalid named capture",
@@ -30,24 +30,24 @@ _WORDS = {
     "trailing \\": "trailing backslash at end of expression",
     "unexpected )": "regexp/syntax: internal error",
 }
-"""What RE2 says to what RE2/J says; the rest they say in the same words."""
+"""RE2's error messages and those of RE2/J; other messages are equal."""
 
 _PARTS = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\(?P<escaped>.)"
     r"|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\(\?P?<(?P<name>[^>]*)>",
     re.DOTALL,
 )
-"""Quoted text, an escape, a class, or the name of a group."""
+"""Quoted text, an escape, a character class, or a group name."""
 
 
 def invalid(regex: str) -> str | None:
-    """What is wrong with an expression, in RE2/J's words; None where it is valid."""
+    """Return RE2/J's error message; None for a valid expression."""
     found = _compiled(regex)
     return found if isinstance(found, str) else None
 
 
 def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
-    """For each expression the names that it matches as a whole, in the order of `names`."""
+    """Return for each expression the names that it fully matches."""
     matched: dict[str, list[str]] = {}
     candidates = list(names)
     for regex in regexes:
@@ -58,8 +58,8 @@ def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str
 
 @lru_cache(maxsize=COMPILED_MAX)
 def _compiled(regex: str) -> Callable[[str], Any] | str:
-    """What matches a whole name; or what is wrong."""
-    # not before a group needs it
+    """Return a full-match function, or an error message."""
+    # Imported on first use.
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
@@ -68,16 +68,20 @@ def _compiled(regex: str) -> Callable[[str], Any] | str:
     try:
         pattern = re2.compile(regex, options)
     except re2.error as error:
-        said = error.args[0]
-        words = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        what = words.split(": ")[0]
-        return _WORDS.get(what, what)
+        error_message = error.args[0]
+        message = (
+            error_message.decode(errors="replace")
+            if isinstance(error_message, bytes)
+            else str(error_message)
+        )
+        reason = message.split(": ")[0]
+        return _MESSAGES.get(reason, reason)
     matches: Callable[[str], Any] = pattern.fullmatch
-    return _refused_by_re2j(regex) or matches
+    return _re2j_error(regex) or matches
 
 
-def _refused_by_re2j(regex: str) -> str | None:
-    """What RE2/J finds wrong with an expression that RE2 takes."""
+def _re2j_error(regex: str) -> str | None:
+    """Return RE2/J's error message for an expression that RE2 accepts."""
     names: set[str] = set()
     for part in _PARTS.finditer(regex):
         if part["escaped"] == "C":

@@ -1,20 +1,20 @@
-"""The topics of a topology: how many partitions and tasks there are to be, and what is missing.
+"""Partition and task counts of a streams topology; missing topics.
 
 Source: `InternalTopicManager`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`,
 `ChangelogTopics`, `ConfiguredTopology` in Kafka's group coordinator; KIP-1071. A pure function of
-the topology and of the partitions of the topics that exist:
+the topology and the partition counts of existing topics:
 
-    1  topics that are read from outside have to be there       MISSING_SOURCE_TOPICS
-    2  a repartition topic has the partitions that it is given, else as many as the most that those
-       who write it read from
-    3  topics that are joined have as many partitions           INCORRECTLY_PARTITIONED_TOPICS
-    4  a changelog has as many as the topics of its subtopology, which has as many tasks
-    5  an internal topic that exists has as many as it should   INCORRECTLY_PARTITIONED_TOPICS
-    6  those that do not exist are to be created                MISSING_INTERNAL_TOPICS
+    1  source topics must exist                                  1 MISSING_SOURCE_TOPICS
+    2  a repartition topic has its given partition count, else the maximum of the topics that its
+       writers read
+    3  copartitioned topics have equal partition counts          2 INCORRECTLY_PARTITIONED_TOPICS
+    4  changelogs and tasks of a subtopology: the maximum of its source topics
+    5  existing internal topics have the computed count          2 INCORRECTLY_PARTITIONED_TOPICS
+    6  missing internal topics are to be created                 3 MISSING_INTERNAL_TOPICS
 
-A topology that cannot work, loops of repartition topics or parts that read nothing, is refused with
-130 STREAMS_INVALID_TOPOLOGY; one that contradicts itself, with UNKNOWN_SERVER_ERROR, as by Kafka,
-which does not look for that.
+Loops of repartition topics and subtopologies without sources are rejected with 130
+STREAMS_INVALID_TOPOLOGY. Inconsistent topologies: UNKNOWN_SERVER_ERROR, because Kafka does
+not check them.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -25,14 +25,14 @@ import msgspec
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import required_topics
 
 _SHOWN_MAX = 3
 
 
-class Status(IntEnum):
-    """What a member is told of its group, by Kafka's codes."""
+class TopologyStatus(IntEnum):
+    """Status codes in heartbeat responses."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -42,10 +42,10 @@ class Status(IntEnum):
     ASSIGNMENT_DELAYED = 5
 
 
-class InternalTopic(msgspec.Struct, frozen=True):
-    """A repartition or changelog topic as it is to be; 0 replicas stand for the default.
+class StreamsInternalTopic(msgspec.Struct, frozen=True):
+    """A repartition or changelog topic to create.
 
-    `configs` are in the order in which Kafka shows them.
+    0 replicas mean the broker's default. `configs` are in Kafka's order.
     """
 
     name: str
@@ -55,68 +55,70 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class ConfiguredSubtopology(msgspec.Struct, frozen=True):
-    """A subtopology whose topics are known, in the order given; internal ones are by name."""
+    """A subtopology with its task count and topics, in the given order."""
 
     task_count: int
     source_topics: list[str]
-    repartition_source_topics: dict[str, InternalTopic]
+    repartition_source_topics: dict[str, StreamsInternalTopic]
     repartition_sink_topics: list[str]
-    state_changelog_topics: dict[str, InternalTopic]
+    state_changelog_topics: dict[str, StreamsInternalTopic]
 
 
 class ConfiguredTopology(msgspec.Struct, frozen=True):
-    """A topology with the topics that there are.
+    """A topology with the partition counts of its topics.
 
     Attributes:
-        subtopologies: by id, sorted; None where topics do not allow to say.
-        missing: the internal topics to be created, in the order in which Kafka names them.
-        fault: the status that members are told, and its words; None: everything is there.
+        subtopologies: by id, sorted; None if topics are missing or do not match.
+        missing: internal topics to create, in Kafka's order.
+        fault: status code and detail; None if all topics exist.
     """
 
     subtopologies: dict[str, ConfiguredSubtopology] | None
-    missing: list[InternalTopic] = []
+    missing: list[StreamsInternalTopic] = []
     fault: tuple[int, str] | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether tasks can be assigned."""
+        """True if tasks can be assigned."""
         return self.fault is None
 
 
-Existing = Callable[[str], int | None]
-"""How many partitions a topic has; None where there is no such topic."""
+PartitionCounts = Callable[[str], int | None]
+"""Returns a topic's partition count; None if it does not exist."""
 
 
 class _Fault(Exception):
-    """Why topics do not fit the topology, as a status."""
+    """Topics do not match the topology."""
 
-    def __init__(self, status: Status, text: str) -> None:
+    def __init__(self, status: TopologyStatus, text: str) -> None:
         super().__init__(text)
         self.status, self.text = status, text
 
 
 class _Invalid(Exception):
-    """Why a topology is none."""
+    """The topology is rejected."""
 
     def __init__(self, error: Error, text: str | None = None) -> None:
         super().__init__(text)
-        self.refused = Refused(error, text)
+        self.rejection = Rejection(error, text)
 
 
-def configure(topology: StreamsTopology, existing: Existing) -> ConfiguredTopology | Refused:
-    """The topology with the topics that there are, or why it is refused."""
+def configure(
+    topology: StreamsTopology, existing: PartitionCounts
+) -> ConfiguredTopology | Rejection:
+    """Return the configured topology, or its rejection."""
     try:
-        return _Topics(topology, existing).configured()
+        return _TopologyBuilder(topology, existing).configured()
     except _Fault as fault:
         return ConfiguredTopology(None, fault=(fault.status, fault.text))
     except _Invalid as invalid:
-        return invalid.refused
+        return invalid.rejection
 
 
-class _Topics:
-    """The partition counts of a topology's topics, while they are found."""
+class _TopologyBuilder:
+    """Computes the partition counts of a topology's topics."""
 
-    def __init__(self, topology: StreamsTopology, existing: Existing) -> None:
+    def __init__(self, topology: StreamsTopology, existing: PartitionCounts) -> None:
         by_id = {part.subtopology_id: part for part in topology.subtopologies}
         self._parts = [by_id[each] for each in hash_order(by_id, len(by_id))]
         self._required = required_topics(topology)
@@ -124,9 +126,8 @@ class _Topics:
         self._decided: dict[str, int] = {}
 
     def configured(self) -> ConfiguredTopology:
-        """The topology, its internal topics counted."""
         copartitioned = [set(names) for part in self._parts for names in _copartitioned(part)]
-        self._expect_source_topics()
+        self._check_source_topics()
         self._decided.update(self._repartitions())
         for names in copartitioned:
             self._decided.update(self._enforced(names))
@@ -137,15 +138,15 @@ class _Topics:
         if not missing:
             return ConfiguredTopology(subtopologies)
         text = f"Internal topics are missing: {summary([topic.name for topic in missing])}"
-        fault = (Status.MISSING_INTERNAL_TOPICS, text)
+        fault = (TopologyStatus.MISSING_INTERNAL_TOPICS, text)
         return ConfiguredTopology(subtopologies, missing, fault)
 
-    def _expect_source_topics(self) -> None:
+    def _check_source_topics(self) -> None:
         names = {name for part in self._parts for name in part.source_topics}
         missing = sorted(name for name in names if self._existing(name) is None)
         if missing:
             text = f"Source topics {summary(missing)} are missing."
-            raise _Fault(Status.MISSING_SOURCE_TOPICS, text)
+            raise _Fault(TopologyStatus.MISSING_SOURCE_TOPICS, text)
 
     def _count(self, topic: str) -> int:
         found = self._existing(topic)
@@ -157,44 +158,44 @@ class _Topics:
     # Repartition topics
 
     def _repartitions(self) -> dict[str, int]:
-        """The partitions of repartition topics, from the first to those that need others."""
+        """Compute the partition counts of repartition topics in dependency order."""
         counts = {
             topic.name: topic.partitions
             for part in self._parts
             for topic in part.repartition_source_topics
             if topic.partitions
         }
-        is_open = True
-        while is_open:
-            is_open = has_more = False
+        is_incomplete = True
+        while is_incomplete:
+            is_incomplete = has_progress = False
             for part in self._parts:
                 for sink in part.repartition_sink_topics:
                     if sink in counts:
                         continue
-                    count = self._most_read(part, counts)
+                    count = self._max_source_count(part, counts)
                     if count is None:
-                        is_open = True
+                        is_incomplete = True
                     else:
-                        counts[sink], has_more = count, True
-            if is_open and not has_more:
+                        counts[sink], has_progress = count, True
+            if is_incomplete and not has_progress:
                 why = "There may be loops in the topology that cannot be resolved."
                 raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}. {why}")
-        read = (topic.name for part in self._parts for topic in part.repartition_source_topics)
-        if any(name not in counts for name in read):
+        sources = (topic.name for part in self._parts for topic in part.repartition_source_topics)
+        if any(name not in counts for name in sources):
             why = "because a repartition source topic is never used as a sink topic."
             raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}, {why}")
         return counts
 
-    def _most_read(self, part: Subtopology, counts: dict[str, int]) -> int | None:
-        """The most partitions that a subtopology reads from, as far as they are known."""
+    def _max_source_count(self, part: Subtopology, counts: dict[str, int]) -> int | None:
+        """Return the maximum known partition count of a subtopology's sources."""
         repartitions = (counts.get(topic.name) for topic in part.repartition_source_topics)
         sources = (self._existing(name) for name in part.source_topics)
         return max((each for each in (*repartitions, *sources) if each is not None), default=None)
 
-    # Topics that are joined
+    # Copartitioned topics
 
     def _enforced(self, names: set[str]) -> dict[str, int]:
-        """The partitions of the repartition topics among topics that need as many."""
+        """Return the counts of the repartition topics among copartitioned topics."""
         topics = [t for part in self._parts for t in part.repartition_source_topics]
         fixed = {topic.name for topic in topics if topic.partitions}
         every = {topic.name for topic in topics}
@@ -203,34 +204,34 @@ class _Topics:
         counts = {name: self._count(name) for name in hash_order(names & every, len(names))}
         others = {name: self._count(name) for name in hash_order(names - every, len(names))}
         if others:
-            wanted = _same(others, others)
+            expected_count = _common_count(others, others)
         elif fixed:
-            wanted = _same({name: self._count(name) for name in fixed}, counts)
+            expected_count = _common_count({name: self._count(name) for name in fixed}, counts)
         else:
-            wanted = max(counts.values())
+            expected_count = max(counts.values())
         for name, count in counts.items():
-            if name in fixed and count != wanted:
+            if name in fixed and count != expected_count:
                 text = (
                     f"Number of partitions [{count}] of repartition topic [{name}] doesn't match "
-                    f"number of partitions [{wanted}] of the source topic."
+                    f"number of partitions [{expected_count}] of the source topic."
                 )
-                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
-        return dict.fromkeys(counts, wanted)
+                raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
+        return dict.fromkeys(counts, expected_count)
 
-    # Changelogs, tasks
+    # Changelogs and tasks
 
     def _changelogs(self) -> dict[str, int]:
         counts = {}
         for part in self._parts:
-            read = [self._count(name) for name in _read(part)]
-            if not read:
+            sources = [self._count(name) for name in _source_topics(part)]
+            if not sources:
                 text = f"No source topics found for subtopology {part.subtopology_id}"
                 raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, text)
-            counts.update({topic.name: max(read) for topic in part.state_changelog_topics})
+            counts.update({topic.name: max(sources) for topic in part.state_changelog_topics})
         return counts
 
     def _subtopology(self, part: Subtopology) -> ConfiguredSubtopology:
-        tasks = max(self._count(name) for name in _read(part))
+        tasks = max(self._count(name) for name in _source_topics(part))
         if tasks < 1:
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         return ConfiguredSubtopology(
@@ -241,22 +242,22 @@ class _Topics:
             state_changelog_topics=self._internal(part.state_changelog_topics),
         )
 
-    def _internal(self, topics: list[TopicInfo]) -> dict[str, InternalTopic]:
+    def _internal(self, topics: list[TopicInfo]) -> dict[str, StreamsInternalTopic]:
         found = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(found) < len(topics):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         return found
 
-    def _internal_topic(self, topic: TopicInfo) -> InternalTopic:
+    def _internal_topic(self, topic: TopicInfo) -> StreamsInternalTopic:
         count = topic.partitions or self._decided[topic.name]
         configs = dict(topic.topic_configs)
         if count < 1 or len(configs) < len(topic.topic_configs):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         ordered = {name: configs[name] for name in hash_order(configs, len(configs))}
-        return InternalTopic(topic.name, count, topic.replication_factor, ordered)
+        return StreamsInternalTopic(topic.name, count, topic.replication_factor, ordered)
 
-    def _missing(self, parts: Iterable[ConfiguredSubtopology]) -> list[InternalTopic]:
-        expected: dict[str, InternalTopic] = {}
+    def _missing(self, parts: Iterable[ConfiguredSubtopology]) -> list[StreamsInternalTopic]:
+        expected: dict[str, StreamsInternalTopic] = {}
         for part in parts:
             expected.update(part.repartition_source_topics)
             expected.update(part.state_changelog_topics)
@@ -269,37 +270,37 @@ class _Topics:
                     f"Existing topic {name} has different number of partitions: "
                     f"expected {topic.partitions}, found {found}"
                 )
-                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+                raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
         return [expected[name] for name in hash_order(expected, most)]
 
 
 _NO_COUNT = "Failed to compute number of partitions for all repartition topics"
 
 
-def _same(counts: dict[str, int], shown: dict[str, int]) -> int:
-    """The count that topics share; a fault that shows some where they do not."""
+def _common_count(counts: dict[str, int], shown: dict[str, int]) -> int:
+    """Return the common count; raise a fault that shows counts if they differ."""
     found = set(counts.values())
     if len(found) > 1:
         listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         text = f"Following topics do not have the same number of partitions: [{{{listed}}}]"
-        raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+        raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
     return found.pop()
 
 
-def _read(part: Subtopology) -> list[str]:
-    """The topics that a subtopology reads."""
+def _source_topics(part: Subtopology) -> list[str]:
+    """Return the source topics of a subtopology."""
     return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
 
 
 def _copartitioned(part: Subtopology) -> list[list[str]]:
-    """The names of topics that are joined; places that the lists do not have are a fault."""
+    """Return the copartitioned topic names; invalid indexes raise _Invalid."""
     sources, repartitions = part.source_topics, part.repartition_source_topics
     for group in part.copartition_groups:
-        for places, names in (
+        for indexes, names in (
             (group.source_topics, sources),
             (group.repartition_source_topics, repartitions),
         ):
-            if any(not 0 <= each < len(names) for each in places):
+            if any(not 0 <= each < len(names) for each in indexes):
                 raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
     return [
         [
@@ -311,7 +312,7 @@ def _copartitioned(part: Subtopology) -> list[list[str]]:
 
 
 def summary(names: Collection[str]) -> str:
-    """Some names, and how many more there are."""
+    """Return the first names and how many follow."""
     shown = ", ".join(list(names)[:_SHOWN_MAX])
     more = len(names) - _SHOWN_MAX
     return f"{shown} and {more} additional topics" if more > 0 else shown

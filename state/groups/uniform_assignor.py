@@ -1,9 +1,9 @@
-"""The assignor `uniform` where all members subscribe to the same topics.
+"""The `uniform` assignor for members with equal subscriptions.
 
-Source: `UniformAssignor`, `UniformHomogeneousAssignmentBuilder` in Kafka; KIP-848. All partitions
-of all topics are one heap: each member gets floor(partitions / members), some one more. Balance
-goes before stickiness: a member keeps what it has up to its share, what is over goes to those that
-lack. Where members subscribe to different topics, `heterogeneous_assignor.py` is asked.
+Source: `UniformAssignor`, `UniformHomogeneousAssignmentBuilder` in Kafka; KIP-848. The partitions
+of all topics are balanced together: each member gets floor(partitions / members), some get one
+more. Balance has priority over stickiness: a member keeps its partitions up to its quota.
+`heterogeneous_assignor.py` handles different subscriptions.
 """
 
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, uuid_hash
@@ -13,7 +13,7 @@ from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 
 def assign(spec: GroupSpec) -> dict[str, Target]:
-    """What each member is assigned; nobody where nothing is subscribed to."""
+    """Return each member's target; no members without subscribed topics."""
     if not spec.members:
         return {}
     if not spec.is_homogeneous:
@@ -22,11 +22,11 @@ def assign(spec: GroupSpec) -> dict[str, Target]:
     topics: JavaMap[Uuid, None] = JavaMap(uuid_hash, max(int(first.names_count / 0.75) + 1, 16))
     for topic_id in first.topics:
         topics[topic_id] = None
-    return _Builder(spec, topics).build() if first.topics else {}
+    return _HomogeneousBuilder(spec, topics).build() if first.topics else {}
 
 
-class _Builder:
-    """One assignment: who has room for how many more, and what is still to be given out."""
+class _HomogeneousBuilder:
+    """An assignment in progress: open quotas and free partitions."""
 
     def __init__(self, spec: GroupSpec, topics: JavaMap[Uuid, None]) -> None:
         self._spec = spec
@@ -43,20 +43,19 @@ class _Builder:
         ]
 
     def build(self) -> dict[str, Target]:
-        """The assignment of every member."""
         for index, (member_id, subscriber) in enumerate(self._spec.members.items()):
             self._keep(index, member_id, TargetCopy(subscriber.target))
-        rest = iter(self._unassigned)
+        free = iter(self._unassigned)
         for member_id, quota in self._unfilled:
             target = self._targets[member_id]
             target.alter()
-            for _, (topic_id, partition) in zip(range(quota), rest, strict=False):
+            for _, (topic_id, partition) in zip(range(quota), free, strict=False):
                 target.add(topic_id, partition, CAPACITY)
-        assert next(rest, None) is None, "a partition is left over"
+        assert next(free, None) is None, "a partition is left over"
         return {member_id: target.target() for member_id, target in self._targets.items()}
 
     def _keep(self, index: int, member_id: str, target: TargetCopy) -> None:
-        """Leaves a member what it has, up to its share."""
+        """Keep a member's partitions up to its quota."""
         has_extra = self._extra > 0
         quota = self._quota + has_extra
         for topic_id in target.former:
@@ -70,7 +69,7 @@ class _Builder:
             quota = max(quota - len(partitions), 0)
         others = len(self._spec.members) - index
         if quota > 0 and has_extra and others > self._extra:
-            # somebody else may take the extra partition: enough of them are still to come
+            # leave the extra partition to one of the following members
             quota, has_extra = quota - 1, False
         if quota > 0:
             self._unfilled.append((member_id, quota))

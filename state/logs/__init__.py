@@ -3,7 +3,7 @@
     log, timestamp_index, aborted_transactions   offsets (LSO, HW, LEO) and indexes of a log
     deleted_times                                the greatest timestamps of deleted batches
     log_transactions                             open transactions, and those just ended
-    producer, producer_expiry, producer_snapshot the last five batches of each producer
+    producer, producer_expiry                    the last five batches of each producer
     record_validation                            rules for keys and timestamps of records
     log_segments, rolling                        Kafka's segments: when a log rolls
     retention                                    segments to delete by age or size

@@ -1,12 +1,11 @@
-"""High watermarks that a broker wrote to its disk, held against those that the rule gives.
+"""Compares high watermarks in brokers' checkpoint files with derived ones.
 
 A broker writes `replication-offset-checkpoint` every few seconds
-(`replica.high.watermark.checkpoint.interval.ms`), so an entry is a HW that it had shortly before. A
-follower learns a leader's HW one fetch later. So an entry has to be one of the HWs that the rule
-has given for the partition.
+(`replica.high.watermark.checkpoint.interval.ms`), so an entry is a recent HW. A follower gets a
+leader's HW one fetch later. So an entry must be one of the HWs derived for the partition.
 
-Followers fetch by topic id, so a recording may show a topic whose name nobody asked for. Where
-there is just one, and just one name that is only in the checkpoints, that is its name.
+Followers fetch by topic id, so a recording may lack a topic's name. If there is one such topic, and
+one name that only the checkpoints have, they belong together.
 """
 
 from collections import defaultdict
@@ -18,7 +17,7 @@ from brokertwin.state.observed.replication import WatermarkSample
 
 
 class CheckedEntry(NamedTuple):
-    """An entry of a broker's checkpoint; `why` is empty where the rule gives its HW."""
+    """An entry of a broker's checkpoint; `why` is empty if the HW was derived, too."""
 
     broker: int
     topic: str
@@ -32,11 +31,11 @@ def check(
     nameless: Collection[str],
     found: Sequence[tuple[int, Offsets]],
 ) -> list[CheckedEntry]:
-    """Holds the entries of brokers' checkpoints against the HWs that were derived.
+    """Compare checkpoint entries with derived HWs.
 
     Args:
-        samples: what the observer found.
-        nameless: the ids of topics whose names it has not found.
+        samples: the observer's samples.
+        nameless: ids of topics without a name.
         found: broker and entries of each checkpoint.
     """
     had: dict[tuple[str, int], set[int]] = defaultdict(set)
@@ -61,7 +60,7 @@ def _why(had: set[int] | None, offset: int) -> str:
     if offset == 0:
         return ""
     if had is None:
-        return "nothing of the partition is in the recording"
+        return "the partition is not in the recording"
     if offset in had:
         return ""
-    return "beyond the recording" if offset > max(had) else "no high watermark by the rule"
+    return "beyond the recording" if offset > max(had) else "not a derived high watermark"

@@ -1,8 +1,8 @@
-"""A recorded exchange, and what the observer reads of its bodies.
+"""A recorded exchange, and the observer's view of its bodies.
 
-An exchange has two moments: when a thread of the broker took the request, and when the answer was
-made. Bodies that recordings and machines have alike are those of their rooms. The ones here are
-less strict: only fields that are looked at have a type, and versions that lack one its default.
+An exchange has two moments: a broker thread took the request, and the response was made. Bodies
+with all fields are those of other rooms. The ones here are less strict: they have only the fields
+in use, with defaults for other versions.
 """
 
 import heapq
@@ -17,27 +17,27 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
 from brokertwin.state.fetch.fetch_bodies import DivergingEpoch
 
 ANY_REPLICA = -2
-"""The replica id of a tool that asks any replica (Kafka's debugging consumer)."""
+"""Replica id of a tool that reads any replica (Kafka's debugging consumer)."""
 
 METADATA_TOPIC_ID: Uuid = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The log of the controllers themselves, which is no partition of a broker."""
+"""The metadata log of the controllers, which is not a partition of a broker."""
 
 B = TypeVar("B", bound=Body)
 _decoders: dict[type[Body], msgspec.json.Decoder[Body]] = {}
 
 
 class ObservedExchange(NamedTuple):
-    """A request and its answer, as a log has them.
+    """A recorded request and its response.
 
     Attributes:
         place: file and line.
-        broker: who was asked.
+        broker: the broker that received the request.
         taken: when a thread took the request, in ms since 1970.
-        made: when the answer was made.
-        has_waited: whether it was made later than by that thread, in a purgatory.
-        header: the request's.
-        request: its body, JSON.
-        response: the answer's, JSON; `null` where there is none.
+        made: when the response was made.
+        has_waited: the response was made later, in a purgatory.
+        header: the request's header.
+        request: the request's body as JSON.
+        response: the response's body as JSON, `null` if there is none.
     """
 
     place: str
@@ -49,12 +49,12 @@ class ObservedExchange(NamedTuple):
     request: bytes
     response: bytes
 
-    def asked(self, body_type: type[B]) -> B:
-        """The request's body. Raises msgspec.MsgspecError where it has another shape."""
+    def request_body(self, body_type: type[B]) -> B:
+        """The request's body. Raises msgspec.MsgspecError for another shape."""
         return _decoded(self.request, body_type)
 
-    def answered(self, body_type: type[B]) -> B:
-        """The answer's body. Raises msgspec.MsgspecError where it has another shape."""
+    def response_body(self, body_type: type[B]) -> B:
+        """The response's body. Raises msgspec.MsgspecError for another shape."""
         return _decoded(self.response, body_type)
 
 
@@ -70,12 +70,12 @@ class ExchangeMoment(NamedTuple):
 
     time: float
     number: int
-    is_answer: bool
+    is_response: bool
     exchange: ObservedExchange
 
 
 def moments(exchanges: Iterable[ObservedExchange]) -> Iterator[ExchangeMoment]:
-    """The moments in their order; exchanges come in the order in which requests arrived."""
+    """Moments in order, of exchanges in the order of their requests."""
     open_moments: list[ExchangeMoment] = []
     for number, exchange in enumerate(exchanges):
         while open_moments and open_moments[0].time < exchange.taken:
@@ -125,7 +125,7 @@ class IsrRequestPartition(Body):
 
     @property
     def wanted_isr(self) -> list[int]:
-        """The in-sync replicas that the leader asks for."""
+        """The in-sync set that the leader requests."""
         return self.new_isr or [each.broker_id for each in self.new_isr_with_epochs]
 
 

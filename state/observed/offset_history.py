@@ -1,7 +1,7 @@
-"""The rows of a `__consumer_offsets` as a history: who moved which offset, when and how far.
+"""The rows of `__consumer_offsets` as a history of committed offsets.
 
-A row of an offset says nothing of who committed it. The rows of the group do, which lie in the same
-partition and so in one order with it, say who was a member then and had the partition.
+The row of an offset does not have the member that committed it. The rows of the group, in the same
+partition and so in one order with it, have the members and their partitions at that time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -25,13 +25,13 @@ from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, Offs
 T = TypeVar("T")
 
 OUTSIDER = "an administrator, or a client that joins no group"
-"""Who else commits."""
+"""Possible sources of other commits."""
 
 
 class CoordinatorRow(NamedTuple):
-    """A row as it lies in the topic.
+    """A row of the topic.
 
-    `timestamp`: ms since 1970, when it was appended; -1 if that is not known.
+    `timestamp` is the append time in ms since 1970, -1 if unknown.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class CoordinatorRow(NamedTuple):
 
 
 class Direction(StrEnum):
-    """What became of an offset."""
+    """Direction of a change of an offset."""
 
     FIRST = "first"
     FORTH = "forth"
@@ -52,13 +52,13 @@ class Direction(StrEnum):
 
 
 class OffsetMove(NamedTuple):
-    """An offset was committed or taken back.
+    """A change of a committed offset.
 
     Attributes:
-        row: where that is written.
-        before: None where there was none.
-        after: None where there is none any more.
-        by: whose doing it was, as far as the rows say.
+        row: the row of the change.
+        before: the former offset, if any.
+        after: the new offset, if any.
+        by: the member that made the change, as far as known.
     """
 
     row: CoordinatorRow
@@ -69,7 +69,7 @@ class OffsetMove(NamedTuple):
 
     @property
     def direction(self) -> Direction:
-        """Forth or back, or neither."""
+        """The direction of the change."""
         if self.after is None:
             return Direction.GONE
         if self.before is None:
@@ -79,21 +79,21 @@ class OffsetMove(NamedTuple):
         return Direction.FORTH if self.after.offset > self.before.offset else Direction.BACK
 
     def note_in(self, offsets: dict[OffsetKey, int]) -> None:
-        """Bring up to date what is committed."""
+        """Apply the change to committed offsets."""
         offsets.pop(self.key, None)
         if self.after is not None:
             offsets[self.key] = self.after.offset
 
     @property
     def distance(self) -> int | None:
-        """By how many offsets; None where there is only one of both."""
+        """Number of offsets; None if there was none before or after."""
         if self.before is None or self.after is None:
             return None
         return self.after.offset - self.before.offset
 
     @property
     def since_ms(self) -> int | None:
-        """How long after the commit before; None if there was none, or the time is not known."""
+        """Time since the former commit; None without one, or if a time is unknown."""
         if self.before is None or NO_TIMESTAMP in (
             self.row.timestamp,
             self.before.commit_timestamp,
@@ -103,17 +103,17 @@ class OffsetMove(NamedTuple):
 
 
 class _Group:
-    """What the rows have said of a group so far; None members: nothing."""
+    """A group as known from its rows; `members` is None before the first."""
 
     def __init__(self) -> None:
         self.generation = -1
-        self.members: dict[str, Member] | None = None
+        self.members: dict[str, GroupRowMember] | None = None
         self.owned_ids: dict[str, frozenset[tuple[Uuid, int]]] = {}
         self.tasks: dict[str, frozenset[tuple[str, int]]] = {}
         self.topology: dict[str, frozenset[str]] = {}
 
     def runs(self, member_id: str, topic: str, partition: int) -> bool:
-        """Whether a member of a streams group has a task that reads a partition."""
+        """True if a member of a streams group has a task that reads the partition."""
         return any(
             number == partition and topic in self.topology.get(subtopology, ())
             for subtopology, number in self.tasks.get(member_id, ())
@@ -121,11 +121,11 @@ class _Group:
 
 
 class OffsetHistory:
-    """Reads rows in their order and remembers the offsets that are there.
+    """Reads rows in order and tracks the committed offsets.
 
     Attributes:
-        offsets: what is committed after the rows so far.
-        unread: why rows could not be read, by where they lie.
+        offsets: committed offsets after the rows read so far.
+        unread: errors of unreadable rows, by partition and offset.
     """
 
     def __init__(self) -> None:
@@ -134,28 +134,28 @@ class OffsetHistory:
         self._groups: dict[str, _Group] = {}
 
     def read(self, rows: Iterable[CoordinatorRow]) -> Iterator[OffsetMove]:
-        """What each row of an offset did."""
+        """Yield the change of each row of an offset."""
         for row in rows:
             try:
-                said = group_records.decode(row.key, row.value)
+                found = group_records.decode(row.key, row.value)
             except ValueError as error:
                 self.unread[row.partition, row.offset] = str(error)
                 continue
-            if isinstance(said, OffsetRow):
-                yield self._moved(row, said)
-            elif not isinstance(said, OtherRow):
-                self._heed(self._groups.setdefault(said.group, _Group()), said)
+            if isinstance(found, OffsetRow):
+                yield self._moved(row, found)
+            elif not isinstance(found, OtherRow):
+                self._update(self._groups.setdefault(found.group, _Group()), found)
 
-    def _moved(self, row: CoordinatorRow, said: OffsetRow) -> OffsetMove:
-        before = self.offsets.pop(said.key, None)
-        if said.value is not None:
-            self.offsets[said.key] = said.value
-        known = said.value or before
-        by = self._by(said.key, known.topic_id if known else ZERO_UUID, said.value is None)
-        return OffsetMove(row, said.key, before, said.value, by)
+    def _moved(self, row: CoordinatorRow, found: OffsetRow) -> OffsetMove:
+        before = self.offsets.pop(found.key, None)
+        if found.value is not None:
+            self.offsets[found.key] = found.value
+        known = found.value or before
+        by = self._by(found.key, known.topic_id if known else ZERO_UUID, found.value is None)
+        return OffsetMove(row, found.key, before, found.value, by)
 
     def _by(self, key: OffsetKey, topic_id: Uuid, is_gone: bool) -> str:
-        """Whose doing it was."""
+        """Description of the change's author."""
         if is_gone:
             return "the broker: expired, or deleted on request"
         group = self._groups.get(key.group)
@@ -168,39 +168,39 @@ class OffsetHistory:
             if has_it or (key.topic, key.partition) in (member.owned or ()):
                 return f"{_named(member)}, generation {group.generation}"
         if not group.members:
-            return f"nobody was a member: {OUTSIDER}"
+            return f"the group was empty: {OUTSIDER}"
         names = ", ".join(_named(each) for each in group.members.values())
-        return f"one of generation {group.generation}, of whom none has the partition: {names}"
+        return f"generation {group.generation}, no member has the partition: {names}"
 
-    def _heed(self, group: _Group, said: group_records.OfGroup) -> None:
-        """Note who is a member and what he has."""
-        if isinstance(said, ClassicRow):
-            group.generation = -1 if said.generation is None else said.generation
-            group.members = {member.member_id: member for member in said.members}
-        elif isinstance(said, EpochRow):
-            group.generation = -1 if said.epoch is None else said.epoch
+    def _update(self, group: _Group, row: group_records.GroupRow) -> None:
+        """Update the members and what they own."""
+        if isinstance(row, ClassicRow):
+            group.generation = -1 if row.generation is None else row.generation
+            group.members = {member.member_id: member for member in row.members}
+        elif isinstance(row, EpochRow):
+            group.generation = -1 if row.epoch is None else row.epoch
             group.members = group.members or {}
-        elif isinstance(said, MemberRow):
+        elif isinstance(row, MemberRow):
             members = group.members = group.members or {}
-            if said.member is None:
-                members.pop(said.member_id, None)
+            if row.member is None:
+                members.pop(row.member_id, None)
             else:
-                members[said.member_id] = said.member
-        elif isinstance(said, AssignmentRow):
-            _note(group.owned_ids, said.member_id, said.owned)
-        elif isinstance(said, TasksRow):
-            _note(group.tasks, said.member_id, said.tasks)
+                members[row.member_id] = row.member
+        elif isinstance(row, AssignmentRow):
+            _note(group.owned_ids, row.member_id, row.owned)
+        elif isinstance(row, TasksRow):
+            _note(group.tasks, row.member_id, row.tasks)
         else:
-            group.topology = said.topics or {}
+            group.topology = row.topics or {}
 
 
 def _note(owned: dict[str, T], member_id: str, what: T | None) -> None:
-    """What a member has now; None: nothing."""
+    """Set what a member owns; None removes it."""
     owned.pop(member_id, None)
     if what is not None:
         owned[member_id] = what
 
 
-def _named(member: Member) -> str:
+def _named(member: GroupRowMember) -> str:
     name = member.instance_id or member.member_id
     return f"{name} (client {member.client_id} at {member.client_host.removeprefix('/')})"

@@ -1,8 +1,7 @@
-"""What would become of committed offsets that are to be written to a cluster, before they are.
+"""Verdicts on offsets before they are committed to another cluster.
 
-A verdict for each partition, after what people have lost records to. An offset below the log's
-start or past its end makes the consumer begin where `auto.offset.reset` says; one that goes back
-has records read twice; a group with members overwrites what was written for it.
+They cover known causes of loss. A consumer with an offset outside of the log starts at
+`auto.offset.reset`. A lower offset repeats records. A group with members overwrites the offset.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from brokertwin.state.groups.offset_records import OffsetKey
 
 
 class OffsetVerdict(StrEnum):
-    """What is said of one partition's offset."""
+    """Verdict on one partition's offset."""
 
     FINE = "fine"
     THERE = "there already"
@@ -27,13 +26,13 @@ class OffsetVerdict(StrEnum):
 
 
 class ClusterOffsets(NamedTuple):
-    """What the target cluster has.
+    """State of the target cluster.
 
     Attributes:
-        logs: partition to the start and the end of its log; those that it lacks are not in it.
-        committed: what is committed there.
-        with_members: groups that somebody is a member of.
-        sharing: share groups, for which nobody can commit an offset (KIP-932).
+        logs: start and end of each log, by existing partition.
+        committed: committed offsets.
+        with_members: groups with members.
+        sharing: share groups, which have no committed offsets (KIP-932).
     """
 
     logs: Mapping[tuple[str, int], tuple[int, int]]
@@ -43,9 +42,9 @@ class ClusterOffsets(NamedTuple):
 
 
 class OffsetStep(NamedTuple):
-    """One partition's offset: what is wanted, what is there, and what is said of it.
+    """One partition's offset, with the target's state and a verdict.
 
-    `wanted` is None where no offset of the target corresponds to the one given.
+    `wanted` is None if no offset of the target corresponds to the given one.
     """
 
     key: OffsetKey
@@ -62,8 +61,8 @@ def plan(
     """A step for each offset, in the order of groups, topics and partitions.
 
     Args:
-        wanted: whose offset it is, to the offset given and what that is in the target cluster.
-        found: what the target cluster has.
+        wanted: the given offset and its counterpart in the target cluster, by key.
+        found: state of the target cluster.
     """
     steps = []
     for key in sorted(wanted):
@@ -96,6 +95,6 @@ def _verdict(
 
 
 def to_write(steps: list[OffsetStep], may_go_back: bool) -> list[OffsetStep]:
-    """Those that are written."""
+    """The steps to write."""
     allowed = {OffsetVerdict.FINE, OffsetVerdict.BACK} if may_go_back else {OffsetVerdict.FINE}
     return [step for step in steps if step.verdict in allowed]

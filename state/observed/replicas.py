@@ -1,8 +1,8 @@
-"""What is known of one partition of a cluster that is observed, and its high watermark by rule.
+"""State of one partition of an observed cluster, with its high watermark by rule.
 
-On its leader the high watermark (HW) is the least of the leader's log end offset (LEO) and those of
-the other in-sync replicas (ISR), a follower's LEO being the offset that it fetches from. It never
-goes back, and stands still while the ISR is smaller than `min.insync.replicas`.
+On the leader the high watermark (HW) is the least log end offset (LEO) of the leader and the other
+in-sync replicas (ISR). A follower's LEO is its fetch offset. The HW never goes back, and does not
+move while the ISR is smaller than `min.insync.replicas`.
 
 Source: `Partition.maybeIncrementLeaderHW`, `Replica.updateFetchStateOrThrow` in Kafka.
 """
@@ -15,9 +15,9 @@ UNKNOWN = -1
 
 
 class ReplicaProgress(msgspec.Struct):
-    """How a follower kept up, in ms since 1970: its last fetch, and when it had all there was.
+    """A follower's last fetch, and when it was caught up, in ms since 1970.
 
-    `leader_end` is what the leader's LEO was at that fetch.
+    `leader_end` is the leader's LEO at that fetch.
     """
 
     fetched: float
@@ -26,27 +26,26 @@ class ReplicaProgress(msgspec.Struct):
 
 
 class PartitionReplicas(msgspec.Struct):
-    """A partition. Offsets and epochs are UNKNOWN (-1) until something shows them.
+    """A partition. Offsets and epochs are UNKNOWN (-1) until an exchange shows them.
 
     Attributes:
         topic_id: of its topic.
         partition: its number.
-        leader: the broker that leads it; UNKNOWN also if it has lost its leader.
-        lost: the broker that led it last, if it has lost its leader.
-        leader_epoch: in which leader epoch.
-        replicas: the brokers that have it, as metadata lists them.
-        isr: those in sync; empty until something says it, and then all replicas are taken for it.
-        joining: those that the leader has asked to let in, which count for its HW at once.
-        partition_epoch: that of the last change that the controller confirmed to the leader.
-        leader_end: the leader's LEO, as far as it has shown.
-        end_is_least: whether nothing showed that its log ended there: it may be greater.
-        ends: follower to the LEO that its last fetch in this leader epoch showed.
+        leader: the leader; UNKNOWN also if there is none.
+        lost: the last leader, if there is none now.
+        leader_epoch: the leader's epoch.
+        replicas: as in metadata.
+        isr: in-sync replicas; empty if unknown, which counts as all replicas.
+        joining: replicas in a pending AlterPartition, which count for the HW at once.
+        partition_epoch: of the last change confirmed to the leader.
+        leader_end: the leader's LEO, as far as shown.
+        end_is_least: the leader's LEO may be greater.
+        ends: LEO of each follower, by its last fetch in this leader epoch.
         high_watermark: by rule.
-        is_assumed: whether the HW was adopted from an answer, or follows from an ISR that was
-            assumed.
-        answered: the HW that the leader's last response had.
-        told: broker to the HW that it was last told as a follower.
-        progress: follower to how it kept up in this leader epoch.
+        is_assumed: the HW was adopted from a response, or follows from an assumed ISR.
+        last_hw: the HW in the leader's last response.
+        sent_hws: the HW last sent to each follower.
+        progress: progress of each follower in this leader epoch.
     """
 
     topic_id: Uuid
@@ -63,52 +62,52 @@ class PartitionReplicas(msgspec.Struct):
     ends: dict[int, int] = {}
     high_watermark: int = UNKNOWN
     is_assumed: bool = True
-    answered: int = UNKNOWN
-    told: dict[int, int] = {}
+    last_hw: int = UNKNOWN
+    sent_hws: dict[int, int] = {}
     progress: dict[int, ReplicaProgress] = {}
 
     @property
     def in_sync(self) -> list[int]:
-        """Who is in sync; where nothing has said it, all replicas, or all who have fetched."""
+        """In-sync replicas; if unknown, all replicas, or all that have fetched."""
         return self.isr or self.replicas or sorted({self.leader, *self.ends} - {UNKNOWN})
 
     @property
     def followers(self) -> set[int]:
-        """The followers whose LEOs count: those in sync, and those who are being let in."""
+        """Followers whose LEOs count: in sync or joining."""
         return {*self.in_sync, *self.joining} - {self.led_by}
 
     @property
     def led_by(self) -> int:
-        """The broker that leads it, or led it last."""
+        """The leader, or the last one."""
         return self.leader if self.leader != UNKNOWN else self.lost
 
     @property
     def is_least(self) -> bool:
-        """Whether the HW by rule may be greater, because it is the LEO of a leader alone."""
-        is_derived = not self.is_assumed and self.high_watermark != self.answered
+        """True if the HW may be greater, because it is the LEO of a leader alone."""
+        is_derived = not self.is_assumed and self.high_watermark != self.last_hw
         return self.end_is_least and is_derived and not self.followers
 
     @property
     def log_ends(self) -> dict[int, int]:
-        """Broker to the LEO that it has shown."""
+        """Known LEO of each broker."""
         ends = {self.led_by: self.leader_end, **self.ends}
         return {broker: end for broker, end in ends.items() if UNKNOWN not in (broker, end)}
 
     def lead(self, leader: int, leader_epoch: int) -> bool:
-        """Notes who leads in an epoch; says whether that is news.
+        """Set the leader of an epoch; True if it is new.
 
-        A new leader knows of no follower how far it is, and begins with the HW that it was told.
-        A partition that has lost its leader keeps its log.
+        A new leader does not know its followers' LEOs, and starts with the HW that it was sent. A
+        partition without a leader keeps its log.
         """
         if leader_epoch <= self.leader_epoch:
             return False
         if leader != UNKNOWN and self.led_by not in (UNKNOWN, leader):
             end = self.ends.get(leader, UNKNOWN)
-            told = self.told.get(leader, UNKNOWN)
+            sent = self.sent_hws.get(leader, UNKNOWN)
             self.leader_end, self.end_is_least = end, True
-            self.high_watermark = min(told, end) if end != UNKNOWN else told
+            self.high_watermark = min(sent, end) if end != UNKNOWN else sent
             self.is_assumed = self.high_watermark == UNKNOWN
-            self.answered = UNKNOWN
+            self.last_hw = UNKNOWN
             self.ends = {}
             self.progress = {}
         self.lost = self.led_by if leader == UNKNOWN else UNKNOWN
@@ -117,11 +116,11 @@ class PartitionReplicas(msgspec.Struct):
         return True
 
     def append(self, end: int, is_exact: bool = False) -> bool:
-        """Note that the leader's log has reached an offset; return whether that is news.
+        """Note that the leader's log reaches an offset; True if that is new.
 
         Args:
             end: the offset.
-            is_exact: whether the log ended there.
+            is_exact: true if the log ended there.
         """
         is_news = end > self.leader_end
         if is_news or (is_exact and end == self.leader_end):
@@ -129,10 +128,10 @@ class PartitionReplicas(msgspec.Struct):
         return is_news
 
     def fetched(self, follower: int, offset: int, time: float) -> bool:
-        """A follower has fetched from this offset: it has all below it; says whether it is news.
+        """Note a follower's fetch, which shows that it has all below; True if that is new.
 
-        It is caught up now if it fetches from the leader's LEO, and was at its last fetch if it
-        has come to what that was then (`Replica.updateFetchStateOrThrow`).
+        It is caught up now if it fetches at the leader's LEO. It was at its last fetch if it has
+        reached the LEO of that time (`Replica.updateFetchStateOrThrow`).
         """
         is_news = self.ends.get(follower) != offset
         self.ends[follower] = offset
@@ -147,7 +146,7 @@ class PartitionReplicas(msgspec.Struct):
         return is_news
 
     def raise_high_watermark(self, min_isr: int) -> bool:
-        """Lets the HW follow; says whether it has moved."""
+        """Advance the HW; True if it has moved."""
         candidate = self._candidate(min_isr)
         if candidate is None or candidate <= self.high_watermark:
             return False
@@ -156,7 +155,7 @@ class PartitionReplicas(msgspec.Struct):
         return True
 
     def _candidate(self, min_isr: int) -> int | None:
-        """The least LEO of those in sync; None where one is not known, or too few are in sync."""
+        """Least LEO of the in-sync replicas; None if one is unknown, or too few are in sync."""
         in_sync = self.in_sync
         if not in_sync or len(in_sync) < min(min_isr, len(self.replicas) or min_isr):
             return None

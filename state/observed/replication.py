@@ -1,12 +1,12 @@
-"""The observer of replication: leaders, in-sync replicas, log end offsets and high watermarks.
+"""The observer of replication: leaders, in-sync replicas, log end offsets, high watermarks.
 
-It goes through the exchanges of all brokers, and of the controller where there is its log:
+It reads the exchanges of all brokers, and of the controller if its log exists:
 
-    a follower's Fetch         its LEO at the leader; a new leader epoch
-    Fetch answers              the HW that the leader told, held against the rule
-    Produce answers            the leader's LEO
-    AlterPartition             the ISR; what a leader asks for counts for its HW at once
-    Metadata answers           topics, replicas, leaders; the ISR where the controller changed it
+    a follower's Fetch         its LEO; a new leader epoch
+    Fetch responses            the leader's HW, compared with the rule
+    Produce responses          the leader's LEO
+    AlterPartition             the ISR; a requested one counts for the HW at once
+    Metadata responses         topics, replicas, leaders; the ISR if the controller changed it
     errors with currentLeader  a new leader
 
 Source: seed 004, `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
@@ -38,12 +38,12 @@ from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 Place = tuple[Uuid, int]
-"""A partition: topic id and number."""
+"""A topic id and a partition."""
 
 RACE_MS = 5.0
-"""Two moments so close may have been the other way round.
+"""The order of two moments within this time is unknown.
 
-A log has whole milliseconds, and writes them when the answer has been sent.
+Logs have whole milliseconds, and are written after the response was sent.
 """
 
 RACE = "a race"
@@ -54,10 +54,10 @@ TOPIC_ID = b'"topicId"'
 
 
 class WatermarkSample(NamedTuple):
-    """What a partition was like from a moment on, in ms since 1970.
+    """State of a partition since a time, in ms since 1970.
 
-    `why` is the fact by which it changed, `place` the line that shows it. `is_least` is true if
-    the leader's log may have ended later than `ends` has it, `is_hw_least` the same of the HW.
+    `why` is the cause of the change, `place` the line of the recording. `is_least` means that the
+    leader's log may be longer than in `ends`, `is_hw_least` the same for the HW.
     """
 
     time: float
@@ -76,15 +76,15 @@ class WatermarkSample(NamedTuple):
 
 
 class WatermarkDifference(NamedTuple):
-    """A HW that a leader told and that the rule does not give.
+    """A leader's HW that differs from the rule.
 
-    `behind` are the LEOs of those in sync that have not shown that they have so much.
+    `behind` has the LEOs of in-sync replicas that did not show this HW.
     """
 
     time: float
     topic: str
     partition: int
-    told: int
+    reported: int
     derived: int
     why: str
     place: str
@@ -93,7 +93,7 @@ class WatermarkDifference(NamedTuple):
 
 
 class IsrChange(NamedTuple):
-    """A broker that a leader wanted in its in-sync set, or out; `why` is empty by the rule."""
+    """A requested change of an in-sync set; `why` is empty if it follows the rules."""
 
     time: float
     topic: str
@@ -106,38 +106,38 @@ class IsrChange(NamedTuple):
 
 
 class _Fetch(NamedTuple):
-    """A Fetch and its answer, with the HWs from before it; those are not kept where it waited."""
+    """A Fetch with its response, and the HWs before it, unless it was pending."""
 
-    asked: FetchRequest
-    answer: recorded.ObservedFetchResponse
+    request: FetchRequest
+    response: recorded.ObservedFetchResponse
     before: dict[Place, int]
 
 
 class WatermarkMove(NamedTuple):
-    """When a HW moved, in ms since 1970, and from where."""
+    """Time of a HW's last move, in ms since 1970, and its former value."""
 
     time: float
     former: int
 
 
 class ReplicationObserver:
-    """Follows the partitions of a cluster through recorded exchanges.
+    """Derives the state of a cluster's partitions from recorded exchanges.
 
     Args:
-        min_insync_replicas: the cluster's; None where nobody has said it. What a CreateTopics in
-            the recording gives to its topic goes first.
-        replica_lag_time_max_ms: the same of this setting; without it nobody is too early out.
+        min_insync_replicas: the cluster's setting, None if unknown. A topic's own setting in a
+            recorded CreateTopics applies first.
+        replica_lag_time_max_ms: the same for this setting; if unknown, removals are not checked.
 
     Attributes:
-        partitions: what is known now.
-        names: topic id to name.
+        partitions: current state.
+        names: names by topic id.
         samples: every change, in order.
-        differences: HWs that the rule does not give.
-        isr_changes: who leaders wanted in their in-sync sets, or out.
-        in_sync_told: those of the samples that say anew who is in sync.
-        agreed: how many it gives, by partition.
-        adopted: how many were taken over because a fact was missing, by partition.
-        unread: exchanges that could not be read, by API.
+        differences: HWs that differ from the rule.
+        isr_changes: requested changes of in-sync sets.
+        isr_samples: samples with a changed ISR.
+        agreed: number of HWs equal to the rule, by partition.
+        adopted: number of HWs adopted because a fact was missing, by partition.
+        unread: number of unreadable exchanges, by API.
         time: of the last moment, in ms since 1970.
     """
 
@@ -158,21 +158,21 @@ class ReplicationObserver:
         self.samples: list[WatermarkSample] = []
         self.differences: list[WatermarkDifference] = []
         self.isr_changes: list[IsrChange] = []
-        self.in_sync_told: list[WatermarkSample] = []
+        self.isr_samples: list[WatermarkSample] = []
         self.agreed: Counter[Place] = Counter()
         self.adopted: Counter[Place] = Counter()
         self.unread: Counter[str] = Counter()
         self.time = 0.0
 
     def observe(self, exchanges: Iterable[ObservedExchange]) -> None:
-        """Goes through exchanges that are in the order in which the requests arrived."""
+        """Read exchanges in the order of their requests."""
         for moment in recorded.moments(exchanges):
             self.time, self._exchange = moment.time, moment.exchange
             key = moment.exchange.header.request_api_key
             self._has_controller = self._has_controller or key == BROKER_HEARTBEAT.key
-            if moment.is_answer and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
+            if moment.is_response and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
                 self._name_topics(moment.exchange)
-            handler = (_ANSWERED if moment.is_answer else _REQUESTED).get(key)
+            handler = (_ON_RESPONSE if moment.is_response else _ON_REQUEST).get(key)
             if handler is None:
                 continue
             try:
@@ -182,33 +182,33 @@ class ReplicationObserver:
         self.differences = [self._at_the_end(each) for each in self.differences]
 
     def _name_topics(self, exchange: ObservedExchange) -> None:
-        """Take the names of topic ids from a response that has both."""
+        """Take names of topic ids from a response with both."""
         for topic_id, name in names_in(msgspec.json.decode(exchange.response)).items():
             self.names[topic_id] = name
             self._ids[name] = topic_id
 
     def _at_the_end(self, found: WatermarkDifference) -> WatermarkDifference:
-        """Explains a HW that is greater than derived: a fetch that still waits is in no log."""
+        """Explain a HW above the derived one by a pending fetch, which is not recorded."""
         waiting = [
             follower
             for follower, end in found.behind.items()
             if self._last_fetch.get((found.leader, follower), 0) <= found.time
         ]
-        is_cut = found.why == UNEXPLAINED and found.told > found.derived and bool(waiting)
+        is_cut = found.why == UNEXPLAINED and found.reported > found.derived and bool(waiting)
         return found._replace(why=CUT) if is_cut else found
 
     # Fetch
 
     def _fetch_requested(self, exchange: ObservedExchange) -> None:
-        fetch = exchange.asked(FetchRequest)
-        answer = exchange.answered(recorded.ObservedFetchResponse)
+        fetch = exchange.request_body(FetchRequest)
+        response = exchange.response_body(recorded.ObservedFetchResponse)
         self._last_fetch[exchange.broker, fetch.follower_id] = self.time
-        places = [] if exchange.has_waited else [place for place, _ in self._in(answer)]
+        places = [] if exchange.has_waited else [place for place, _ in self._in(response)]
         before = {place: self._partition(place).high_watermark for place in places}
-        self._fetches[exchange.place] = _Fetch(fetch, answer, before)
+        self._fetches[exchange.place] = _Fetch(fetch, response, before)
         refused = {
             place
-            for place, read in self._in(answer)
+            for place, read in self._in(response)
             if read.error_code or read.diverging_epoch.epoch >= 0
         }
         for place, wanted in self._wanted(fetch):
@@ -218,9 +218,9 @@ class ReplicationObserver:
     def _take_fetch(
         self, broker: int, follower: int, known: PartitionReplicas, wanted: FetchRequestPartition
     ) -> None:
-        """A fetch that the leader did not refuse, and from which no follower diverged."""
+        """Handle a fetch without an error or divergence."""
         epoch = wanted.current_leader_epoch
-        self._lead(known, broker, epoch, "it is asked as leader")
+        self._lead(known, broker, epoch, "a fetch names it as leader")
         if follower >= 0 and (known.leader, known.leader_epoch) == (broker, epoch):
             is_news = known.fetched(follower, wanted.fetch_offset, self.time)
             self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
@@ -233,20 +233,20 @@ class ReplicationObserver:
                     yield (topic_id, partition.partition), partition
 
     def _in(
-        self, answer: recorded.ObservedFetchResponse
+        self, response: recorded.ObservedFetchResponse
     ) -> Iterator[tuple[Place, recorded.FetchedPartition]]:
-        for topic in answer.responses:
+        for topic in response.responses:
             topic_id = self._id_of(topic.topic_id, topic.topic)
             if topic_id != recorded.METADATA_TOPIC_ID:
                 for read in topic.partitions:
                     yield (topic_id, read.partition_index), read
 
-    def _fetch_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_fetch(self, exchange: ObservedExchange) -> None:
         fetch = self._fetches.pop(exchange.place, None)
-        if fetch is None or fetch.asked.follower_id == recorded.ANY_REPLICA:
+        if fetch is None or fetch.request.follower_id == recorded.ANY_REPLICA:
             return
-        follower = fetch.asked.follower_id
-        for place, read in self._in(fetch.answer):
+        follower = fetch.request.follower_id
+        for place, read in self._in(fetch.response):
             known = self._partition(place)
             current = read.current_leader
             if read.error_code:
@@ -254,52 +254,52 @@ class ReplicationObserver:
             elif read.high_watermark >= 0 and exchange.broker == known.leader:
                 self._compare(known, read.high_watermark, fetch.before.get(place))
                 if follower >= 0:
-                    known.told[follower] = read.high_watermark
+                    known.sent_hws[follower] = read.high_watermark
 
-    def _compare(self, known: PartitionReplicas, told: int, before: int | None) -> None:
-        """Holds the HW that was told against the rule's.
+    def _compare(self, known: PartitionReplicas, reported: int, before: int | None) -> None:
+        """Compare a leader's HW with the rule.
 
-        An answer that did not wait was read before the fetch itself counted, or a moment later by
-        another thread: then it may be either (`DelayedOperationPurgatory.tryCompleteElseWatch`).
+        A response that was not pending was read before the fetch itself counted, or later by
+        another thread, so both HWs are possible (`DelayedOperationPurgatory.tryCompleteElseWatch`).
         The log ends at the HW or later.
         """
-        known.answered = told
-        is_news = known.append(told)
-        if told in (known.high_watermark, before):
+        known.last_hw = reported
+        is_news = known.append(reported)
+        if reported in (known.high_watermark, before):
             self.agreed[known.topic_id, known.partition] += 1
         elif before == UNKNOWN:
             self.adopted[known.topic_id, known.partition] += 1
-        elif self._is_open(known, told):
+        elif self._is_open(known, reported):
             self.adopted[known.topic_id, known.partition] += 1
-            known.high_watermark, known.is_assumed = told, True
-            self._sample(known, "adopted from an answer")
+            known.high_watermark, known.is_assumed = reported, True
+            self._sample(known, "adopted from a response")
         else:
-            self._differ(known, told)
+            self._differ(known, reported)
         if is_news:
-            self._follow(known, "its high watermark was told", is_news)
+            self._follow(known, "its high watermark was reported", is_news)
 
-    def _is_open(self, known: PartitionReplicas, told: int) -> bool:
-        """Whether the rule lacks a fact: then a HW that was told is adopted, and no verdict given.
+    def _is_open(self, known: PartitionReplicas, reported: int) -> bool:
+        """True if the rule lacks a fact; then a reported HW is adopted, without a verdict.
 
-        Without the ISR it may be greater than derived (without the controller's log nobody tells
-        that it has shrunk), and where the leader is alone: its own LEO shows itself late. Without
-        `min.insync.replicas` it may be smaller.
+        The HW may be greater than derived without the ISR (a shrink is only in the controller's
+        log), and for a leader alone, whose LEO is shown late. It may be smaller without
+        `min.insync.replicas`.
         """
         if known.high_watermark == UNKNOWN or known.is_assumed:
             return True
-        if told > known.high_watermark:
+        if reported > known.high_watermark:
             return not (known.followers and known.isr and self._has_controller)
         is_shrunk = len(known.in_sync) < len(known.replicas) or not known.replicas
         return is_shrunk and self._min_isr_of(known) is None
 
-    def _differ(self, known: PartitionReplicas, told: int) -> None:
+    def _differ(self, known: PartitionReplicas, reported: int) -> None:
         last = self._moves.get((known.topic_id, known.partition))
-        is_race = last is not None and last.former == told and self.time - last.time <= RACE_MS
+        is_race = last is not None and last.former == reported and self.time - last.time <= RACE_MS
         difference = WatermarkDifference(
             self.time,
             self._name(known.topic_id),
             known.partition,
-            told,
+            reported,
             known.high_watermark,
             RACE if is_race else UNEXPLAINED,
             self._exchange.place,
@@ -307,7 +307,7 @@ class ReplicationObserver:
             {
                 b: known.ends.get(b, UNKNOWN)
                 for b in known.followers
-                if known.ends.get(b, UNKNOWN) < told
+                if known.ends.get(b, UNKNOWN) < reported
             },
         )
         self.differences.append(difference)
@@ -315,28 +315,28 @@ class ReplicationObserver:
             self._open[known.topic_id, known.partition] = len(self.differences) - 1
 
     def _moved(self, known: PartitionReplicas, former: int) -> None:
-        """Notes that the HW has moved; where an answer has just told that, it was a race."""
+        """Note a move of the HW; a response that just reported it was a race."""
         place = (known.topic_id, known.partition)
         self._moves[place] = WatermarkMove(self.time, former)
         number = self._open.pop(place, None)
         if number is not None:
             found = self.differences[number]
-            if found.told == known.high_watermark and self.time - found.time <= RACE_MS:
+            if found.reported == known.high_watermark and self.time - found.time <= RACE_MS:
                 self.differences[number] = found._replace(why=RACE)
 
     # Produce
 
-    def _produce_answered(self, exchange: ObservedExchange) -> None:
+    def _observe_produce(self, exchange: ObservedExchange) -> None:
         if exchange.response == b"null":
             return
         sizes = {
             (self._id_of(topic.topic_id, topic.name), each.index): sum(
                 batch.last_offset_delta + 1 for batch in each.batches
             )
-            for topic in exchange.asked(ProduceRequest).topic_data
+            for topic in exchange.request_body(ProduceRequest).topic_data
             for each in topic.partition_data
         }
-        for topic in exchange.answered(ProduceResponse).responses:
+        for topic in exchange.response_body(ProduceResponse).responses:
             topic_id = self._id_of(topic.topic_id or ZERO_UUID, topic.name or "")
             for each in topic.partition_responses:
                 known = self._partition((topic_id, each.index))
@@ -351,14 +351,14 @@ class ReplicationObserver:
     # AlterPartition
 
     def _alter_requested(self, exchange: ObservedExchange) -> None:
-        for topic in exchange.asked(recorded.IsrRequest).topics:
+        for topic in exchange.request_body(recorded.IsrRequest).topics:
             for wanted in topic.partitions:
                 known = self._partition((topic.topic_id, wanted.partition_index))
                 self._compare_isr(known, set(wanted.wanted_isr))
                 known.joining = [b for b in wanted.wanted_isr if b not in known.in_sync]
 
     def _compare_isr(self, known: PartitionReplicas, wanted: set[int]) -> None:
-        """Holds the in-sync set that a leader wants against the rules of who is in and out."""
+        """Compare a requested in-sync set with the rules for joining and leaving."""
         if not known.isr or not known.ends:
             return
         for broker in wanted ^ set(known.isr):
@@ -378,15 +378,15 @@ class ReplicationObserver:
             )
 
     def _why_not_in(self, known: PartitionReplicas, broker: int) -> str:
-        """Who has all below the HW may come in (`Partition.isFollowerInSync`)."""
+        """A follower may join at the HW (`Partition.isFollowerInSync`)."""
         end = known.ends.get(broker, UNKNOWN)
         return "" if end >= known.high_watermark else f"its LEO is {end}"
 
     def _why_not_out(self, known: PartitionReplicas, broker: int) -> str:
-        """Who was not caught up for too long goes (`Partition.getOutOfSyncReplicas`).
+        """A replica that is behind for too long leaves (`Partition.getOutOfSyncReplicas`).
 
-        A fetch of a session that does not name the partition is not seen: a follower may have been
-        caught up later than it seems, and never earlier.
+        Fetches in a session do not name unchanged partitions, so a follower may have been caught up
+        later than shown, but not earlier.
         """
         lag_ms, progress = self._lag_time_max_ms, known.progress.get(broker)
         if lag_ms is None or progress is None or progress.caught_up == UNKNOWN:
@@ -394,21 +394,21 @@ class ReplicationObserver:
         behind_ms = self.time - progress.caught_up
         return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
 
-    def _alter_answered(self, exchange: ObservedExchange) -> None:
-        for topic in exchange.answered(AlterPartitionResponse).topics:
+    def _observe_alter_partition(self, exchange: ObservedExchange) -> None:
+        for topic in exchange.response_body(AlterPartitionResponse).topics:
             for each in topic.partitions:
                 known = self._partition((topic.topic_id, each.partition_index))
                 if each.error_code or each.partition_epoch <= known.partition_epoch:
                     continue
-                self._lead(known, each.leader_id, each.leader_epoch, "the controller says it")
+                self._lead(known, each.leader_id, each.leader_epoch, "the controller confirms it")
                 known.partition_epoch = each.partition_epoch
                 known.joining = []
                 self._in_sync(known, each.isr, "AlterPartition")
 
     # Metadata
 
-    def _metadata_answered(self, exchange: ObservedExchange) -> None:
-        for topic in exchange.answered(recorded.ObservedMetadataResponse).topics or []:
+    def _observe_metadata(self, exchange: ObservedExchange) -> None:
+        for topic in exchange.response_body(recorded.ObservedMetadataResponse).topics or []:
             if topic.error_code or topic.topic_id == ZERO_UUID:
                 continue
             for shown in topic.partitions:
@@ -419,12 +419,12 @@ class ReplicationObserver:
                     self._in_sync(known, shown.isr_nodes, "metadata")
 
     def _topics_created(self, exchange: ObservedExchange) -> None:
-        for topic in exchange.asked(CreateTopicsRequest).topics:
+        for topic in exchange.request_body(CreateTopicsRequest).topics:
             for config in topic.configs:
                 if config.name == "min.insync.replicas" and config.value is not None:
                     self._min_isr[topic.name] = int(config.value)
 
-    # What follows
+    # Effects
 
     def _lead(self, known: PartitionReplicas, leader: int, leader_epoch: int, why: str) -> None:
         if known.lead(leader, leader_epoch):
@@ -435,10 +435,10 @@ class ReplicationObserver:
         if set(isr) != set(known.isr):
             known.isr = list(isr)
             self._follow(known, f"{why}: in sync are {sorted(isr)}", is_news=True)
-            self.in_sync_told.append(self.samples[-1])
+            self.isr_samples.append(self.samples[-1])
 
     def _follow(self, known: PartitionReplicas, why: str, is_news: bool) -> None:
-        """Lets the HW follow what has become known, which is a sample if it `is_news`."""
+        """Advance the HW; record a sample if it moved or `is_news`."""
         former = known.high_watermark
         if known.raise_high_watermark(self._min_isr_of(known) or 1):
             self._moved(known, former)
@@ -482,15 +482,15 @@ class ReplicationObserver:
 
 
 Handler = Callable[[ReplicationObserver, ObservedExchange], None]
-_REQUESTED: dict[int, Handler] = {
+_ON_REQUEST: dict[int, Handler] = {
     FETCH.key: ReplicationObserver._fetch_requested,
     CREATE_TOPICS.key: ReplicationObserver._topics_created,
     ALTER_PARTITION.key: ReplicationObserver._alter_requested,
 }
-_ANSWERED: dict[int, Handler] = {
-    PRODUCE.key: ReplicationObserver._produce_answered,
-    FETCH.key: ReplicationObserver._fetch_answered,
-    METADATA.key: ReplicationObserver._metadata_answered,
-    ALTER_PARTITION.key: ReplicationObserver._alter_answered,
-    DESCRIBE_TOPIC_PARTITIONS.key: ReplicationObserver._metadata_answered,
+_ON_RESPONSE: dict[int, Handler] = {
+    PRODUCE.key: ReplicationObserver._observe_produce,
+    FETCH.key: ReplicationObserver._observe_fetch,
+    METADATA.key: ReplicationObserver._observe_metadata,
+    ALTER_PARTITION.key: ReplicationObserver._observe_alter_partition,
+    DESCRIBE_TOPIC_PARTITIONS.key: ReplicationObserver._observe_metadata,
 }

@@ -1,8 +1,8 @@
-"""What the rows of a real `__share_group_state` say: how far share groups are, record by record.
+"""Progress of share groups, from the rows of a real `__share_group_state`.
 
 Source: `ShareSnapshotKey` and `…Value`, `ShareUpdateKey` and `…Value` in Kafka 4.3's
-share-coordinator (KIP-932, KIP-1226). A snapshot says all of a partition, an update what is new.
-Who has which records at this moment is in no row: locks are in the memory of leaders.
+share-coordinator (KIP-932, KIP-1226). A snapshot has the whole state of a partition, an update the
+changes. Current record locks are in no row, because leaders have them in memory.
 """
 
 from typing import NamedTuple
@@ -16,12 +16,11 @@ from brokertwin.state.share.state_batches import combined
 SNAPSHOT, UPDATE = 0, 1
 DONE_TAG = 0
 UNKNOWN = -1
-"""Of a start offset, and of how many records are done with: as before. Before Kafka 4.2 nothing
-counts the latter."""
+"""Unchanged start offset or number of completed records, which Kafka counts since 4.2."""
 
 
 class ShareKey(NamedTuple):
-    """A partition of a topic, as a share group goes through it."""
+    """A topic partition of a share group."""
 
     group: str
     topic_id: Uuid
@@ -29,11 +28,11 @@ class ShareKey(NamedTuple):
 
 
 class ShareProgress:
-    """How far share groups are, of rows in their order.
+    """Progress of share groups after rows in order.
 
     Attributes:
-        found: what is known of each partition.
-        unread: place of a row, partition and offset, to why it could not be read.
+        found: state of each partition.
+        unread: errors of unreadable rows, by partition and offset.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class ShareProgress:
         self.unread: dict[tuple[int, int], str] = {}
 
     def take(self, row: CoordinatorRow) -> None:
-        """One row of the topic."""
+        """Apply a row of the topic."""
         try:
             kind, key = _key(row.key)
             if kind not in (SNAPSHOT, UPDATE):
@@ -57,7 +56,7 @@ class ShareProgress:
 
 
 def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
-    """Records that the group has not done with; None where nobody says (KIP-1226)."""
+    """Records that the group has not completed; None if unknown (KIP-1226)."""
     if UNKNOWN in (progress.start_offset, progress.delivery_complete_count):
         return None
     return end_offset - progress.start_offset - progress.delivery_complete_count
@@ -81,7 +80,7 @@ def _snapshot(value: bytes) -> ShareSnapshot:
 
 
 def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
-    """With what an update says; of one whose snapshot is not there, that alone."""
+    """Apply an update; without its snapshot, to an empty state."""
     reader = _opened(value)
     known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
     leader_epoch, start = reader.number("i"), reader.number("q")
@@ -93,17 +92,17 @@ def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
 
 
 def _opened(value: bytes) -> Reader:
-    """A value behind its version and the epoch of its snapshot."""
+    """A reader after the value's version and snapshot epoch."""
     reader = Reader(value, is_flexible=True)
     version = reader.number("h")
     if version != 0:
-        raise ValueError(f"a value of version {version}; known is 0")
+        raise ValueError(f"version {version} of a value is unknown; expected 0")
     reader.number("i")
     return reader
 
 
 def _rest(reader: Reader) -> tuple[list[ShareStateBatch], int]:
-    """The batches, and how many records are done with."""
+    """The batches, and the number of completed records."""
 
     def batch() -> ShareStateBatch:
         found = ShareStateBatch(*(reader.number(kind) for kind in "qqbh"))

@@ -1,4 +1,4 @@
-"""Names of topic ids: every part of a body that has both tells one."""
+"""Names of topic ids, from every part of a body that has both."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +7,14 @@ from brokertwin.state.core.kafka_apis import Trait, keys_with
 from brokertwin.state.core.schema import ZERO_UUID
 
 NAMELESS = keys_with(Trait.BARE_TOPIC_IDS)
-"""The keys of frequent APIs whose responses have topic ids and no names beside them."""
+"""Keys of frequent APIs whose responses have topic ids without names."""
 
 NAMES = ("name", "topicName", "topic")
-"""The fields that Kafka's schemas have for a topic's name."""
+"""Names of the fields with a topic's name in Kafka's schemas."""
 
 
 def names_in(body: Any) -> dict[str, str]:
-    """Topic id to name, from all parts of a decoded body."""
+    """Names by topic id, from all parts of a decoded body."""
     return dict(_found(body))
 
 

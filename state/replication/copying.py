@@ -295,7 +295,7 @@ def watch_in_sync(broker: Broker) -> None:
     name = f"{IN_SYNC_TIMER}/{broker.id}/"
     if pending.timer_of(broker.tables.pending, name) is None:
         interval_ms = max(broker.settings.replica_lag_time_max_ms // 2, 1)
-        deadline = (broker.told_at // interval_ms + 1) * interval_ms
+        deadline = (broker.event_time // interval_ms + 1) * interval_ms
         pending.set_timer(broker.tables.pending, name, deadline)
 
 
@@ -347,7 +347,7 @@ def log_grown(broker: Broker, places: Iterable[Place]) -> Decision:
             if room is not None:
                 replica.has_pending_fetch = False
                 if not was_held:
-                    replica.last_caught_up = broker.told_at
+                    replica.last_caught_up = broker.event_time
                 response = reading.read_for_follower(broker, log, replica, offset, epoch, room)
                 responses.setdefault(each, []).append(response)
     copies = [ReplicaAnswer(broker.id, each, found) for each, found in responses.items()]

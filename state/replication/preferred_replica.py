@@ -21,7 +21,6 @@ from brokertwin.state.replication.throttles import Place
 NO_REPLICA = -1
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-BY_LEADER = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 def may_prefer(broker: Broker, partition: Partition, rack_id: str) -> bool:

@@ -1,17 +1,20 @@
-"""Share state: what a share group has done with the records of a partition (KIP-932).
+"""Share state: progress of share groups in partitions (KIP-932).
 
-state_bodies   what brokers say to a share coordinator: a state is begun, read, written, deleted
-state_batches  how batches in flight become one list
-result_order   in which order partitions are answered for
-check          what must hold
-in_flight, share_partition, acquisition   what members do with records, on a partition's leader
-share_partitions, start_offsets           the leader's items, locks' timers, what it tells and asks
-share_sessions, fetch_bodies              who fetches what, and in which words
-response_size                             how many bytes an answer has, for quotas
-acknowledgements, share_reads             the two halves of a ShareFetch
-state_store    the share coordinator's durable items, one for each group and partition
-state_rows     its records as rows of `__share_group_state`, in Kafka's bytes
+On the partition leader:
 
-A share group's members and assignments are in `groups`. A share coordinator is the leader of the
-partition of `__share_group_state` to which a group and a partition of a topic hash.
+    share_partition, in_flight,        the state machine of a share partition
+    acquisition
+    share_partitions                   storage, lock timers, requests to share coordinators
+    share_sessions, fetch_bodies       share sessions; bodies of ShareFetch and ShareAcknowledge
+    acknowledgements, share_reads      the two parts of a ShareFetch
+    response_size                      size of a response, for quotas
+
+On the share coordinator, the leader of a partition of `__share_group_state`:
+
+    state_store, state_bodies          durable share state and the requests for it
+    state_batches                      merging of state batches
+    state_rows                         encoder for rows of `__share_group_state`
+
+Both: `result_order` (order of partitions in responses), `check` (invariants). Members and
+assignments of share groups are in `groups`.
 """

@@ -1,16 +1,20 @@
-"""Acknowledgements of a request: which are taken, and what share coordinators are told of them.
+"""Acknowledgements in ShareFetch and ShareAcknowledge.
 
 Source: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`,
-`SharePartitionManager.acknowledge` in Kafka; KIP-932. Of each partition, in this order:
+`SharePartitionManager.acknowledge` in Kafka; KIP-932. Errors of a partition, in this order:
 
-    the topic's id is not known                        100 UNKNOWN_TOPIC_ID
-    offsets or types that make no sense                42 INVALID_REQUEST
+    unknown topic id                                   100 UNKNOWN_TOPIC_ID
+    invalid offsets or types                           42 INVALID_REQUEST
     the client may not READ the topic                  29 TOPIC_AUTHORIZATION_FAILED
-    there is no such partition, or nobody has fetched  3 UNKNOWN_TOPIC_OR_PARTITION
-    records are not the member's                       121 INVALID_RECORD_STATE
-    the share coordinator refuses                      15, 3, 6, 69 or -1
+    no such partition, or no share partition           3 UNKNOWN_TOPIC_OR_PARTITION
+    records are not acquired by the member             121 INVALID_RECORD_STATE
+    the share coordinator's error                      15 COORDINATOR_NOT_AVAILABLE,
+                                                       3 UNKNOWN_TOPIC_OR_PARTITION,
+                                                       6 NOT_LEADER_OR_FOLLOWER,
+                                                       69 GROUP_ID_NOT_FOUND,
+                                                       -1 UNKNOWN_SERVER_ERROR
 
-A partition for which the request has nothing is answered, too, where it has something for another.
+A partition without acknowledgements is in the response if another partition has some.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,16 +26,16 @@ from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
-from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, Status
-from brokertwin.state.share.share_sessions import Place
-from brokertwin.state.share.state_store import NOT_HERE, Fault
+from brokertwin.state.share.share_partition import REJECT, RENEW, AcknowledgedRecords, ShareStatus
+from brokertwin.state.share.share_sessions import TopicPartitionId
+from brokertwin.state.share.state_store import UNKNOWN_PARTITION_MESSAGE, ShareStateError
 
 RENEWAL_VERSION = 2
-"""The versions of both APIs from which on locks are renewed."""
+"""First version of both APIs that renews locks."""
 
 
-class Outcome(msgspec.Struct, array_like=True):
-    """What became of a partition's acknowledgements, until now."""
+class AcknowledgementResult(msgspec.Struct, array_like=True):
+    """The result of a partition so far."""
 
     topic_id: str
     partition: int
@@ -39,13 +43,13 @@ class Outcome(msgspec.Struct, array_like=True):
     message: str | None = None
 
     @property
-    def place(self) -> Place:
-        """Which partition."""
+    def place(self) -> TopicPartitionId:
+        """Topic id and partition."""
         return self.topic_id, self.partition
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """Who acknowledges, in which version, and whether it says that locks are to be renewed."""
+class AcknowledgeContext(msgspec.Struct, frozen=True):
+    """The sender, version and rights of a request."""
 
     group_id: str
     member_id: str
@@ -54,64 +58,71 @@ class Asked(msgspec.Struct, frozen=True):
     denied: Collection[str]
 
 
-class Taken(msgspec.Struct):
-    """What became of acknowledgements, what share coordinators are told, and who took them.
+class AcknowledgeResults(msgspec.Struct):
+    """Results, requests to share coordinators, and affected partitions.
 
-    The messages' answers say what becomes of outcomes without an error. `places` are those whose
-    share partitions were asked, whatever they said.
+    The responses to `messages` complete the outcomes without an error. `places` are partitions
+    whose share partition exists, even if it has rejected the acknowledgement.
     """
 
-    outcomes: list[Outcome] = []
+    outcomes: list[AcknowledgementResult] = []
     messages: list[Message] = []
-    places: list[Place] = []
+    places: list[TopicPartitionId] = []
 
 
-def take(broker: Broker, asked: Asked, topics: Sequence[FetchedTopic]) -> Taken:
-    """Takes acknowledgements."""
-    taken = Taken()
+def acknowledge(
+    broker: Broker, context: AcknowledgeContext, topics: Sequence[FetchedTopic]
+) -> AcknowledgeResults:
+    """Apply the acknowledgements of a request."""
+    results = AcknowledgeResults()
     named = [
         ((topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in topics
         for each in topic.partitions
     ]
-    refused = [_refused(broker, asked, place, batches) for place, batches in named]
-    has_any = any(batches for (_, batches), error in zip(named, refused, strict=True) if not error)
-    for (place, batches), error in zip(named, refused, strict=True):
+    errors = [_request_error(broker, context, place, batches) for place, batches in named]
+    has_any = any(batches for (_, batches), error in zip(named, errors, strict=True) if not error)
+    for (place, batches), error in zip(named, errors, strict=True):
         if error is not None:
-            taken.outcomes.append(Outcome(*place, error))
+            results.outcomes.append(AcknowledgementResult(*place, error))
         elif batches:
-            taken.outcomes.append(_take(broker, asked, place, batches, taken))
+            results.outcomes.append(_acknowledge(broker, context, place, batches, results))
         elif has_any:
-            taken.outcomes.append(Outcome(*place))
-    return taken
+            results.outcomes.append(AcknowledgementResult(*place))
+    return results
 
 
-def settle(outcomes: list[Outcome], message: Message, fault: Fault | None) -> None:
-    """A share coordinator has answered: notes what it refuses."""
-    place = share_partitions.place_of(message)[1:]
+def apply_write_error(
+    outcomes: list[AcknowledgementResult], message: Message, fault: ShareStateError | None
+) -> None:
+    """Set the error of a share coordinator's response, if any."""
+    place = share_partitions.key_of(message)[1:]
     for each in outcomes:
         if each.place == place and fault is not None:
             each.error, each.message = fault.error, fault.message or None
 
 
-def _refused(
-    broker: Broker, asked: Asked, place: Place, batches: list[AcknowledgementBatch]
+def _request_error(
+    broker: Broker,
+    context: AcknowledgeContext,
+    place: TopicPartitionId,
+    batches: list[AcknowledgementBatch],
 ) -> Error | None:
     topic = broker.topic_by_id(place[0])
     if topic is None:
         return Error.UNKNOWN_TOPIC_ID
-    if not _make_sense(asked, batches):
+    if not _are_valid(context, batches):
         return Error.INVALID_REQUEST
-    if topic.name in asked.denied:
+    if topic.name in context.denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
     if not 0 <= place[1] < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     return None
 
 
-def _make_sense(asked: Asked, batches: list[AcknowledgementBatch]) -> bool:
-    """Whether offsets ascend and types are known ones, one or one for each record."""
-    end, greatest = -1, RENEW if asked.version >= RENEWAL_VERSION else REJECT
+def _are_valid(context: AcknowledgeContext, batches: list[AcknowledgementBatch]) -> bool:
+    """True if offsets ascend and types are valid, one or one for each record."""
+    end, greatest = -1, RENEW if context.version >= RENEWAL_VERSION else REJECT
     for each in batches:
         first, last, types = each.first_offset, each.last_offset, each.acknowledge_types
         if first > last or first < end or not types:
@@ -120,33 +131,35 @@ def _make_sense(asked: Asked, batches: list[AcknowledgementBatch]) -> bool:
             return False
         if not all(0 <= each <= greatest for each in types):
             return False
-        if RENEW in types and not asked.is_renewal:
+        if RENEW in types and not context.is_renewal:
             return False
         end = last
     return True
 
 
-def _take(
+def _acknowledge(
     broker: Broker,
-    asked: Asked,
-    place: Place,
+    context: AcknowledgeContext,
+    place: TopicPartitionId,
     batches: list[AcknowledgementBatch],
-    taken: Taken,
-) -> Outcome:
-    whole = (asked.group_id, *place)
-    share = share_partitions.find(broker, whole)
-    if share is None or share.status == Status.FAILED:
-        return Outcome(*place, Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
-    taken.places.append(place)
-    limits = share_partitions.limits_of(broker, asked.group_id)
-    given = [
-        Acknowledgement(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
+    results: AcknowledgeResults,
+) -> AcknowledgementResult:
+    share_key = (context.group_id, *place)
+    share = share_partitions.find(broker, share_key)
+    if share is None or share.status == ShareStatus.FAILED:
+        return AcknowledgementResult(
+            *place, Error.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_MESSAGE
+        )
+    results.places.append(place)
+    limits = share_partitions.limits_of(broker, context.group_id)
+    acknowledgements = [
+        AcknowledgedRecords(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
         for each in batches
     ]
-    told = share.acknowledge(asked.member_id, given, limits, broker.now)
-    share_partitions.set_timer(broker, whole)
-    if isinstance(told, Fault):
-        return Outcome(*place, told.error, told.message)
-    message = share_partitions.write(broker, whole, told)
-    taken.messages += [message] if message is not None else []
-    return Outcome(*place)
+    changes = share.acknowledge(context.member_id, acknowledgements, limits, broker.now)
+    share_partitions.set_timer(broker, share_key)
+    if isinstance(changes, ShareStateError):
+        return AcknowledgementResult(*place, changes.error, changes.message)
+    message = share_partitions.write_request(broker, share_key, changes)
+    results.messages += [message] if message is not None else []
+    return AcknowledgementResult(*place)

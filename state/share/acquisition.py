@@ -1,230 +1,235 @@
-"""A member gets records of a partition: Kafka's `SharePartition.acquire`.
+"""Acquisition of records of a share partition by a member.
 
-Free records among those in flight come first, then new ones. What was delivered too often for its
-group to trust it (half of the limit, twice at least) comes in ever smaller parts, the last time
-alone, so that one bad record does not take others with it. In the mode of the record limit
-(KIP-1206) a member gets no record more than it asked for; otherwise batches of the log come whole.
+Source: `SharePartition.acquire` in Kafka. Available records in flight come first, then new ones.
+Records delivered at least max(2, limit / 2) times are suspect. They are acquired in smaller and
+smaller parts, the last time alone, so that a bad record does not affect others. With a record limit
+(KIP-1206), a member gets at most the requested records. Otherwise batches of the log are acquired
+as a whole.
 """
 
 from math import ceil
 
-from brokertwin.state.share.in_flight import Batch, InFlight, RecordState
+from brokertwin.state.share.in_flight import InFlightBatch, InFlightState, RecordState
 from brokertwin.state.share.share_partition import (
     NO_GAP,
     Acquired,
-    Limits,
-    Run,
+    AcquireRequest,
+    LogBatch,
+    ShareLimits,
     SharePartition,
-    Wish,
 )
 
-_SMALL_LIMIT = 2
-"""Up to so many deliveries a record never comes alone."""
+_MIN_SUSPECT_COUNT = 2
+"""Minimum delivery count of suspect records."""
 
 
 class Acquisition:
-    """What one fetch gets of one partition.
+    """The records that a fetch gets of a partition.
 
     Args:
-        runs: the batches that were read of the log, at least one, from `fetch_offset` on.
-        locked_until: when the locks are over, in ms since 1970.
+        log_batches: the batches read from the log, at least one, from `fetch_offset` on.
+        locked_until: end of the locks in ms since 1970.
     """
 
     def __init__(
         self,
         share: SharePartition,
-        wish: Wish,
-        limits: Limits,
-        runs: list[Run],
+        request: AcquireRequest,
+        limits: ShareLimits,
+        log_batches: list[LogBatch],
         fetch_offset: int,
         locked_until: int,
     ) -> None:
-        self._share, self._wish, self._limits, self._runs = share, wish, limits, runs
+        self._share, self._request, self._limits = share, request, limits
+        self._log_batches = log_batches
         self._fetch_offset, self._locked_until = fetch_offset, locked_until
         self._found: list[Acquired] = []
         self._count = 0
 
-    def run(self) -> list[Acquired]:
-        """Acquires; gives back what, in the order of offsets."""
-        share, runs = self._share, self._runs
-        if self._wish.records <= 0 or runs[-1].last < share.start_offset:
+    def acquire(self) -> list[Acquired]:
+        """Acquire records and return them by offset."""
+        share, log_batches = self._share, self._log_batches
+        if self._request.records <= 0 or log_batches[-1].last < share.start_offset:
             return []
         wanted, last = self._bounds()
         if wanted <= 0:
             return []
-        base = runs[0].first
-        self._forget_before(base)
-        floor = [batch for batch in share.batches if batch.first <= base]
-        if not floor:
+        base = log_batches[0].first
+        self._archive_deleted(base)
+        up_to_base = [batch for batch in share.batches if batch.first <= base]
+        if not up_to_base:
             base = max(base, share.start_offset)
-        elif floor[-1].last >= base:
-            base = floor[-1].first
-        lowest = min(runs[0].first, base)
-        known = [each for each in share.batches if lowest <= each.first <= last]
-        if not known:
-            self._new(base, last, wanted)
+        elif up_to_base[-1].last >= base:
+            base = up_to_base[-1].first
+        lowest = min(log_batches[0].first, base)
+        in_flight = [each for each in share.batches if lowest <= each.first <= last]
+        if not in_flight:
+            self._acquire_new(base, last, wanted)
             return self._found
-        self._again(known, base, last, wanted)
+        self._acquire_in_flight(in_flight, base, last, wanted)
         if self._found:
-            self._gap_from(self._found[-1].last + 1)
+            self._move_gap(self._found[-1].last + 1)
         return self._found
 
     def _bounds(self) -> tuple[int, int]:
-        """How many records there may be at most, and up to which offset."""
-        share, last = self._share, self._runs[-1].last
-        wanted = min(self._wish.records, self._limits.records - share.records_in_flight)
+        """Return the maximum number of records and the last offset."""
+        share, last = self._share, self._log_batches[-1].last
+        wanted = min(self._request.records, self._limits.records - share.records_in_flight)
         if wanted <= 0 and self._fetch_offset <= share.end_offset:
-            wanted = min(self._wish.records, share.end_offset - self._fetch_offset + 1)
+            wanted = min(self._request.records, share.end_offset - self._fetch_offset + 1)
             last = min(last, share.end_offset)
         return wanted, last
 
-    def _forget_before(self, base: int) -> None:
-        """Free records that the log no longer has, below where it was read, are not delivered."""
+    def _archive_deleted(self, base: int) -> None:
+        """Archive available records that were deleted from the log."""
         share = self._share
         if share.batches and self._fetch_offset < base:
             share.done_count += share.archive(self._fetch_offset, base, RecordState.AVAILABLE)
 
-    def _again(self, known: list[Batch], base: int, last: int, wanted: int) -> None:
-        """Takes free records among those in flight, and what lies between and behind them."""
-        first_read, gap = self._runs[0].first, base
-        for batch in known:
+    def _acquire_in_flight(
+        self, in_flight: list[InFlightBatch], base: int, last: int, wanted: int
+    ) -> None:
+        """Acquire available records in flight, and gaps between and after them."""
+        first_read, gap = self._log_batches[0].first, base
+        for batch in in_flight:
             if self._count >= wanted:
                 break
-            if self._share._has_gap:
+            if self._share.has_gap:
                 if gap < batch.first:
-                    self._new(gap, batch.first - 1, wanted - self._count)
+                    self._acquire_new(gap, batch.first - 1, wanted - self._count)
                 gap = batch.last + 1
                 if self._count >= wanted:
                     break
-            is_doubtful = self._is_doubtful(batch, first_read, last)
-            if is_doubtful and self._count:
+            is_suspect = self._is_suspect(batch, first_read, last)
+            if is_suspect and self._count:
                 wanted = 0
                 break
             is_too_long = (
-                self._wish.is_record_limit and batch.last - batch.first + 1 > wanted - self._count
+                self._request.is_record_limit
+                and batch.last - batch.first + 1 > wanted - self._count
             )
-            if not batch.is_parted and not batch.whole.is_free:
+            if not batch.is_split and not batch.shared_state.is_free:
                 continue
-            if batch.set_topic(first_read, last) and not (
-                batch.is_parted or is_too_long or is_doubtful
+            if batch.is_within(first_read, last) and not (
+                batch.is_split or is_too_long or is_suspect
             ):
-                self._take(batch.first, batch.last, batch.whole)
+                self._acquire_batch(batch.first, batch.last, batch.shared_state)
                 continue
-            batch.part()
+            batch.split()
             before = self._count
-            self._take_parts(batch, first_read, last, wanted - self._count)
-            if is_doubtful and self._count > before:
+            self._acquire_records(batch, first_read, last, wanted - self._count)
+            if is_suspect and self._count > before:
                 wanted = 0
                 break
-        if self._count < wanted and known[-1].last < last:
-            self._new(known[-1].last + 1, last, wanted - self._count)
+        if self._count < wanted and in_flight[-1].last < last:
+            self._acquire_new(in_flight[-1].last + 1, last, wanted - self._count)
 
-    def _take(self, first: int, last: int, record: InFlight) -> None:
-        record.acquire(self._wish.member_id, self._locked_until)
+    def _acquire_batch(self, first: int, last: int, record: InFlightState) -> None:
+        record.acquire(self._request.member_id, self._locked_until)
         self._found.append(Acquired(first, last, record.delivery_count))
         self._count += last - first + 1
 
     @property
-    def _doubt(self) -> int:
-        """From how many deliveries on a record is doubtful."""
-        return max(_SMALL_LIMIT, ceil(self._limits.deliveries / 2))
+    def _suspect_count(self) -> int:
+        """Minimum delivery count of suspect records."""
+        return max(_MIN_SUSPECT_COUNT, ceil(self._limits.deliveries / 2))
 
-    def _is_doubtful(self, batch: Batch, first: int, last: int) -> bool:
+    def _is_suspect(self, batch: InFlightBatch, first: int, last: int) -> bool:
         counts = [
             record.delivery_count
-            for low, _, record in batch.parts()
-            if record.is_free and (not batch.is_parted or first <= low <= last)
+            for low, _, record in batch.states()
+            if record.is_free and (not batch.is_split or first <= low <= last)
         ]
-        return max(counts, default=0) >= self._doubt
+        return max(counts, default=0) >= self._suspect_count
 
-    def _take_parts(self, batch: Batch, first: int, last: int, wanted: int) -> None:
-        """Takes single records of a batch, from doubtful ones on only some."""
-        limit, taken, most = self._limits.deliveries, 0, None
+    def _acquire_records(self, batch: InFlightBatch, first: int, last: int, wanted: int) -> None:
+        """Acquire records of a split batch; only some of suspect ones."""
+        limit, acquired, most = self._limits.deliveries, 0, None
         found: list[Acquired] = []
-        for offset, _, record in batch.parts():
+        for offset, _, record in batch.states():
             if offset < first or not record.is_free:
                 continue
             if offset > last:
                 break
-            is_last_time = limit > _SMALL_LIMIT and record.delivery_count == limit - 1
-            if is_last_time and taken:
+            is_last_time = limit > _MIN_SUSPECT_COUNT and record.delivery_count == limit - 1
+            if is_last_time and acquired:
                 break
-            if record.delivery_count >= self._doubt and most is None:
-                shift = record.delivery_count - self._doubt + 1
+            if record.delivery_count >= self._suspect_count and most is None:
+                shift = record.delivery_count - self._suspect_count + 1
                 most = max(1, len(batch.records) >> shift)
-            record.acquire(self._wish.member_id, self._locked_until)
-            _join(found, Acquired(offset, offset, record.delivery_count))
-            taken += 1
-            is_full = self._wish.is_record_limit and taken == wanted
-            if is_last_time or is_full or taken == most:
+            record.acquire(self._request.member_id, self._locked_until)
+            _append(found, Acquired(offset, offset, record.delivery_count))
+            acquired += 1
+            is_full = self._request.is_record_limit and acquired == wanted
+            if is_last_time or is_full or acquired == most:
                 break
         self._found.extend(found)
-        self._count += taken
+        self._count += acquired
 
-    def _new(self, first: int, last: int, wanted: int) -> None:
-        """Takes records that nobody had yet, in batches of the size that the member likes."""
+    def _acquire_new(self, first: int, last: int, wanted: int) -> None:
+        """Acquire new records, in batches of about the requested size."""
         share = self._share
         if not share.batches and share.end_offset > first:
             first = share.end_offset
         if wanted < last - first + 1:
             aligned = self._aligned(first + wanted - 1)
-            last = min(aligned, last) if share._has_gap else aligned
-        taken = self._split(first, last)
-        if self._wish.is_record_limit and taken[0].last - taken[0].first + 1 > wanted:
-            batch = Batch(first, last, [InFlight(RecordState.AVAILABLE, 0)])
-            batch.part()
+            last = min(aligned, last) if share.has_gap else aligned
+        acquired = self._split(first, last)
+        if self._request.is_record_limit and acquired[0].last - acquired[0].first + 1 > wanted:
+            batch = InFlightBatch(first, last, [InFlightState(RecordState.AVAILABLE, 0)])
+            batch.split()
             for record in batch.records[:wanted]:
-                record.acquire(self._wish.member_id, self._locked_until)
+                record.acquire(self._request.member_id, self._locked_until)
             for record in batch.records[wanted:]:
                 record.delivery_count = 0
             self._insert(batch)
             share.looks_back = True
-            taken = [Acquired(first, first + wanted - 1, 1)]
+            acquired = [Acquired(first, first + wanted - 1, 1)]
         else:
-            for each in taken:
-                record = InFlight(RecordState.AVAILABLE, 0)
-                record.acquire(self._wish.member_id, self._locked_until)
-                self._insert(Batch(each.first, each.last, [record]))
+            for each in acquired:
+                record = InFlightState(RecordState.AVAILABLE, 0)
+                record.acquire(self._request.member_id, self._locked_until)
+                self._insert(InFlightBatch(each.first, each.last, [record]))
         if share.batches[0].first == first:
             share.start_offset = first
         share.end_offset = max(share.end_offset, last)
-        self._found.extend(taken)
-        self._count += taken[-1].last - first + 1
-        self._gap_from(taken[-1].last + 1)
+        self._found.extend(acquired)
+        self._count += acquired[-1].last - first + 1
+        self._move_gap(acquired[-1].last + 1)
 
     def _split(self, first: int, last: int) -> list[Acquired]:
         found = []
-        if not self._wish.is_record_limit and last - first + 1 > self._wish.batch_size:
-            for run in self._runs:
-                if run.first > last:
+        if not self._request.is_record_limit and last - first + 1 > self._request.batch_size:
+            for batch in self._log_batches:
+                if batch.first > last:
                     break
-                if run.first - first >= max(self._wish.batch_size, 1):
-                    found.append(Acquired(first, run.first - 1, 1))
-                    first = run.first
+                if batch.first - first >= max(self._request.batch_size, 1):
+                    found.append(Acquired(first, batch.first - 1, 1))
+                    first = batch.first
         return [*found, Acquired(first, last, 1)]
 
     def _aligned(self, offset: int) -> int:
-        """The last offset of the batch of the log that has this one."""
-        holding = [run.last for run in self._runs if run.first <= offset <= run.last]
+        """Return the last offset of the log batch that contains an offset."""
+        holding = [each.last for each in self._log_batches if each.first <= offset <= each.last]
         return holding[-1] if holding else offset
 
-    def _insert(self, batch: Batch) -> None:
+    def _insert(self, batch: InFlightBatch) -> None:
         self._share.batches.append(batch)
         self._share.batches.sort(key=lambda each: each.first)
 
-    def _gap_from(self, offset: int) -> None:
-        """What the share coordinator did not tell of is known up to here."""
+    def _move_gap(self, offset: int) -> None:
+        """Move the gap in the share coordinator's state to an offset."""
         share = self._share
         if share.gap_start == NO_GAP:
             return
-        if share._has_gap and offset <= share.gap_end:
+        if share.has_gap and offset <= share.gap_end:
             share.gap_start = offset
         else:
             share.gap_start = share.gap_end = NO_GAP
 
 
-def _join(found: list[Acquired], new: Acquired) -> None:
-    """Adds a record; as one with the last where it goes on in the same way."""
+def _append(found: list[Acquired], new: Acquired) -> None:
+    """Append a record, merged with the previous one if possible."""
     if found and (found[-1].last + 1, found[-1].delivery_count) == (new.first, new.delivery_count):
         found[-1] = Acquired(found[-1].first, new.last, new.delivery_count)
         return

@@ -1,6 +1,6 @@
-"""The bodies of ShareFetch and ShareAcknowledge, versions 1 and 2 (KIP-932, KIP-1206, KIP-1222).
+"""Bodies of ShareFetch and ShareAcknowledge, versions 1 and 2.
 
-Record bytes are not in them: an answer names batches, as those of Fetch do.
+KIP-932, KIP-1206, KIP-1222. Responses name batches instead of record bytes, as in Fetch.
 """
 
 from typing import Annotated
@@ -12,7 +12,7 @@ from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, 
 
 
 class AcknowledgementBatch(Body):
-    """Records, both offsets inclusive; one type for all of them, or one for each."""
+    """Offsets inclusive; one type for all records, or one for each."""
 
     first_offset: Int64
     last_offset: Int64
@@ -20,28 +20,26 @@ class AcknowledgementBatch(Body):
 
 
 class FetchedPartition(Body):
-    """A partition that is to be fetched from or acknowledged."""
+    """A partition to fetch or acknowledge."""
 
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class FetchedTopic(Body):
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[FetchedPartition] = []
 
 
 class ForgottenTopic(Body):
-    """Partitions that leave a session."""
+    """Partitions to remove from the session."""
 
     topic_id: Uuid
     partitions: list[Int32] = []
 
 
 class ShareFetchRequest(Body, kw_only=True):
-    """A fetch in a share session: times in ms, sizes in bytes."""
+    """Times in ms, sizes in bytes."""
 
     group_id: str | None = None
     member_id: str | None
@@ -58,8 +56,6 @@ class ShareFetchRequest(Body, kw_only=True):
 
 
 class ShareAcknowledgeRequest(Body, kw_only=True):
-    """Acknowledgements without a fetch."""
-
     group_id: str | None = None
     member_id: str | None
     share_session_epoch: Int32
@@ -68,14 +64,14 @@ class ShareAcknowledgeRequest(Body, kw_only=True):
 
 
 class Leader(Body):
-    """The leader, in an answer of a broker that does not lead; else zeros."""
+    """The leader, if this broker is not; else zeros."""
 
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class AcquiredRecords(Body):
-    """Records that the member has got, both offsets inclusive, and for which time."""
+    """Acquired records (offsets inclusive) and their delivery count."""
 
     first_offset: Int64
     last_offset: Int64
@@ -83,7 +79,7 @@ class AcquiredRecords(Body):
 
 
 class SealedBatches(Body):
-    """Where batches lie in the `segments` topic, and what of them is wanted."""
+    """Position of batches in the topic `segments`, and the part to return."""
 
     topic_id: Uuid
     base_offset: Int64
@@ -93,7 +89,7 @@ class SealedBatches(Body):
 
 
 class AnsweredPartition(Body, kw_only=True):
-    """What was fetched from a partition, and what became of the acknowledgements."""
+    """Fetched data and acknowledgement result."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -109,14 +105,12 @@ class AnsweredPartition(Body, kw_only=True):
 
 
 class AnsweredTopic(Body):
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[AnsweredPartition]
 
 
 class NodeEndpoint(Body):
-    """Where a broker is reached; the edge puts them in."""
+    """Address of a broker, added by the edge."""
 
     node_id: Int32
     host: str
@@ -125,7 +119,7 @@ class NodeEndpoint(Body):
 
 
 class ShareFetchResponse(Body, kw_only=True):
-    """The answer to a ShareFetch; the lock's time is in ms."""
+    """The lock time is in ms."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -136,8 +130,6 @@ class ShareFetchResponse(Body, kw_only=True):
 
 
 class AcknowledgedPartition(Body, kw_only=True):
-    """What became of a partition's acknowledgements."""
-
     partition_index: Int32
     error_code: Int16 = 0
     error_message: str | None = None
@@ -145,14 +137,12 @@ class AcknowledgedPartition(Body, kw_only=True):
 
 
 class AcknowledgedTopic(Body):
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[AcknowledgedPartition]
 
 
 class ShareAcknowledgeResponse(Body, kw_only=True):
-    """The answer to a ShareAcknowledge; the lock's time is in ms."""
+    """The lock time is in ms."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,8 +1,7 @@
-"""Records in flight: what a share group does with records that it has not done with.
+"""Records in flight of a share partition.
 
-Records that were acquired at once are a *batch*, in one state until single ones of them go another
-way; from then on each of them has its own. Source: `InFlightBatch`, `InFlightState`, `RecordState`
-in Kafka; KIP-932.
+Records acquired together are a batch with one state. It is split into a state for each record when
+their states diverge. Source: `InFlightBatch`, `InFlightState`, `RecordState` in Kafka; KIP-932.
 """
 
 from collections.abc import Iterator
@@ -10,14 +9,14 @@ from enum import IntEnum
 
 import msgspec
 
-NOBODY = ""
-"""The member that holds what nobody holds."""
+NO_MEMBER = ""
+"""Owner of records that are not acquired."""
 
 NO_LOCK = 0
 
 
 class RecordState(IntEnum):
-    """What a record is to its group, as brokers tell it to share coordinators."""
+    """Delivery states, by Kafka's codes."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -26,60 +25,59 @@ class RecordState(IntEnum):
 
 
 TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-"""Who is in one of them is never delivered again."""
+"""States of done records, which are not delivered again."""
 
 
-class Held(msgspec.Struct, array_like=True):
-    """A state and the member that had it, before a change that is not written yet."""
+class FormerState(msgspec.Struct, array_like=True):
+    """State and owner before a change that is not written yet."""
 
     state: int
     member_id: str
 
 
-class InFlight(msgspec.Struct, array_like=True):
-    """The state of a record, or of a whole batch.
+class InFlightState(msgspec.Struct, array_like=True):
+    """The state of a record or of a whole batch.
 
     Attributes:
-        member_id: who has acquired it.
-        locked_until: when the lock is over, in ms since 1970; NO_LOCK where there is none.
-        former: what was, while a share coordinator has not said that it has what is.
+        member_id: the owner.
+        locked_until: end of the lock in ms since 1970; NO_LOCK if there is none.
+        former: the former state until the share coordinator has stored the change.
     """
 
     state: int
     delivery_count: int
-    member_id: str = NOBODY
+    member_id: str = NO_MEMBER
     locked_until: int = NO_LOCK
-    former: Held | None = None
+    former: FormerState | None = None
 
     @property
     def is_free(self) -> bool:
-        """Whether it may be acquired."""
+        """True if it can be acquired."""
         return self.state == RecordState.AVAILABLE and self.former is None
 
     @property
     def is_done(self) -> bool:
-        """Whether the group has done with it, and a share coordinator knows."""
+        """True if it is done and the share coordinator has stored that."""
         return self.state in TERMINAL and self.former is None
 
     def acquire(self, member_id: str, locked_until: int) -> None:
-        """A member gets it, once more."""
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
         self.member_id, self.locked_until = member_id, locked_until
 
-    def leave(self, state: RecordState, limit: int) -> None:
-        """A member gives it back in this state; what was delivered often enough is a dead end."""
+    def transition(self, state: RecordState, limit: int) -> None:
+        """Change the state; archive records at the delivery limit."""
         is_last = state == RecordState.AVAILABLE and self.delivery_count >= limit
         self.state = RecordState.ARCHIVED if is_last else state
-        self.member_id = NOBODY
+        self.member_id = NO_MEMBER
 
-    def begin_leaving(self, state: RecordState, limit: int) -> None:
-        """The same until a share coordinator has answered: the lock goes on."""
-        self.former = Held(self.state, self.member_id)
-        self.leave(state, limit)
+    def start_transition(self, state: RecordState, limit: int) -> None:
+        """Like `transition`, pending the share coordinator; the lock continues."""
+        self.former = FormerState(self.state, self.member_id)
+        self.transition(state, limit)
 
-    def end_leaving(self, is_written: bool, now: int) -> None:
-        """A share coordinator has answered; where it refused, all is as before."""
+    def complete_transition(self, is_written: bool, now: int) -> None:
+        """Complete a change, or undo it if the write has failed."""
         former, self.former = self.former, None
         if former is None:
             return
@@ -87,62 +85,62 @@ class InFlight(msgspec.Struct, array_like=True):
             self.state, self.member_id = former.state, former.member_id
             return
         if not is_written:
-            self.state, self.member_id = RecordState.AVAILABLE, NOBODY
+            self.state, self.member_id = RecordState.AVAILABLE, NO_MEMBER
         self.locked_until = NO_LOCK
 
     def archive(self) -> None:
-        """It will not be delivered: its record is gone, or belongs to an aborted transaction."""
-        self.state, self.member_id = RecordState.ARCHIVED, NOBODY
+        """Exclude from delivery: the record is deleted or aborted."""
+        self.state, self.member_id = RecordState.ARCHIVED, NO_MEMBER
         self.locked_until, self.former = NO_LOCK, None
 
 
-class Batch(msgspec.Struct, array_like=True):
-    """Records that were acquired at once; both offsets inclusive.
+class InFlightBatch(msgspec.Struct, array_like=True):
+    """Records acquired together (offsets inclusive).
 
-    `records` has the state of all, or, once they have parted, that of each in their order.
+    `records` has one state for all; after a split, one for each.
     """
 
     first: int
     last: int
-    records: list[InFlight]
-    is_parted: bool = False
+    records: list[InFlightState]
+    is_split: bool = False
 
     @property
-    def whole(self) -> InFlight:
-        """The state of all; only while they have not parted."""
-        assert not self.is_parted, self
+    def shared_state(self) -> InFlightState:
+        """The common state; only before a split."""
+        assert not self.is_split, self
         return self.records[0]
 
-    def part(self) -> None:
-        """From now on each record has its own state."""
-        if not self.is_parted:
-            whole = self.whole
+    def split(self) -> None:
+        """Give each record its own state."""
+        if not self.is_split:
+            shared_state = self.shared_state
             self.records = [
-                msgspec.structs.replace(whole) for _ in range(self.last - self.first + 1)
+                msgspec.structs.replace(shared_state) for _ in range(self.last - self.first + 1)
             ]
-            self.is_parted = True
+            self.is_split = True
 
-    def parts(self) -> Iterator[tuple[int, int, InFlight]]:
-        """First and last offset, and the state: of the whole, or of each record."""
-        if not self.is_parted:
-            yield self.first, self.last, self.whole
+    def states(self) -> Iterator[tuple[int, int, InFlightState]]:
+        """Yield first offset, last offset and state, for the batch or each record."""
+        if not self.is_split:
+            yield self.first, self.last, self.shared_state
             return
         for offset, record in enumerate(self.records, self.first):
             yield offset, offset, record
 
-    def parts_in(self, first: int, last: int) -> Iterator[tuple[int, int, InFlight]]:
-        """Like `parts`, but of parted records only those from `first` to `last`."""
-        if not self.is_parted:
-            yield self.first, self.last, self.whole
+    def states_in(self, first: int, last: int) -> Iterator[tuple[int, int, InFlightState]]:
+        """Like `states`, but after a split only records from `first` to `last`."""
+        if not self.is_split:
+            yield self.first, self.last, self.shared_state
             return
         low, end = max(first - self.first, 0), max(last - self.first + 1, 0)
         for offset, record in enumerate(self.records[low:end], self.first + low):
             yield offset, offset, record
 
-    def at(self, offset: int) -> InFlight:
-        """The state of a record."""
-        return self.records[offset - self.first] if self.is_parted else self.whole
+    def at(self, offset: int) -> InFlightState:
+        """Return the state of a record."""
+        return self.records[offset - self.first] if self.is_split else self.shared_state
 
-    def set_topic(self, first: int, last: int) -> bool:
-        """Whether it has no record outside of these offsets."""
+    def is_within(self, first: int, last: int) -> bool:
+        """True if all its records are within these offsets."""
         return self.first >= first and self.last <= last

@@ -1,8 +1,8 @@
-"""How many bytes the answer of a ShareFetch has on the wire, as Kafka counts them for quotas.
+"""Size of a ShareFetch response, as Kafka counts it for quotas.
 
-That is its body, without what became of acknowledgements and without places of leaders
-(`nodeEndpoints`), and the four bytes of its length. Source: `ShareFetchResponse.sizeOf`,
-`ShareFetchContext.responseSize` and the schema of ShareFetch in Kafka, versions 1 and 2.
+The size of the body without acknowledgement results and node endpoints, plus 4 bytes for the
+length. Source: `ShareFetchResponse.sizeOf`, `ShareFetchContext.responseSize` and the schema of
+ShareFetch in Kafka, versions 1 and 2.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.share.fetch_bodies import AnsweredPartition
 
 TAGS, NULL = 1, 1
-ANSWER = 4 + 4 + 2 + NULL + 4 + 1 + TAGS
-"""Length, throttle time, error and its message, lock time, no places of leaders."""
+RESPONSE = 4 + 4 + 2 + NULL + 4 + 1 + TAGS
+"""Length, throttle time, error and message, lock time, no endpoints."""
 TOPIC = 16 + TAGS
 PARTITION = 4 + 2 * (2 + NULL) + (4 + 4 + TAGS) + TAGS
-"""Index, two errors with their messages, the leader."""
+"""Index, two errors with messages, leader."""
 ACQUIRED = 8 + 8 + 2 + TAGS
 
 
 def size_of(shown: Iterable[tuple[Uuid, AnsweredPartition]]) -> int:
-    """The bytes of an answer with these partitions."""
+    """Return the size of a response with these partitions."""
     topics: dict[Uuid, int] = {}
-    size = ANSWER
+    size = RESPONSE
     for topic_id, part in shown:
         topics[topic_id] = topics.get(topic_id, 0) + 1
         size += PARTITION + part.records_size_in_bytes + _length(part.records_size_in_bytes)

@@ -1,4 +1,4 @@
-"""The order in which Kafka answers for partitions: as its hash maps have them.
+"""The order of partitions in responses of share APIs.
 
 Source: `ShareCoordinatorService`, `DefaultStatePersister`, `KafkaApis.processShareFetchResponse`,
 `TopicIdPartition.hashCode` in Kafka; `HashMap` in Scala.
@@ -29,20 +29,20 @@ Topic = TypeVar("Topic", bound=_OfTopic)
 Partition = TypeVar("Partition", bound=_OfPartition)
 
 
-def topics(asked: list[Topic]) -> list[Topic]:
-    """What is asked of topics; of one that is named twice the last."""
-    last = {each.topic_id: each for each in asked}
+def topics(requested: list[Topic]) -> list[Topic]:
+    """Return topics in hash order; the last of duplicates wins."""
+    last = {each.topic_id: each for each in requested}
     return [last[each] for each in hash_map_order(last, uuid_hash, len(last))]
 
 
-def partitions(asked: list[Partition]) -> list[Partition]:
-    """What is asked of a topic's partitions; of one that is named twice the last."""
-    last = {each.partition: each for each in asked}
+def partitions(requested: list[Partition]) -> list[Partition]:
+    """Return partitions in hash order; the last of duplicates wins."""
+    last = {each.partition: each for each in requested}
     return [last[each] for each in hash_map_order(last, own_hash, len(last))]
 
 
 def fetched(names: Mapping[tuple[Uuid, int], str]) -> list[tuple[Uuid, int]]:
-    """Partitions in an answer with records, by the names of their topics, as Scala has them."""
+    """Return partitions of a ShareFetch response in Scala's hash order."""
 
     def hash_code(key: tuple[Uuid, int]) -> int:
         return 31 * (31 + uuid_hash(key[0])) + partition_hash(names[key], key[1])

@@ -1,14 +1,15 @@
-"""What a share group does with a partition, on the broker that leads it: Kafka's `SharePartition`.
+"""State machine of a share partition on the partition's leader.
 
-    acquire        a member gets records that nobody has, for as long as their lock lasts
-    acknowledge    it accepts, releases, rejects them, or renews the lock
-    release        its records are given back: it has closed its session
-    expire         locks are over
-    written        a share coordinator has answered; the start offset moves over what is done with
+    acquire            a member gets available records for the duration of a lock (`acquisition.py`)
+    acknowledge        it accepts, releases or rejects records, or renews the lock
+    release            its records become available because its session is closed
+    expire             locks have expired
+    complete_write     a share coordinator has responded; the start offset may advance
 
-Nothing of it is durable: a broker that begins to lead asks the share coordinator (`load`). Offsets
-are those of records, times in ms since 1970. Who changes something gets the batches that the share
-coordinator is to be told. Source: `SharePartition` in Kafka 4.3; KIP-932, KIP-1206, KIP-1222.
+Nothing is durable: a new leader reads the state from the share coordinator (`load`). Offsets are
+record offsets, times ms since 1970. Changes return the batches to write to the share coordinator.
+
+Source: `SharePartition` in Kafka 4.3; KIP-932, KIP-1206, KIP-1222.
 """
 
 from bisect import bisect_right
@@ -21,18 +22,18 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,
-    Batch,
-    InFlight,
+    InFlightBatch,
+    InFlightState,
     RecordState,
 )
 from brokertwin.state.share.state_bodies import StateBatch
-from brokertwin.state.share.state_store import Fault
+from brokertwin.state.share.state_store import ShareStateError
 
-NOWHERE = -1
+UNKNOWN_OFFSET = -1
 NO_GAP = -1
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""The types of acknowledgements; a gap is an offset without a record."""
+"""Types of acknowledgements; a gap is an offset without a record."""
 
 _STATES = {
     GAP: RecordState.ARCHIVED,
@@ -42,14 +43,14 @@ _STATES = {
 }
 
 
-class Status:
-    """Where a share partition is in its life."""
+class ShareStatus:
+    """Status of a share partition."""
 
     LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What holds for a group now: locks in ms, records in flight, deliveries of a record."""
+class ShareLimits(msgspec.Struct, frozen=True):
+    """Limits of a group: lock duration (ms), records in flight, deliveries."""
 
     lock_ms: int
     records: int
@@ -57,35 +58,40 @@ class Limits(msgspec.Struct, frozen=True):
     may_renew: bool = True
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
-    """Records, both offsets inclusive, and one type for all of them or one for each."""
+class AcknowledgedRecords(msgspec.Struct, frozen=True):
+    """Acknowledged records (offsets inclusive).
+
+    `types` has one type for all records, or one for each.
+    """
 
     first: int
     last: int
     types: tuple[int, ...]
 
     def type_at(self, offset: int) -> int:
-        """How a record is acknowledged."""
         return self.types[offset - self.first] if len(self.types) > 1 else self.types[0]
 
 
 class Acquired(msgspec.Struct, frozen=True):
-    """Records that a member has got, both offsets inclusive, and for which time."""
+    """Acquired records (offsets inclusive) and their delivery count."""
 
     first: int
     last: int
     delivery_count: int
 
 
-class Run(msgspec.Struct, frozen=True):
-    """A batch of the log, both offsets inclusive."""
+class LogBatch(msgspec.Struct, frozen=True):
+    """A batch of the log (offsets inclusive)."""
 
     first: int
     last: int
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What a member would like: so many records, in batches of such a size; or not one more."""
+class AcquireRequest(msgspec.Struct, frozen=True):
+    """Limits of a member's fetch.
+
+    With `is_record_limit`, `records` is a hard limit. Otherwise whole batches are acquired.
+    """
 
     member_id: str
     records: int
@@ -93,24 +99,24 @@ class Wish(msgspec.Struct, frozen=True):
     is_record_limit: bool
 
 
-Told = list[StateBatch]
-"""What a share coordinator is to be told of records."""
+StateBatches = list[StateBatch]
+"""State changes to write to the share coordinator."""
 
 
 class SharePartition(msgspec.Struct):
     """A partition in a share group.
 
     Attributes:
-        leader_epoch, state_epoch: in which it was loaded.
-        error: why it could not be loaded; where the status is FAILED.
-        start_offset: records before it are done with.
-        end_offset: the last record that was ever acquired; the start offset where there is none.
-        batches: what is in flight, in the order of offsets.
-        looks_back: whether there may be something free among them.
-        gap_start, gap_end: where records begin that the share coordinator did not tell of, and the
-            end offset when it told.
-        done_count: how many records from the start offset on are done with.
-        found_offset: the offset to read on at whose place in the log was found out last.
+        leader_epoch, state_epoch: epochs in which it was loaded.
+        error: why it could not be loaded, if the status is FAILED.
+        start_offset: all records before it are done.
+        end_offset: last acquired offset; the start offset if there is none.
+        batches: batches in flight, by offset.
+        looks_back: whether batches may contain available records.
+        gap_start, gap_end: first offset without a state when it was loaded, and the end offset
+            then.
+        done_count: number of done records from the start offset on.
+        found_offset: the next fetch offset whose position in the log was last looked up.
     """
 
     group_id: str
@@ -118,32 +124,36 @@ class SharePartition(msgspec.Struct):
     partition: int
     leader_epoch: int
     state_epoch: int = 0
-    status: str = Status.LOADING
+    status: str = ShareStatus.LOADING
     error: int = 0
     start_offset: int = 0
     end_offset: int = 0
-    batches: list[Batch] = []
+    batches: list[InFlightBatch] = []
     looks_back: bool = False
     gap_start: int = NO_GAP
     gap_end: int = NO_GAP
     done_count: int = 0
-    found_offset: int = NOWHERE
+    found_offset: int = UNKNOWN_OFFSET
 
-    # Beginning
+    # Loading
 
-    def load(self, state_epoch: int, start_offset: int, told: Sequence[StateBatch]) -> None:
-        """Takes over what the share coordinator knows."""
-        self.state_epoch, self.start_offset, self.status = state_epoch, start_offset, Status.ACTIVE
+    def load(self, state_epoch: int, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        """Start with the state of the share coordinator."""
+        self.state_epoch, self.start_offset, self.status = (
+            state_epoch,
+            start_offset,
+            ShareStatus.ACTIVE,
+        )
         self.error, self.end_offset = 0, start_offset
         self.batches, self.done_count, self.looks_back = [], 0, False
         self.gap_start = self.gap_end = NO_GAP
         following = start_offset
-        for each in told:
+        for each in batches:
             if self.gap_start == NO_GAP and each.first_offset > following:
                 self.gap_start = following
             following = each.last_offset + 1
-            record = InFlight(each.delivery_state, each.delivery_count)
-            self.batches.append(Batch(each.first_offset, each.last_offset, [record]))
+            record = InFlightState(each.delivery_state, each.delivery_count)
+            self.batches.append(InFlightBatch(each.first_offset, each.last_offset, [record]))
             if record.is_done:
                 self.done_count += each.last_offset - each.first_offset + 1
         if self.batches:
@@ -152,14 +162,14 @@ class SharePartition(msgspec.Struct):
             self.gap_end = self.end_offset if self.gap_start != NO_GAP else NO_GAP
             self.advance()
 
-    # Looking
+    # Reading
 
     @property
-    def _has_gap(self) -> bool:
+    def has_gap(self) -> bool:
         return self.gap_start != NO_GAP and self.gap_end == self.end_offset
 
     def next_fetch_offset(self) -> int:
-        """Where to read on: at the first record that is free, or behind all that are in flight."""
+        """Return the first available offset, or the one after the end offset."""
         if not self.batches or self.start_offset > self.batches[-1].last:
             self.looks_back = False
             return self.end_offset
@@ -170,29 +180,29 @@ class SharePartition(msgspec.Struct):
         return found
 
     def _first_free(self) -> int | None:
-        gap = self.gap_start if self._has_gap else NO_GAP
+        gap = self.gap_start if self.has_gap else NO_GAP
         for batch in self.batches:
             if gap != NO_GAP:
                 if batch.first > gap:
                     return gap
                 gap = max(batch.last + 1, gap)
-            for first, _, record in batch.parts():
+            for first, _, record in batch.states():
                 if record.is_free:
                     return first
         return None
 
     @property
     def records_in_flight(self) -> int:
-        """From the start offset to the end offset, done with or not."""
+        """Number of offsets from start to end offset, done or not."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
-    def can_acquire(self, limits: Limits) -> bool:
-        """Whether somebody may get something: it is free, or there may be more in flight."""
-        is_behind = self.next_fetch_offset() == self.end_offset + 1
-        return not is_behind or self.records_in_flight < limits.records
+    def can_acquire(self, limits: ShareLimits) -> bool:
+        """True if records are available or more may be in flight."""
+        is_at_end = self.next_fetch_offset() == self.end_offset + 1
+        return not is_at_end or self.records_in_flight < limits.records
 
     def earliest_lock(self) -> int | None:
-        """When the first lock is over."""
+        """Return the time when the first lock expires."""
         locks = [
             record.locked_until
             for batch in self.batches
@@ -204,10 +214,17 @@ class SharePartition(msgspec.Struct):
     # Acknowledging
 
     def acknowledge(
-        self, member_id: str, acknowledgements: list[Acknowledgement], limits: Limits, now: int
-    ) -> Told | Fault:
-        """What a member says of records that it has; where it may not say it, nothing happens."""
-        changed: list[tuple[int, int, InFlight]] = []
+        self,
+        member_id: str,
+        acknowledgements: list[AcknowledgedRecords],
+        limits: ShareLimits,
+        now: int,
+    ) -> StateBatches | ShareStateError:
+        """Apply a member's acknowledgements and return the changes.
+
+        If one is invalid, all are undone and the error is returned.
+        """
+        changed: list[tuple[int, int, InFlightState]] = []
         fault = None
         for each in acknowledgements:
             if each.last < self.start_offset:
@@ -218,137 +235,146 @@ class SharePartition(msgspec.Struct):
         if fault is not None:
             for first, last, record in changed:
                 self._count(first, last, record, -1)
-                record.end_leaving(False, NO_LOCK)
+                record.complete_transition(False, NO_LOCK)
             return fault
-        return [_told(*each) for each in changed]
+        return [_state_batch(*each) for each in changed]
 
     def _acknowledge(
         self,
         member_id: str,
-        given: Acknowledgement,
-        limits: Limits,
+        given: AcknowledgedRecords,
+        limits: ShareLimits,
         now: int,
-        changed: list[tuple[int, int, InFlight]],
-    ) -> Fault | None:
-        batches = self._named(given)
-        if isinstance(batches, Fault):
+        changed: list[tuple[int, int, InFlightState]],
+    ) -> ShareStateError | None:
+        batches = self._acknowledged_batches(given)
+        if isinstance(batches, ShareStateError):
             return batches
         for batch in batches:
             if batch.last < self.start_offset:
                 continue
-            if not batch.is_parted:
-                fault = _not_whole(batch.whole, member_id)
+            if not batch.is_split:
+                fault = _batch_error(batch.shared_state, member_id)
                 if fault is not None:
                     return fault
-                is_cut = batch.first < self.start_offset
-                if is_cut or len(given.types) > 1 or not batch.set_topic(given.first, given.last):
-                    batch.part()
+                is_partly_done = batch.first < self.start_offset
+                if (
+                    is_partly_done
+                    or len(given.types) > 1
+                    or not batch.is_within(given.first, given.last)
+                ):
+                    batch.split()
             lowest = max(given.first, self.start_offset)
-            for first, last, record in batch.parts_in(lowest, given.last):
-                fault = _not_single(record, member_id) if batch.is_parted else None
+            for first, last, record in batch.states_in(lowest, given.last):
+                fault = _record_error(record, member_id) if batch.is_split else None
                 if fault is not None:
                     return fault
-                said = given.type_at(max(first, given.first))
-                if said == RENEW and not limits.may_renew:
+                type_ = given.type_at(max(first, given.first))
+                if type_ == RENEW and not limits.may_renew:
                     return NO_RENEWAL
-                if said == RENEW:
+                if type_ == RENEW:
                     record.locked_until = now + limits.lock_ms
                     continue
-                record.begin_leaving(_STATES[said], limits.deliveries)
+                record.start_transition(_STATES[type_], limits.deliveries)
                 self._count(first, last, record, 1)
                 changed.append((first, last, record))
         return None
 
-    def _named(self, given: Acknowledgement) -> list[Batch] | Fault:
-        """The batches that an acknowledgement is about."""
-        begun = self._begun(given.first)
-        if not begun and given.first < self.start_offset <= given.last:
-            begun = self._begun(self.start_offset)
-        if not begun:
-            return NOT_THERE
-        named = self.batches[begun - 1 : self._begun(given.last)]
+    def _acknowledged_batches(
+        self, given: AcknowledgedRecords
+    ) -> list[InFlightBatch] | ShareStateError:
+        """Return the batches of an given, or an error."""
+        count = self._batches_up_to(given.first)
+        if not count and given.first < self.start_offset <= given.last:
+            count = self._batches_up_to(self.start_offset)
+        if not count:
+            return BATCH_NOT_FOUND
+        named = self.batches[count - 1 : self._batches_up_to(given.last)]
         if named[-1].last < given.first:
             return FIRST_PAST
         return LAST_PAST if given.last > named[-1].last else named
 
-    def _begun(self, offset: int) -> int:
-        """Return how many batches begin at an offset or before it."""
+    def _batches_up_to(self, offset: int) -> int:
+        """Return the number of batches that start at or before an offset."""
         return bisect_right(self.batches, offset, key=_first_of)
 
-    def _count(self, first: int, last: int, record: InFlight, by: int) -> None:
-        """Counts records that are done with from now on, or are not after all."""
+    def _count(self, first: int, last: int, record: InFlightState, by: int) -> None:
+        """Add records that are done (1), or no longer (-1), to the count."""
         if record.state in TERMINAL and last >= self.start_offset:
             self.done_count += by * (last - max(self.start_offset, first) + 1)
 
-    def release(self, member_id: str, limits: Limits) -> Told:
-        """Gives back what a member has."""
-        told: Told = []
-        for first, last, record in self._held(member_id):
-            is_gone = last < self.start_offset
-            state = RecordState.ARCHIVED if is_gone else RecordState.AVAILABLE
-            record.begin_leaving(state, limits.deliveries)
+    def release(self, member_id: str, limits: ShareLimits) -> StateBatches:
+        """Release the records of a member."""
+        batches: StateBatches = []
+        for first, last, record in self._acquired_by(member_id):
+            is_done_range = last < self.start_offset
+            state = RecordState.ARCHIVED if is_done_range else RecordState.AVAILABLE
+            record.start_transition(state, limits.deliveries)
             self._count(first, last, record, 1)
-            told.append(_told(first, last, record))
-        return told
+            batches.append(_state_batch(first, last, record))
+        return batches
 
-    def _held(self, member_id: str) -> Iterator[tuple[int, int, InFlight]]:
+    def _acquired_by(self, member_id: str) -> Iterator[tuple[int, int, InFlightState]]:
         for batch in self.batches:
-            is_cut = batch.first < self.start_offset <= batch.last
-            if not batch.is_parted and is_cut and batch.whole.member_id == member_id:
-                batch.part()
-            for part in batch.parts():
-                if part[2].member_id == member_id and part[2].state == RecordState.ACQUIRED:
-                    yield part
+            is_partly_done = batch.first < self.start_offset <= batch.last
+            if not batch.is_split and is_partly_done and batch.shared_state.member_id == member_id:
+                batch.split()
+            for first, last, record in batch.states():
+                if record.member_id == member_id and record.state == RecordState.ACQUIRED:
+                    yield first, last, record
 
-    def expire(self, limits: Limits, now: int) -> Told:
-        """Takes back what a member has had for as long as it may."""
-        told: Told = []
+    def expire(self, limits: ShareLimits, now: int) -> StateBatches:
+        """Release records whose lock has expired."""
+        batches: StateBatches = []
         for batch in self.batches:
-            is_cut = batch.first < self.start_offset <= batch.last
-            if not batch.is_parted and is_cut and _is_over(batch.whole, now):
-                batch.part()
-            for first, last, record in batch.parts():
-                if not _is_over(record, now):
+            is_partly_done = batch.first < self.start_offset <= batch.last
+            if not batch.is_split and is_partly_done and _is_expired(batch.shared_state, now):
+                batch.split()
+            for first, last, record in batch.states():
+                if not _is_expired(record, now):
                     continue
-                is_gone = last < self.start_offset
-                state = RecordState.ARCHIVED if is_gone else RecordState.AVAILABLE
-                record.leave(state, limits.deliveries)
+                is_done_range = last < self.start_offset
+                state = RecordState.ARCHIVED if is_done_range else RecordState.AVAILABLE
+                record.transition(state, limits.deliveries)
                 record.locked_until = NO_LOCK
                 self._count(first, last, record, 1)
                 self.looks_back = True
-                told.append(_told(first, last, record))
-        return told
+                batches.append(_state_batch(first, last, record))
+        return batches
 
-    def written(self, told: Sequence[StateBatch], is_written: bool, now: int) -> bool:
-        """A share coordinator has answered, or has not: what was said of records holds, or not.
+    def complete_write(self, batches: Sequence[StateBatch], is_written: bool, now: int) -> bool:
+        """Complete or undo the changes of a write to the share coordinator.
 
-        What was told of a lock that was over holds in any case, and its records may have been
-        acquired and told of anew meanwhile: that is left to the answer to the latter. Gives back
-        whether the start offset has moved.
+        A change by an expired lock stays in any case. Its records may have been acquired and
+        changed again, so they are left to the response of the later write. Returns True if the
+        start offset has advanced.
         """
-        for first, last, record in self._meant(told):
+        for first, last, record in self._records_with_change(batches):
             if not is_written:
                 self._count(first, last, record, -1)
-            record.end_leaving(is_written, now)
+            record.complete_transition(is_written, now)
             self.looks_back |= record.state == RecordState.AVAILABLE
         return is_written and self.advance()
 
-    def _meant(self, told: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlight]]:
-        """Yield the records whose change is still the one that a share coordinator was told."""
-        for each in told:
+    def _records_with_change(
+        self, batches: Sequence[StateBatch]
+    ) -> Iterator[tuple[int, int, InFlightState]]:
+        """Yield the records that still have a written change."""
+        for each in batches:
             low, high = each.first_offset, each.last_offset
-            said = (each.delivery_state, each.delivery_count)
-            for batch in self.batches[max(self._begun(low) - 1, 0) : self._begun(high)]:
-                for first, last, record in batch.parts_in(low, high):
-                    is_said = low <= first and (record.state, record.delivery_count) == said
-                    if is_said and record.former is not None:
+            state = (each.delivery_state, each.delivery_count)
+            first_index, end_index = self._batches_up_to(low) - 1, self._batches_up_to(high)
+            for batch in self.batches[max(first_index, 0) : end_index]:
+                for first, last, record in batch.states_in(low, high):
+                    is_unchanged = low <= first and (record.state, record.delivery_count) == state
+                    if is_unchanged and record.former is not None:
                         yield first, last, record
 
-    # Moving on
+    # Advancing the start offset
 
     def advance(self) -> bool:
-        """The start offset goes over records that are done with, and over nothing else."""
-        done = self._done_up_to()
+        """Advance the start offset over done records; True if it has moved."""
+        done = self._leading_done()
         if done is None:
             return False
         last_done, count = done
@@ -361,25 +387,25 @@ class SharePartition(msgspec.Struct):
         )
         is_inside = any(each.first <= last_done < each.last for each in self.batches)
         start = last_done + 1 if is_inside else following
-        if self._has_gap and not is_inside:
+        if self.has_gap and not is_inside:
             start = min(self.gap_start, start)
         self.start_offset = max(self.start_offset, start)
         self.done_count -= count
         self.batches = [each for each in self.batches if each.last > last_done]
         return True
 
-    def _done_up_to(self) -> tuple[int, int] | None:
-        """The last of the records from the first one on that are done with, and their count."""
-        begun = self._begun(self.start_offset)
+    def _leading_done(self) -> tuple[int, int] | None:
+        """Return the last of the leading done records, and their count."""
+        begun = self._batches_up_to(self.start_offset)
         if not begun or self.batches[begun - 1].last < self.start_offset:
             return None
         if not self.batches[begun - 1].at(self.start_offset).is_done:
             return None
         last_done, count = None, 0
         for batch in self.batches:
-            if self._has_gap and batch.last >= self.gap_start:
+            if self.has_gap and batch.last >= self.gap_start:
                 break
-            for first, last, record in batch.parts():
+            for first, last, record in batch.states():
                 if not record.is_done:
                     return None if last_done is None else (last_done, count)
                 last_done = last
@@ -387,37 +413,37 @@ class SharePartition(msgspec.Struct):
                     count += last - max(first, self.start_offset) + 1
         return None if last_done is None else (last_done, count)
 
-    def cut(self, log_start_offset: int) -> None:
-        """Records before the log's start are gone, and are not delivered."""
+    def advance_to_log_start(self, log_start_offset: int) -> None:
+        """Advance to the log start offset; deleted records are not delivered."""
         if log_start_offset <= self.start_offset:
             return
         if not self.batches:
             self.start_offset = self.end_offset = log_start_offset
             self.done_count = 0
             return
-        gone = sum(
+        deleted_count = sum(
             min(last, log_start_offset - 1) - max(first, self.start_offset) + 1
             for batch in self.batches
-            for first, last, record in batch.parts()
+            for first, last, record in batch.states()
             if record.state in TERMINAL
             and max(first, self.start_offset) <= min(last, log_start_offset - 1)
         )
         self.archive(self.start_offset, log_start_offset, RecordState.AVAILABLE)
         self.start_offset = log_start_offset
-        self.done_count -= gone
+        self.done_count -= deleted_count
         self.end_offset = max(self.end_offset, self.start_offset)
 
     def archive(self, first: int, end: int, state: RecordState) -> int:
-        """Archives the records in this state from `first` up to `end`; gives back their count."""
+        """Archive records in a state from `first` up to `end`; return their count."""
         count = 0
         for batch in self.batches:
             if batch.first >= end or batch.last < first:
                 continue
-            if not batch.is_parted and not batch.set_topic(first, end - 1):
-                if batch.whole.state != state:
+            if not batch.is_split and not batch.is_within(first, end - 1):
+                if batch.shared_state.state != state:
                     continue
-                batch.part()
-            for low, high, record in batch.parts():
+                batch.split()
+            for low, high, record in batch.states():
                 if record.state == state and low >= first and high < end:
                     record.archive()
                     self.looks_back = True
@@ -425,32 +451,32 @@ class SharePartition(msgspec.Struct):
         return count
 
 
-def _first_of(batch: Batch) -> int:
+def _first_of(batch: InFlightBatch) -> int:
     return batch.first
 
 
-def _told(first: int, last: int, record: InFlight) -> StateBatch:
+def _state_batch(first: int, last: int, record: InFlightState) -> StateBatch:
     return StateBatch(first, last, int(record.state), record.delivery_count)
 
 
-def _is_over(record: InFlight, now: int) -> bool:
+def _is_expired(record: InFlightState, now: int) -> bool:
     return record.state == RecordState.ACQUIRED and NO_LOCK != record.locked_until <= now
 
 
-def _invalid(message: str) -> Fault:
-    return Fault(Error.INVALID_RECORD_STATE, message)
+def _invalid(message: str) -> ShareStateError:
+    return ShareStateError(Error.INVALID_RECORD_STATE, message)
 
 
-NOT_THERE = _invalid(
-    "Batch record not found. The request batch offsets are not found in the cache."
+BATCH_NOT_FOUND = _invalid(
+    "InFlightBatch record not found. The request batch offsets are not found in the cache."
 )
-FIRST_PAST = Fault(
+FIRST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "Batch record not found. The first offset in request is past acquired records.",
+    "InFlightBatch record not found. The first offset in request is past acquired records.",
 )
-LAST_PAST = Fault(
+LAST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "Batch record not found. The last offset in request is past acquired records.",
+    "InFlightBatch record not found. The last offset in request is past acquired records.",
 )
 NO_RENEWAL = _invalid("Renewing acquisition locks is not enabled for the group.")
 _IN_CHANGE = _invalid(
@@ -462,8 +488,8 @@ _FREE = _invalid("The offset cannot be acknowledged. The offset is not acquired.
 _OTHERS = _invalid("Member is not the owner of offset")
 
 
-def _not_whole(record: InFlight, member_id: str) -> Fault | None:
-    """Why a member may not acknowledge a batch."""
+def _batch_error(record: InFlightState, member_id: str) -> ShareStateError | None:
+    """Return why a member may not acknowledge a batch."""
     if not record.member_id:
         return _BATCH_FREE
     if record.member_id != member_id:
@@ -471,8 +497,8 @@ def _not_whole(record: InFlight, member_id: str) -> Fault | None:
     return _IN_CHANGE if record.former is not None else None
 
 
-def _not_single(record: InFlight, member_id: str) -> Fault | None:
-    """Why a member may not acknowledge a record of a batch that has parted."""
+def _record_error(record: InFlightState, member_id: str) -> ShareStateError | None:
+    """Return why a member may not acknowledge a record of a split batch."""
     if record.state != RecordState.ACQUIRED:
         return _FREE
     if record.former is not None:

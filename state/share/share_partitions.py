@@ -1,14 +1,15 @@
-"""The share partitions of a broker: its items, their locks' timers, what goes to the persister.
+"""The share partitions of a broker: storage, timers, state requests.
 
-    sessions   <broker>/share-partition/<group>/<topic id>/<partition>   SharePartition
-    waiting    timer/share-lock/<broker>/<group>/<topic id>/<partition>  the first lock that is over
+    shares     <broker>/share-partition/<group>/<topic id>/<partition>   SharePartition
+    pending    timer/share-lock/<broker>/<group>/<topic id>/<partition>  the first lock to expire
 
-A share partition is there from the first fetch on, in the partition's leader epoch: it asks the
-share coordinator for its state. It goes with the topic, with the leadership, and where the share
-coordinator says that it is not what it was. Where `__share_group_state` is gone it is made anew,
-and its coordinators know of no state. A group whose sessions were all closed asks again, so
-offsets that were set meanwhile hold; what it has here is forgotten at a check (`expired`; Kafka
-forgets with the last session).
+A share partition is created by the first fetch in a leader epoch and loaded from the share
+coordinator. It is removed with the topic or the leadership, and if the share coordinator returns
+certain errors (`_FORGET_ERRORS`). If `__share_group_state` was deleted, it is created again,
+without state. A group that opens its first session reloads its share partitions, because offsets
+may have been altered. The other ones are removed by a periodic check (`expired`); Kafka removes
+them with the last session.
+
 Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-932.
 """
 
@@ -24,8 +25,9 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Tables, escape, unescape
-from brokertwin.state.share import share_sessions, start_offsets, state_store
-from brokertwin.state.share.share_partition import Limits, SharePartition, Status
+from brokertwin.state.logs import timestamp_index
+from brokertwin.state.share import share_sessions, state_store
+from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
 from brokertwin.state.share.state_bodies import (
     ReadPartition,
     ReadShareGroupStateRequest,
@@ -37,18 +39,22 @@ from brokertwin.state.share.state_bodies import (
     WrittenPartition,
     WrittenTopic,
 )
-from brokertwin.state.share.state_store import NO_OFFSET, Fault
+from brokertwin.state.share.state_store import NO_OFFSET, ShareStateError
 
 KIND = "share-partition"
 TIMER = "share-lock"
 
-Place = tuple[str, Uuid, int]
-"""A group, and a partition of a topic."""
+ShareKey = tuple[str, Uuid, int]
+"""Group id, topic id and partition."""
 
-_GONE = (Error.NOT_LEADER_OR_FOLLOWER, Error.GROUP_ID_NOT_FOUND, Error.UNKNOWN_TOPIC_OR_PARTITION)
-"""Answers of a share coordinator after which a share partition is begun anew."""
+_FORGET_ERRORS = (
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.GROUP_ID_NOT_FOUND,
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Share coordinator errors that remove a share partition."""
 
-_PERSISTERS = {
+_MEMBER_ERRORS = {
     Error.NOT_COORDINATOR: Error.COORDINATOR_NOT_AVAILABLE,
     Error.COORDINATOR_NOT_AVAILABLE: Error.COORDINATOR_NOT_AVAILABLE,
     Error.COORDINATOR_LOAD_IN_PROGRESS: Error.COORDINATOR_NOT_AVAILABLE,
@@ -57,12 +63,15 @@ _PERSISTERS = {
     Error.FENCED_LEADER_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
     Error.FENCED_STATE_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
 }
-"""What members are told for what a share coordinator says; else UNKNOWN_SERVER_ERROR."""
+"""Errors for members by share coordinator error.
+
+Other errors become UNKNOWN_SERVER_ERROR.
+"""
 
 
-def limits_of(broker: Broker, group_id: str) -> Limits:
-    """What holds for a group now."""
-    return Limits(
+def limits_of(broker: Broker, group_id: str) -> ShareLimits:
+    """Return the current limits of a group."""
+    return ShareLimits(
         group_configs.of_kind(broker, group_id, "share.record.lock.duration.ms"),
         group_configs.of_kind(broker, group_id, "share.partition.max.record.locks"),
         group_configs.of_kind(broker, group_id, "share.delivery.count.limit"),
@@ -70,217 +79,227 @@ def limits_of(broker: Broker, group_id: str) -> Limits:
     )
 
 
-def find(broker: Broker, place: Place) -> SharePartition | None:
-    """A share partition that holds in the partition's leader epoch, to be changed."""
-    key = _key(broker, place)
+def find(broker: Broker, share_key: ShareKey) -> SharePartition | None:
+    """Return a share partition of the current leader epoch, for modification."""
+    key = _key(broker, share_key)
     if key not in broker.tables.shares:
         return None
     share = broker.tables.shares.change(key, SharePartition)
-    if share.leader_epoch != _leader_epoch(broker, place) or broker.log(*place[1:]) is None:
-        forget(broker, place)
+    if share.leader_epoch != _leader_epoch(broker, share_key) or broker.log(*share_key[1:]) is None:
+        forget(broker, share_key)
         return None
     return share
 
 
-def begin(broker: Broker, place: Place) -> list[Message]:
-    """A share partition is wanted: its share coordinator is asked, where that has not been done."""
-    known = find(broker, place)
-    if known is not None and known.status != Status.FAILED:
+def start_loading(broker: Broker, share_key: ShareKey) -> list[Message]:
+    """Create a share partition and request its state, unless it exists."""
+    known = find(broker, share_key)
+    if known is not None and known.status != ShareStatus.FAILED:
         return []
-    forget(broker, place)
-    share = SharePartition(*place, leader_epoch=_leader_epoch(broker, place))
-    broker.tables.shares.put(_key(broker, place), share)
-    return [_question(broker, place, share.leader_epoch)]
+    forget(broker, share_key)
+    share = SharePartition(*share_key, leader_epoch=_leader_epoch(broker, share_key))
+    broker.tables.shares.put(_key(broker, share_key), share)
+    return [_read_request(broker, share_key, share.leader_epoch)]
 
 
-def ask_again(broker: Broker, group_id: str) -> list[Message]:
-    """A group opens its first session: what it had here may have been set anew meanwhile."""
+def reload_group(broker: Broker, group_id: str) -> list[Message]:
+    """Request the state of a group's share partitions again."""
     messages = []
     for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"):
-        place = _place(key.split("/", 2)[2])
-        share = find(broker, place)
-        if share is not None and share.status == Status.ACTIVE:
-            share.status = Status.LOADING
-            messages.append(_question(broker, place, share.leader_epoch))
+        share_key = _parsed_key(key.split("/", 2)[2])
+        share = find(broker, share_key)
+        if share is not None and share.status == ShareStatus.ACTIVE:
+            share.status = ShareStatus.LOADING
+            messages.append(_read_request(broker, share_key, share.leader_epoch))
     return messages
 
 
-def _question(broker: Broker, place: Place, leader_epoch: int) -> Message:
-    group_id, topic_id, partition = place
-    asked = ReadPartition(partition=partition, leader_epoch=leader_epoch)
-    topics = [ReadTopic(topic_id=topic_id, partitions=[asked])]
+def _read_request(broker: Broker, share_key: ShareKey, leader_epoch: int) -> Message:
+    group_id, topic_id, partition = share_key
+    requested = ReadPartition(partition=partition, leader_epoch=leader_epoch)
+    topics = [ReadTopic(topic_id=topic_id, partitions=[requested])]
     body = ReadShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(
-        broker.id, _coordinator(broker, place), kafka_apis.READ_SHARE_GROUP_STATE.key, body
+        broker.id, _coordinator(broker, share_key), kafka_apis.READ_SHARE_GROUP_STATE.key, body
     )
 
 
-def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse) -> Decision:
-    """The share coordinator has said what it knows, or that it does not."""
+def on_read_response(
+    broker: Broker, message: Message, response: ReadShareGroupStateResponse
+) -> Decision:
+    """Load a share partition, or note the error."""
     body, topic = message.body, response.results[0]
     assert isinstance(body, ReadShareGroupStateRequest), body
     group_id = body.group_id
-    told = topic.partitions[0]
-    place = (group_id, topic.topic_id, told.partition)
-    share = find(broker, place)
-    if share is None or share.status != Status.LOADING:
+    result = topic.partitions[0]
+    share_key = (group_id, topic.topic_id, result.partition)
+    share = find(broker, share_key)
+    if share is None or share.status != ShareStatus.LOADING:
         return Decision()
-    error = Error(told.error_code)
-    messages = made_anew(broker) if error is Error.NOT_COORDINATOR else []
+    error = Error(result.error_code)
+    messages = recreate_topic(broker) if error is Error.NOT_COORDINATOR else []
     if messages:
-        error = state_store.not_begun("read").error
+        error = state_store.uninitialized_error("read").error
     if error is not Error.NONE:
         share.status, share.error = (
-            Status.FAILED,
-            _PERSISTERS.get(error, Error.UNKNOWN_SERVER_ERROR),
+            ShareStatus.FAILED,
+            _MEMBER_ERRORS.get(error, Error.UNKNOWN_SERVER_ERROR),
         )
-        pending.set_timer(broker.tables.pending, _timer(broker, place), None)
-        return Decision(messages=messages, woken=[broker.log_key(*place[1:])])
+        pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
+        return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
-    if is_known and told.start_offset != NO_OFFSET and share.state_epoch == told.state_epoch:
-        share.status = Status.ACTIVE
+    if is_known and result.start_offset != NO_OFFSET and share.state_epoch == result.state_epoch:
+        share.status = ShareStatus.ACTIVE
     else:
-        start = told.start_offset
+        start = result.start_offset
         if start == NO_OFFSET:
-            start = start_offsets.settled(broker, group_id, topic.topic_id, told.partition)
-        share.load(told.state_epoch, start, told.state_batches)
-    set_timer(broker, place)
-    return Decision(woken=[broker.log_key(*place[1:])])
+            start = _initial_offset(broker, group_id, topic.topic_id, result.partition)
+        share.load(result.state_epoch, start, result.state_batches)
+    set_timer(broker, share_key)
+    return Decision(woken=[broker.log_key(*share_key[1:])])
 
 
-def made_anew(broker: Broker) -> list[Message]:
-    """What has `__share_group_state` made anew where it is gone.
+def recreate_topic(broker: Broker) -> list[Message]:
+    """Return the request that creates `__share_group_state` if it is missing.
 
-    Kafka's persister asks the new share coordinator then, which does not know the state.
+    Kafka's persister then calls the new share coordinator, which has no state.
     """
-    is_there = broker.topic_by_name(SHARE_TOPIC) is not None
-    return internal_topics.creation(broker, [] if is_there else [SHARE_TOPIC])
+    exists = broker.topic_by_name(SHARE_TOPIC) is not None
+    return internal_topics.creation(broker, [] if exists else [SHARE_TOPIC])
 
 
-def give_up(broker: Broker, place: Place) -> None:
-    """The share coordinator has not said in time what it knows: it is asked again later."""
-    share = find(broker, place)
-    if share is not None and share.status == Status.LOADING:
-        share.status, share.error = Status.FAILED, int(Error.COORDINATOR_NOT_AVAILABLE)
+def fail_loading(broker: Broker, share_key: ShareKey) -> None:
+    """Note that the share coordinator has not responded in time."""
+    share = find(broker, share_key)
+    if share is not None and share.status == ShareStatus.LOADING:
+        share.status, share.error = ShareStatus.FAILED, int(Error.COORDINATOR_NOT_AVAILABLE)
 
 
-def write(broker: Broker, place: Place, told: list[StateBatch]) -> Message | None:
-    """What the share coordinator is told of records; nothing where there is nothing to tell."""
-    share = find(broker, place)
-    if share is None or not told:
+def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]) -> Message | None:
+    """Return the request that writes state changes, if any."""
+    share = find(broker, share_key)
+    if share is None or not batches:
         return None
-    group_id, topic_id, partition = place
-    written = WrittenPartition(
+    group_id, topic_id, partition = share_key
+    complete_write = WrittenPartition(
         partition=partition,
         state_epoch=share.state_epoch,
         leader_epoch=share.leader_epoch,
         start_offset=share.start_offset,
         delivery_complete_count=share.done_count,
-        state_batches=told,
+        state_batches=batches,
     )
-    topics = [WrittenTopic(topic_id=topic_id, partitions=[written])]
+    topics = [WrittenTopic(topic_id=topic_id, partitions=[complete_write])]
     body = WriteShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(
-        broker.id, _coordinator(broker, place), kafka_apis.WRITE_SHARE_GROUP_STATE.key, body
+        broker.id, _coordinator(broker, share_key), kafka_apis.WRITE_SHARE_GROUP_STATE.key, body
     )
 
 
-def place_of(message: Message) -> Place:
-    """Of which share partition a share coordinator was told."""
+def key_of(message: Message) -> ShareKey:
+    """Return the share partition of a write request."""
     body = message.body
     assert isinstance(body, WriteShareGroupStateRequest), body
     return body.group_id, body.topics[0].topic_id, body.topics[0].partitions[0].partition
 
 
-class Written(NamedTuple):
-    """What is wrong with what a share coordinator was told, and the log whose waits look again.
+class WriteResult(NamedTuple):
+    """The result of a write to a share coordinator.
 
-    `messages` have the internal topic made anew.
+    `woken` are logs whose pending fetches are checked again. `messages` create the internal topic.
     """
 
-    fault: Fault | None
+    fault: ShareStateError | None
     woken: list[str]
     messages: list[Message]
 
 
-def written(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Written:
-    """The share coordinator has answered.
+def on_write_response(
+    broker: Broker, message: Message, response: ShareGroupStateResponse
+) -> WriteResult:
+    """Complete the changes of a write.
 
-    Who waits looks again where the start offset has moved. Records that were released alone wake
-    nobody now, as in Kafka (`SharePartition.rollbackOrProcessStateUpdates`): they are found at the
-    end of a max wait, by the next request, or when a member acknowledges the next time, fetches
-    or gives back (`share_fetch.look_again`).
+    Pending fetches are checked if the start offset has advanced. As in Kafka, released records
+    alone do not wake them (`SharePartition.rollbackOrProcessStateUpdates`): they are found at the
+    end of a max wait, by the next request, or when a member acknowledges, fetches or releases
+    records (`share_fetch.look_again`).
     """
-    body, place = message.body, place_of(message)
+    body, share_key = message.body, key_of(message)
     assert isinstance(body, WriteShareGroupStateRequest), body
-    said = response.results[0].partitions[0]
-    code, text = Error(said.error_code), said.error_message or ""
-    messages = made_anew(broker) if code is Error.NOT_COORDINATOR else []
+    result = response.results[0].partitions[0]
+    code, message_text = Error(result.error_code), result.error_message or ""
+    messages = recreate_topic(broker) if code is Error.NOT_COORDINATOR else []
     if messages:
-        code, text = state_store.not_begun("write")
-    error = code if code is Error.NONE else _PERSISTERS.get(code, Error.UNKNOWN_SERVER_ERROR)
-    fault = Fault(error, f"Error in write state RPC. {text}")
-    is_written, has_moved = error is Error.NONE, False
-    share = find(broker, place)
-    told: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches
+        code, message_text = state_store.uninitialized_error("write")
+    error = code if code is Error.NONE else _MEMBER_ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR)
+    fault = ShareStateError(error, f"Error in write state RPC. {message_text}")
+    is_written, has_advanced = error is Error.NONE, False
+    share = find(broker, share_key)
+    batches: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches
     if share is not None:
-        has_moved = share.written(told, is_written, broker.now)
-        set_timer(broker, place)
-    if error in _GONE:
-        forget(broker, place)
-    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []
-    return Written(None if is_written else fault, woken, messages)
+        has_advanced = share.complete_write(batches, is_written, broker.now)
+        set_timer(broker, share_key)
+    if error in _FORGET_ERRORS:
+        forget(broker, share_key)
+    woken = [broker.log_key(*share_key[1:])] if has_advanced or error in _FORGET_ERRORS else []
+    return WriteResult(None if is_written else fault, woken, messages)
 
 
-def reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
-    """A share coordinator has answered, and no request waits for it."""
-    done = written(broker, message, response)
-    return Decision(messages=done.messages, woken=done.woken)
+def on_unawaited_write_response(
+    broker: Broker, message: Message, response: ShareGroupStateResponse
+) -> Decision:
+    """Complete the changes of a write without a pending request."""
+    result = on_write_response(broker, message, response)
+    return Decision(messages=result.messages, woken=result.woken)
 
 
-def give_back(
-    broker: Broker, group_id: str, member_id: str, places: Iterable[share_sessions.Place]
+def release_records(
+    broker: Broker, group_id: str, member_id: str, places: Iterable[share_sessions.TopicPartitionId]
 ) -> list[Message]:
-    """What a member has in these partitions is available again."""
+    """Release a member's records in these partitions."""
     messages = []
     for each in places:
-        place = (group_id, *each)
-        share = find(broker, place)
-        if share is None or share.status == Status.FAILED:
+        share_key = (group_id, *each)
+        share = find(broker, share_key)
+        if share is None or share.status == ShareStatus.FAILED:
             continue
-        message = write(broker, place, share.release(member_id, limits_of(broker, group_id)))
-        set_timer(broker, place)
+        message = write_request(
+            broker, share_key, share.release(member_id, limits_of(broker, group_id))
+        )
+        set_timer(broker, share_key)
         messages += [message] if message is not None else []
     return messages
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """Locks of a share partition are over: others may have the records."""
-    place = _place(name)
-    share = find(broker, place)
+    """Release records whose locks have expired."""
+    share_key = _parsed_key(name)
+    share = find(broker, share_key)
     if share is None:
         return Decision()
-    message = write(broker, place, share.expire(limits_of(broker, place[0]), broker.now))
-    set_timer(broker, place)
+    message = write_request(
+        broker, share_key, share.expire(limits_of(broker, share_key[0]), broker.now)
+    )
+    set_timer(broker, share_key)
     messages = [message] if message is not None else []
-    return Decision(messages=messages, woken=[broker.log_key(*place[1:])])
+    return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
 
 
-def set_timer(broker: Broker, place: Place) -> None:
-    """Has the broker told when the first lock of a share partition is over."""
-    share = find(broker, place)
+def set_timer(broker: Broker, share_key: ShareKey) -> None:
+    """Set the timer to the first lock to expire."""
+    share = find(broker, share_key)
     deadline = share.earliest_lock() if share is not None else None
-    pending.set_timer(broker.tables.pending, _timer(broker, place), deadline)
+    pending.set_timer(broker.tables.pending, _timer(broker, share_key), deadline)
 
 
-def forget(broker: Broker, place: Place) -> None:
-    """Forgets a share partition, if it is there."""
-    broker.tables.shares.drop(_key(broker, place))
-    pending.set_timer(broker.tables.pending, _timer(broker, place), None)
+def forget(broker: Broker, share_key: ShareKey) -> None:
+    """Remove a share partition, if it exists."""
+    broker.tables.shares.drop(_key(broker, share_key))
+    pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 
 
 def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
-    """Forgets the share partitions of a topic that goes."""
+    """Remove the share partitions of a deleted topic."""
     for key in tables.shares.keys(f"{machine}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
@@ -289,42 +308,65 @@ def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
 
 
 def expired(broker: Broker) -> Iterable[Record]:
-    """Forgets those of groups without a session, whose records nobody has; no record says so."""
+    """Remove share partitions of groups without sessions and acquired records.
+
+    Volatile state: no record is written.
+    """
     for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/"):
-        place = _place(key.split("/", 2)[2])
-        is_locked = pending.timer_of(broker.tables.pending, _timer(broker, place)) is not None
-        if not is_locked and not share_sessions.has_any(broker, place[0]):
-            forget(broker, place)
+        share_key = _parsed_key(key.split("/", 2)[2])
+        is_locked = pending.timer_of(broker.tables.pending, _timer(broker, share_key)) is not None
+        if not is_locked and not share_sessions.has_any(broker, share_key[0]):
+            forget(broker, share_key)
     return ()
 
 
-def _leader_epoch(broker: Broker, place: Place) -> int:
-    topic = broker.topic_by_id(place[1])
-    if topic is None or place[2] >= len(topic.partitions):
+def _leader_epoch(broker: Broker, share_key: ShareKey) -> int:
+    topic = broker.topic_by_id(share_key[1])
+    if topic is None or share_key[2] >= len(topic.partitions):
         return -1
-    partition = topic.partitions[place[2]]
+    partition = topic.partitions[share_key[2]]
     return partition.leader_epoch if partition.leader == broker.id else -1
 
 
-def _coordinator(broker: Broker, place: Place) -> int:
-    """The share coordinator of a share partition; this broker where nobody is known to be it."""
-    key = coordinators.coordinator_key(*place)
+def _coordinator(broker: Broker, share_key: ShareKey) -> int:
+    """Return the share coordinator; this broker if none is known."""
+    key = coordinators.coordinator_key(*share_key)
     receiver = coordinators.coordinator_of(broker, SHARE_TOPIC, key)
     return broker.id if receiver in (None, -1) else receiver
 
 
-def _name(place: Place) -> str:
-    return f"{escape(place[0])}/{place[1]}/{place[2]}"
+def _name(share_key: ShareKey) -> str:
+    return f"{escape(share_key[0])}/{share_key[1]}/{share_key[2]}"
 
 
-def _place(name: str) -> Place:
+def _parsed_key(name: str) -> ShareKey:
     group_id, topic_id, partition = name.split("/")
     return unescape(group_id), topic_id, int(partition)
 
 
-def _key(broker: Broker, place: Place) -> str:
-    return f"{broker.id}/{KIND}/{_name(place)}"
+def _key(broker: Broker, share_key: ShareKey) -> str:
+    return f"{broker.id}/{KIND}/{_name(share_key)}"
 
 
-def _timer(broker: Broker, place: Place) -> str:
-    return f"{TIMER}/{broker.id}/{_name(place)}"
+def _timer(broker: Broker, share_key: ShareKey) -> str:
+    return f"{TIMER}/{broker.id}/{_name(share_key)}"
+
+
+def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
+    """Return the start offset by share.auto.offset.reset.
+
+    Source: `SharePartition.startOffsetDuringInitialization` in Kafka; KIP-1106.
+    """
+    log = broker.log(topic_id, partition)
+    assert log is not None, (topic_id, partition)
+    reset = group_configs.share_offset_reset(broker, group_id)
+    if reset == "earliest":
+        return log.log_start_offset
+    if reset == "latest":
+        return log.high_watermark
+    since_ms = group_configs.since_ms(reset)
+    if since_ms is None:  # beyond Java's range; older versions accepted it
+        return log.log_start_offset
+    oldest = broker.now - since_ms
+    found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
+    return log.high_watermark if found is None else found.offset

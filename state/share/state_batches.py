@@ -1,8 +1,8 @@
-"""How batches of records in flight become one list: of what is told of a record, what is later.
+"""Merging of state batches of a share partition.
 
-Source: `PersisterStateBatchCombiner` in Kafka. Where batches overlap, the one counts that was
-delivered more often, then the one whose state is later. Kafka may leave two neighbours of one state
-apart that are one batch here; it comes to the same.
+Source: `PersisterStateBatchCombiner` in Kafka. Where batches overlap, the higher delivery count
+wins, then the higher state. Kafka may leave equal neighbours separate that are merged here, which
+is equivalent.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from brokertwin.state.core.share_records import ShareStateBatch
 
 
 def combined(batches: Iterable[ShareStateBatch], start_offset: int) -> list[ShareStateBatch]:
-    """Batches in the order of their offsets, none over another, from `start_offset` on.
+    """Return batches by offset, without overlaps, from `start_offset` on.
 
-    A start offset -1 is below all of them.
+    Start offset -1 is below all batches.
     """
     kept = [_from(batch, start_offset) for batch in batches if batch.last_offset >= start_offset]
     return kept if len(kept) < 2 else _merged(kept)
@@ -29,15 +29,15 @@ def _from(batch: ShareStateBatch, start_offset: int) -> ShareStateBatch:
 def _merged(batches: list[ShareStateBatch]) -> list[ShareStateBatch]:
     batches = sorted(batches, key=lambda each: each.first_offset)
     edges = sorted({edge for each in batches for edge in (each.first_offset, each.last_offset + 1)})
-    coming = iter(batches)
-    following = next(coming, None)
-    open_batches: list[tuple[int, int, int]] = []  # the one that counts comes first
+    remaining = iter(batches)
+    following = next(remaining, None)
+    open_batches: list[tuple[int, int, int]] = []  # the winning batch comes first
     merged: list[ShareStateBatch] = []
     for first, end in pairwise(edges):
         while following is not None and following.first_offset <= first:
             rank = (-following.delivery_count, -following.delivery_state)
             heappush(open_batches, (*rank, following.last_offset))
-            following = next(coming, None)
+            following = next(remaining, None)
         while open_batches and open_batches[0][2] < first:
             heappop(open_batches)
         if open_batches:
@@ -47,7 +47,7 @@ def _merged(batches: list[ShareStateBatch]) -> list[ShareStateBatch]:
 
 
 def _add(merged: list[ShareStateBatch], batch: ShareStateBatch) -> None:
-    """Takes a part in, as one with the last where that goes on in the same way."""
+    """Append a batch, merged with the previous one if possible."""
     if merged:
         last = merged[-1]
         is_same = (last.delivery_state, last.delivery_count) == (

@@ -1,13 +1,13 @@
-"""The records of share coordinators as rows of `__share_group_state`, in Kafka's own bytes.
+"""Encoder of share coordinator records to `__share_group_state`.
 
 Source: `ShareCoordinatorRecordHelpers`, `ShareSnapshotKey` and `…Value`, `ShareUpdateKey` and
-`…Value` in Kafka 4.3's share-coordinator. A key begins with its kind and names group, topic and
-partition; values have version 0, which is flexible:
+`…Value` in Kafka 4.3's share-coordinator. A key begins with its type and has group, topic and
+partition. Values have version 0, which is flexible:
 
-    0   all of a state; null takes it back
-    1   what has changed since
+    0   snapshot; null is a tombstone
+    1   update of a snapshot
 
-`state/observed/share_progress.py` reads rows of real brokers.
+`state/observed/share_progress.py` decodes rows of real brokers.
 """
 
 import struct
@@ -18,20 +18,23 @@ from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, 
 SNAPSHOT, UPDATE = 0, 1
 DONE_TAG = 0
 UNKNOWN = -1
-"""How many records are done with, where nobody has said: it is left out."""
+"""Unknown count of done records; omitted."""
 
 
 def encode(record: ShareStateWritten, timestamp: int) -> tuple[bytes, bytes | None]:
-    """Key and value, written at a time in ms since 1970. Raises ValueError for too long an id."""
+    """Encode a record, written at a time in ms since 1970.
+
+    Raises ValueError for an id that is too long.
+    """
     if record.snapshot is None:
         return _key(record, SNAPSHOT), None
     if record.update is None:
         return _key(record, SNAPSHOT), _snapshot(record.snapshot, timestamp)
-    writer = _opened(record.snapshot)
+    writer = _start_value(record.snapshot)
     writer.number("i", record.update.leader_epoch)
     writer.number("q", record.update.start_offset)
     done = record.update.delivery_complete_count
-    return _key(record, UPDATE), _ended(writer, record.update.batches, done)
+    return _key(record, UPDATE), _finish_value(writer, record.update.batches, done)
 
 
 def _key(record: ShareStateWritten, kind: int) -> bytes:
@@ -43,8 +46,8 @@ def _key(record: ShareStateWritten, kind: int) -> bytes:
     return writer.encoded()
 
 
-def _opened(snapshot: ShareSnapshot) -> Writer:
-    """A value's beginning: its version, and which snapshot it is or goes on from."""
+def _start_value(snapshot: ShareSnapshot) -> Writer:
+    """Start a value: version and snapshot epoch."""
     writer = Writer(is_flexible=True)
     writer.number("h", 0)
     writer.number("i", snapshot.snapshot_epoch)
@@ -52,16 +55,16 @@ def _opened(snapshot: ShareSnapshot) -> Writer:
 
 
 def _snapshot(snapshot: ShareSnapshot, timestamp: int) -> bytes:
-    writer = _opened(snapshot)
+    writer = _start_value(snapshot)
     writer.number("i", snapshot.state_epoch)
     writer.number("i", snapshot.leader_epoch)
     writer.number("q", snapshot.start_offset)
-    for _ in range(2):  # when it was created, and when it was written
+    for _ in range(2):  # create and write time
         writer.number("q", timestamp)
-    return _ended(writer, snapshot.batches, snapshot.delivery_complete_count)
+    return _finish_value(writer, snapshot.batches, snapshot.delivery_complete_count)
 
 
-def _ended(writer: Writer, batches: list[ShareStateBatch], done: int) -> bytes:
+def _finish_value(writer: Writer, batches: list[ShareStateBatch], done: int) -> bytes:
     def write(batch: ShareStateBatch) -> None:
         writer.number("q", batch.first_offset)
         writer.number("q", batch.last_offset)

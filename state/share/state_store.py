@@ -1,4 +1,4 @@
-"""The durable state of share coordinators: one item for each group and partition.
+"""Durable share state of share coordinators, by group and partition.
 
     groups   <broker>/share-state/<group>/<topic id>/<partition>   ShareState
 
@@ -23,50 +23,49 @@ from brokertwin.state.core.tables import Table, Tables, escape, unescape
 from brokertwin.state.share.state_batches import combined
 
 KIND = "share-state"
-"""The kind of the items, in their keys."""
+"""The kind of the items in their keys."""
 
 NO_OFFSET = -1
 NO_EPOCH, FIRST_LEADER_EPOCH = -1, 0
 UNKNOWN = -1
-"""How many records are done with, where nobody has said."""
+"""Unknown count of done records."""
 
-Place = tuple[str, Uuid, int]
-"""A group, and a partition of a topic."""
+ShareKey = tuple[str, Uuid, int]
+"""Group id, topic id and partition."""
 
 
 class ShareState(msgspec.Struct):
-    """What a share group has done with a partition, as its coordinator knows it.
+    """Progress of a share group in a partition, on its share coordinator.
 
-    The epochs are the highest ones that it has heard of: what comes of earlier ones is fenced, also
-    where the state has begun again since.
+    The epochs are the highest ones received. Requests with lower ones are fenced, even after the
+    state was initialized again.
     """
 
     snapshot: ShareSnapshot
     state_epoch: int = NO_EPOCH
     leader_epoch: int = NO_EPOCH
     updates: int = 0
-    """How many came since a snapshot was last written because there were enough of them."""
+    """Number of updates since the last periodic snapshot."""
 
 
-class Fault(NamedTuple):
-    """Why a share coordinator does not do it, and in which words."""
+class ShareStateError(NamedTuple):
+    """An error and its message."""
 
     error: Error
     message: str
 
 
 Operation = Literal["read", "read summary", "write", "initialize", "delete"]
-"""What is asked of a state."""
 
-_UNABLE: dict[Operation, str] = {
+_OPERATIONS: dict[Operation, str] = {
     "read": "read share group state",
     "read summary": "read share group state summary",
     "write": "write share group state",
     "initialize": "initialize share group state",
     "delete": "delete share group state",
 }
-NOT_HERE = "This server does not host this topic-partition."
-DENIED = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+UNKNOWN_PARTITION_MESSAGE = "This server does not host this topic-partition."
+DENIED = ShareStateError(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
 _OLD_STATE_EPOCH = (
     "The share coordinator rejected the request because the share-group state epoch did not match."
@@ -74,47 +73,52 @@ _OLD_STATE_EPOCH = (
 
 
 def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> ShareSnapshot | None:
-    """The state of a partition in a group, to be read only."""
+    """Return the state of a partition, read-only."""
     key = _key(broker.id, group_id, topic_id, partition)
     state = broker.tables.groups.get(key, ShareState)
     return state.snapshot if state is not None else None
 
 
-def begun(broker: Broker, place: Place, state_epoch: int, start_offset: int) -> ShareSnapshot:
-    """A state that begins, or begins anew; at an offset -1 its leader is to settle where."""
+def initialized_snapshot(
+    broker: Broker, share_key: ShareKey, state_epoch: int, start_offset: int
+) -> ShareSnapshot:
+    """Return a new state.
+
+    With offset -1, the partition's leader determines the start.
+    """
     done = UNKNOWN if start_offset == NO_OFFSET else 0
-    former = find(broker, *place)
+    former = find(broker, *share_key)
     snapshot_epoch = 0 if former is None else former.snapshot_epoch + 1
     return ShareSnapshot(
         state_epoch, FIRST_LEADER_EPOCH, start_offset, done, snapshot_epoch=snapshot_epoch
     )
 
 
-def updated(broker: Broker, place: Place, told: ShareUpdate) -> ShareStateWritten:
-    """A state that has begun with what is told of it.
+def update_record(broker: Broker, share_key: ShareKey, update: ShareUpdate) -> ShareStateWritten:
+    """Return the record of an update.
 
-    It is written as an update, or as a snapshot after as many updates as
-    `share.coordinator.snapshot.update.records.per.snapshot`.
+    It is an update or, after `share.coordinator.snapshot.update.records.per.snapshot` updates, a
+    snapshot.
     """
-    state = broker.tables.groups.get(_key(broker.id, *place), ShareState)
-    assert state is not None, place
+    state = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
+    assert state is not None, share_key
     former = state.snapshot
-    start = former.start_offset if told.start_offset == NO_OFFSET else told.start_offset
-    most = broker.settings.share_coordinator_snapshot_update_records_per_snapshot
-    is_snapshot = state.updates >= most
+    start = former.start_offset if update.start_offset == NO_OFFSET else update.start_offset
+    updates_max = broker.settings.share_coordinator_snapshot_update_records_per_snapshot
+    is_snapshot = state.updates >= updates_max
     snapshot = ShareSnapshot(
         state_epoch=former.state_epoch,
-        leader_epoch=told.leader_epoch,
+        leader_epoch=update.leader_epoch,
         start_offset=start,
-        delivery_complete_count=told.delivery_complete_count,
-        batches=combined([*former.batches, *told.batches], start),
+        delivery_complete_count=update.delivery_complete_count,
+        batches=combined([*former.batches, *update.batches], start),
         snapshot_epoch=former.snapshot_epoch + is_snapshot,
     )
-    return ShareStateWritten(*place, snapshot, None if is_snapshot else told)
+    return ShareStateWritten(*share_key, snapshot, None if is_snapshot else update)
 
 
 def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> None:
-    """Stores a snapshot, or forgets the partition's state."""
+    """Store a state, or delete it."""
     key = _key(broker, record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
         tables.groups.drop(key)
@@ -129,113 +133,123 @@ def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> Non
 
 
 def _counted(tables: Tables, broker: int, updates: int, update: ShareUpdate | None) -> int:
-    """How many updates have come since; a state that begins anew leaves the count as it is."""
+    """Return the number of updates; initialization does not reset it."""
     if update is not None:
         return updates + 1
     settings = broker_configs.settings_of(tables.metadata, broker, broker, tables.given)
-    most = settings.share_coordinator_snapshot_update_records_per_snapshot
-    return 0 if updates >= most else updates
+    updates_max = settings.share_coordinator_snapshot_update_records_per_snapshot
+    return 0 if updates >= updates_max else updates
 
 
 def coordinator_key_of(key: str) -> str:
-    """What `__share_group_state` is hashed by for an item."""
+    """Return the key that selects the partition of `__share_group_state`."""
     _, _, group_id, topic_id, partition = key.split("/")
     return coordinator_key(unescape(group_id), topic_id, int(partition))
 
 
 def keys(table: Table, broker: int) -> list[str]:
-    """The keys of the states that a broker coordinates; `table` is `groups`."""
+    """Return the keys of a broker's states; `table` is `groups`."""
     return table.keys(f"{broker}/{KIND}/")
 
 
 def is_state(key: str) -> bool:
-    """Whether a key of the table `groups` is that of a partition's state."""
+    """True if a key of the table `groups` is that of a state."""
     return key.split("/", 2)[1] == KIND
 
 
-def of_deleted_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
-    """Return the tombstones for a deleted topic (`ShareCoordinatorShard.maybeCleanupShareState`).
+def tombstones_of_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
+    """Return tombstones for a deleted topic; `table` is `groups`.
 
-    `table` is `groups`.
+    Source: `ShareCoordinatorShard.maybeCleanupShareState`.
     """
-    places = [key.split("/")[2:] for key in keys(table, broker)]
+    keys_found = [key.split("/")[2:] for key in keys(table, broker)]
     return [
         ShareStateWritten(unescape(group_id), found, int(partition), None)
-        for group_id, found, partition in places
+        for group_id, found, partition in keys_found
         if found == topic_id
     ]
 
 
 def forget_topic(table: Table, machine: int, topic_id: Uuid) -> None:
-    """Forgets the states of a topic that goes; `table` is `groups`."""
+    """Delete the states of a deleted topic; `table` is `groups`."""
     for key in keys(table, machine):
         if key.split("/")[3] == topic_id:
             table.drop(key)
 
 
-def old_epoch(broker: Broker, place: Place, state_epoch: int, leader_epoch: int) -> Fault | None:
-    """Why what comes of these epochs is too late: 74, 124, or None; -1 is never too late."""
-    known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
+def epoch_error(
+    broker: Broker, share_key: ShareKey, state_epoch: int, leader_epoch: int
+) -> ShareStateError | None:
+    """Return 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, or None.
+
+    Epoch -1 is never fenced.
+    """
+    known = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
     if known is None:
         return None
     if NO_EPOCH != leader_epoch < known.leader_epoch:
-        return Fault(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
+        return ShareStateError(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
     if NO_EPOCH != state_epoch < known.state_epoch:
-        return Fault(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
+        return ShareStateError(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
     return None
 
 
-def is_new_leader_epoch(broker: Broker, place: Place, leader_epoch: int) -> bool:
-    """Whether nobody has heard of a leader epoch yet; -1 is none."""
-    known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
+def is_new_leader_epoch(broker: Broker, share_key: ShareKey, leader_epoch: int) -> bool:
+    """True if a leader epoch differs from the last one; -1 is ignored."""
+    known = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
     return known is not None and leader_epoch not in (NO_EPOCH, known.leader_epoch)
 
 
-def use_fault(
+def access_error(
     broker: Broker,
-    place: Place,
+    share_key: ShareKey,
     epochs: tuple[int, int],
     operation: Literal["read", "write"],
     is_allowed: bool,
-) -> Fault | None:
-    """Why a state cannot be read or written: 31, 42, 16, 74, 124, 3, or None.
+) -> ShareStateError | None:
+    """Return why a state cannot be read or written.
 
-    `epochs` are the state epoch and the leader epoch that are spoken of.
+    31 CLUSTER_AUTHORIZATION_FAILED, 42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH,
+    124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and
+    leader epoch of the request.
     """
     if not is_allowed:
         return DENIED
-    found = fault(broker, place, operation)
+    found = coordinator_error(broker, share_key, operation)
     if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return found
-    if find(broker, *place) is None:
-        return not_begun(operation)
-    return old_epoch(broker, place, *epochs) or found
+    if find(broker, *share_key) is None:
+        return uninitialized_error(operation)
+    return epoch_error(broker, share_key, *epochs) or found
 
 
-def unable(operation: Operation, why: str) -> str:
-    """A share coordinator's words for what it cannot do."""
-    return f"Unable to {_UNABLE[operation]}: {why}"
+def failure_message(operation: Operation, why: str) -> str:
+    return f"Unable to {_OPERATIONS[operation]}: {why}"
 
 
-def not_begun(operation: Literal["read", "write"]) -> Fault:
-    """What is said of a state that has not begun."""
+def uninitialized_error(operation: Literal["read", "write"]) -> ShareStateError:
     text = f"{operation.capitalize()} operation on uninitialized share partition not allowed."
-    return Fault(Error.INVALID_REQUEST, text)
+    return ShareStateError(Error.INVALID_REQUEST, text)
 
 
-def fault(machine: Machine, place: Place, operation: Operation) -> Fault | None:
-    """Why a machine does not have the state of a partition: 42, 3, 16, or None."""
-    group_id, topic_id, partition = place
+def coordinator_error(
+    machine: Machine, share_key: ShareKey, operation: Operation
+) -> ShareStateError | None:
+    """Return why a machine does not have a state.
+
+    42 INVALID_REQUEST, 3 UNKNOWN_TOPIC_OR_PARTITION, 16 NOT_COORDINATOR, or None.
+    """
+    group_id, topic_id, partition = share_key
     if partition < 0:
         message = "The partition id cannot be a negative number."
-        return Fault(Error.INVALID_REQUEST, message)
+        return ShareStateError(Error.INVALID_REQUEST, message)
     key = coordinator_key(group_id, topic_id, partition)
     if coordinator_of(machine, SHARE_TOPIC, key) != machine.id:
-        text = unable(operation, "This is not the correct coordinator.")
-        return Fault(Error.NOT_COORDINATOR, text)
+        text = failure_message(operation, "This is not the correct coordinator.")
+        return ShareStateError(Error.NOT_COORDINATOR, text)
     topic = machine.topic_by_id(topic_id)
     if topic is None or partition >= len(topic.partitions):
-        return Fault(Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
+        return ShareStateError(Error.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_MESSAGE)
     return None
 
 

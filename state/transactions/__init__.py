@@ -1,12 +1,17 @@
 """Transactions and producer ids (docs/systems/transactions.md).
 
-transactions                                    the table of a transactional id's states
-transaction_coordinator, transactional_ids      who asks, what is stored, what times out
-transaction_markers, transaction_verification   the end at the partitions, the beginning there
-transaction_rows                                what is stored, as rows of `__transaction_state`
-transactional_offsets                           offsets that are pending until the marker
-producer_ids, producer_id_blocks, producer_id_drawing   blocks of ids and how they are given out
+    transactions                  states and transitions of a transactional id
+    transaction_coordinator       requests and timeouts
+    transactional_ids             storage, timers
+    transaction_markers           WriteTxnMarkers requests of the coordinator
+    transaction_verification      verification by partition leaders (KIP-890)
+    transactional_offsets         pending offsets of open transactions
+    transaction_rows              encoder for rows of `__transaction_state`
+    producer_ids                  blocks of producer ids (KIP-730)
+    producer_id_blocks            blocks in ZooKeeper, before KIP-730
+    producer_id_manager           generation of producer ids
+    check                         invariants
 
-A state changes by a line of the table in `transactions` only; the diagram in the pages is drawn
-from it.
+The table in `transactions` is the only place where states change. The diagram in the documents is
+drawn from it.
 """

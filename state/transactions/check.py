@@ -1,4 +1,4 @@
-"""What must hold of transactions: ids have their timers, pending offsets their index."""
+"""Invariants of transactions: timers, producer ids, pending offsets."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,18 @@ from brokertwin.state.logs.log import log_key
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.producer_ids import ProducerIds
 from brokertwin.state.transactions.transaction_verification import Verifications
-from brokertwin.state.transactions.transactional_offsets import Pending, PendingIn
-from brokertwin.state.transactions.transactions import PREPARED, State
+from brokertwin.state.transactions.transactional_offsets import PendingOffsets, ProducerGroups
+from brokertwin.state.transactions.transactions import PREPARED, TransactionState
 
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
-    """Transactional ids, producer ids, pending offsets and verifications of some brokers."""
     has_ids = touched.has("transactions") or touched.has("metadata", "topic", "producer-ids")
     if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("cluster", "network"):
         for broker in brokers:
             yield from _ids(tables, broker)
             ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
             if ids is not None and not ids.current.first <= ids.next_id <= ids.current.end:
-                yield f"broker {broker} hands out {ids.next_id} next, of the block {ids.current}"
+                yield f"next producer id {ids.next_id} of broker {broker} is not in {ids.current}"
     if touched.has("groups", "group", "pending", "pending-in"):
         yield from _pending(tables)
     is_gone = touched.is_gone("logs", tables.logs, "log")
@@ -38,48 +37,51 @@ def _verifications(tables: Tables) -> Violations:
         if item is None or not item.by_producer:
             yield f"{key} is empty"
         if log_key(broker, topic_id, int(partition)) not in tables.logs:
-            yield f"{key} is of no log"
+            yield f"{key} has no log"
 
 
 def _ids(tables: Tables, broker: int) -> Violations:
-    """Ids and timers; one that is Prepared has none where its markers were fenced, as in Kafka."""
+    """Check ids and timers.
+
+    A prepared id has no timer if its markers were fenced, as in Kafka.
+    """
     prefix = f"{transactional_ids.TIMER}/{broker}/"
     timers = set(pending.timers_of(tables.pending, prefix))
     for name, known in transactional_ids.all_ids(tables.transactions, broker):
-        is_looked_at = known.state == State.ONGOING or known.state in PREPARED
+        needs_check = known.state == TransactionState.ONGOING or known.state in PREPARED
         is_led = leads(tables, broker, TRANSACTION_TOPIC, name)
-        if known.state == State.ONGOING and name not in timers and is_led:
-            yield f"transactional id {name!r} is Ongoing, but no check looks at it"
-        if not is_looked_at and name in timers:
-            yield f"transactional id {name!r} is {known.state}, but a check looks at it"
-        if known.state == State.EMPTY and known.partitions:
+        if known.state == TransactionState.ONGOING and name not in timers and is_led:
+            yield f"transactional id {name!r} is Ongoing without a scheduled check"
+        if not needs_check and name in timers:
+            yield f"transactional id {name!r} is {known.state} with a scheduled check"
+        if known.state == TransactionState.EMPTY and known.partitions:
             yield f"transactional id {name!r} is Empty with {known.partitions}"
         if not known.producer_epoch >= -1 or known.producer_id < 0:
             yield f"transactional id {name!r} has producer {known.producer_id}"
         timers.discard(name)
     for name in sorted(timers):
-        yield f"broker {broker} has a timer of the transactional id {name!r}, which it lacks"
+        yield f"broker {broker} has a timer of the unknown transactional id {name!r}"
 
 
 def _pending(tables: Tables) -> Violations:
     table, kinds = tables.groups, by_kind(tables.groups)
     pending: set[tuple[str, int, str]] = set()
     for key in kinds.get("pending", []):
-        item = table.get(key, Pending)
+        item = table.get(key, PendingOffsets)
         group_key = key.replace("/pending/", "/group/", 1)
         if item is None or not item.offsets:
             yield f"{key} is empty"
         elif group_key not in table:
-            yield f"{key} is of no group"
+            yield f"{key} has no group"
         broker, _, group = key.split("/", 2)
         pending |= {(broker, each.producer_id, group) for each in item.offsets} if item else set()
     indexed = set()
     for key in kinds.get("pending-in", []):
-        index = table.get(key, PendingIn)
+        index = table.get(key, ProducerGroups)
         broker, _, producer_id = key.split("/")
         if index is None or not index.group_ids:
             yield f"{key} is empty"
         else:
             indexed |= {(broker, int(producer_id), escape(group)) for group in index.group_ids}
     for _, producer, group in sorted(pending - indexed):
-        yield f"producer {producer} has pending offsets in {group}, its index does not say so"
+        yield f"pending offsets of producer {producer} in {group} are not indexed"

@@ -1,28 +1,26 @@
-"""Producer id blocks by a versioned conditional write: what brokers did before KIP-730.
+"""Producer id blocks in ZooKeeper: conditional writes, before KIP-730.
 
 Source: seed 002; KIP-98; `ProducerIdManager`, `ProducerIdBlockZNode`, `KafkaZkClient` in Kafka 2.0.
-One document names the block that was taken last; whoever takes the next one writes it under the
-version at which the document was read. The version guards the write, not the content.
+A document names the last allocated block. A broker allocates the next one by a write that is
+conditional on the version it has read.
 
     {"version":1,"broker":35,"block_start":"4000","block_end":"4999"}
 
     step     rule
     read     the document and its version
-    propose  no document: 0 to 999; else the 1000 ids after block_end; none are left where
-             block_end > 2^63-1 - 1000: ProducerIdsExhausted
-    write    under the version that was read; another version by now: read again
+    propose  without a document 0 to 999, else the 1000 ids after block_end;
+             ProducerIdsExhausted if block_end > 2^63-1 - 1000
+    write    with the version read; after a version conflict, read again
 
-Where the answer to a write is lost, the broker reads again and finds its own document: the block is
-its own. A broker that has just started takes no document for its own: the ids of that block may
-have been handed out before.
+If the response to a write is lost, the broker reads its own document and has the block. A restarted
+broker does not reuse its block, because ids may have been issued.
 
-This is the option beside `producer_ids.py`, in which the controller gives the blocks: the broker
-setting `brokertwin.zk.producer.id.blocks`. A broker that needs an id takes a block at once, where
-it otherwise answers 14 and asks; it never asks ahead. Where no block is left the producer is told
--1 UNKNOWN_SERVER_ERROR, for good. The document is that of a machine of its own, the `store` (as
-ZooKeeper is), which all brokers of a cell read and write. One event is handled after the other, so
-that in a cell no write meets a version that another broker has changed since. Brokers of several
-cells have no store in common: there the option is refused.
+The broker setting `brokertwin.zk.producer.id.blocks` enables this instead of `producer_ids.py`. A
+broker then allocates a block when it needs an id. There is no prefetch and no 14
+COORDINATOR_LOAD_IN_PROGRESS. If ids are exhausted, InitProducerId fails: -1 UNKNOWN_SERVER_ERROR.
+The document belongs to a separate machine, the `store`, shared by the brokers of a cell. Events are
+handled one after the other, so version conflicts cannot occur in a cell. Several cells have no
+common store, so the setting is rejected there.
 """
 
 from typing import NamedTuple
@@ -39,32 +37,32 @@ INT64_MAX = 2**63 - 1
 
 
 class ProducerIdsExhausted(Exception):
-    """There is no further block; fatal for whoever wants one."""
+    """No block is left."""
 
 
 class IdBlock(NamedTuple):
-    """The ids `first` to `last`, both inclusive, and the broker that took them."""
+    """Ids `first` to `last` (inclusive), and the broker that allocated them."""
 
     broker: int
     first: int
     last: int
 
 
-class Stored(NamedTuple):
-    """What lies at `PATH`: a document, or None before the first write, and its version."""
+class VersionedDocument(NamedTuple):
+    """The document at `PATH` (None before the first write) and its version."""
 
     document: str | None = None
     version: int = 0
 
-    def write(self, document: str, version: int) -> "Stored | None":
-        """The store after a write that holds for `version` only; None for a bad version."""
+    def write(self, document: str, version: int) -> "VersionedDocument | None":
+        """Return the document after a write; None after a version conflict."""
         if version != self.version:
             return None
-        return Stored(document, version + 1)
+        return VersionedDocument(document, version + 1)
 
 
-class Write(NamedTuple):
-    """A conditional write: the document, and the version that has to be there still."""
+class ConditionalWrite(NamedTuple):
+    """A document and the version that it replaces."""
 
     document: str
     version: int
@@ -81,13 +79,13 @@ _decoder = msgspec.json.Decoder(_Document)
 
 
 def encode(block: IdBlock) -> str:
-    """The document of a block; its ids are strings."""
+    """Encode the document of a block; ids are strings."""
     document = _Document(DOCUMENT_VERSION, block.broker, str(block.first), str(block.last))
     return msgspec.json.encode(document).decode("ascii")
 
 
 def decode(document: str) -> IdBlock:
-    """The block that a document names. Raises ValueError where it is none that Kafka wrote."""
+    """Decode a document. Raises ValueError if Kafka would not write it."""
     try:
         found = _decoder.decode(document)
         block = IdBlock(found.broker, int(found.block_start), int(found.block_end))
@@ -99,7 +97,10 @@ def decode(document: str) -> IdBlock:
 
 
 def block_after(document: str | None, broker: int) -> IdBlock:
-    """The block that follows. Raises ProducerIdsExhausted, and ValueError as `decode` does."""
+    """Return the next block.
+
+    Raises ProducerIdsExhausted, and ValueError like `decode`.
+    """
     if document is None:
         return IdBlock(broker, 0, BLOCK_SIZE - 1)
     last = decode(document).last
@@ -111,11 +112,11 @@ def block_after(document: str | None, broker: int) -> IdBlock:
     return IdBlock(broker, last + 1, last + BLOCK_SIZE)
 
 
-class IdTaker(msgspec.Struct):
-    """A broker: its block, the next id of it, and the block that it is trying to take.
+class BlockAllocator(msgspec.Struct):
+    """A broker that allocates blocks.
 
-    `next_id` hands out ids; when it gives None, the broker reads the store, tells `read`, sends
-    the write that this gives, and tells `written`. It may read again at any time.
+    If `next_id` returns None, the broker reads the store, calls `read`, sends the returned write,
+    and calls `written`. It may read again at any time.
     """
 
     broker: int
@@ -124,37 +125,37 @@ class IdTaker(msgspec.Struct):
     proposed: IdBlock | None = None
 
     def next_id(self) -> int | None:
-        """The next id, which is thereby handed out; None while there is no block."""
+        """Issue the next id; None without a block."""
         if self.block is None or self.following > self.block.last:
             return None
         self.following += 1
         return self.following - 1
 
-    def read(self, stored: Stored) -> Write | None:
-        """What to write after a read; None where an earlier write turns out to have succeeded.
+    def read(self, stored: VersionedDocument) -> ConditionalWrite | None:
+        """Return the write after a read; None if an earlier write has succeeded.
 
-        Raises ProducerIdsExhausted and ValueError as `block_after` does.
+        Raises ProducerIdsExhausted and ValueError like `block_after`.
         """
         if self.proposed is not None and stored.document == encode(self.proposed):
-            self._take(self.proposed)
+            self._use(self.proposed)
             return None
         self.proposed = block_after(stored.document, self.broker)
-        return Write(encode(self.proposed), stored.version)
+        return ConditionalWrite(encode(self.proposed), stored.version)
 
-    def written(self, write: Write) -> None:
-        """The store has accepted `write`: the block is the broker's, unless it has read since.
+    def written(self, write: ConditionalWrite) -> None:
+        """Use the proposed block after a successful write.
 
-        After a bad version there is nothing to tell: the broker reads again.
+        No-op if the broker has read again since. After a version conflict, it reads again.
         """
         if self.proposed is not None and write.document == encode(self.proposed):
-            self._take(self.proposed)
+            self._use(self.proposed)
 
-    def _take(self, block: IdBlock) -> None:
+    def _use(self, block: IdBlock) -> None:
         self.block, self.following, self.proposed = block, block.first, None
 
 
 class StoredDocument(msgspec.Struct):
-    """Item of the table `metadata`: what lies at `PATH`, and its version."""
+    """Item of the table `metadata`: the document at `PATH` and its version."""
 
     document: str
     version: int
@@ -163,27 +164,27 @@ class StoredDocument(msgspec.Struct):
 _KEY = f"store{PATH}"
 
 
-def stored(table: Table) -> Stored:
-    """What the brokers of a cell read."""
+def read_document(table: Table) -> VersionedDocument:
+    """Return the document of the cell's store."""
     item = table.get(_KEY, StoredDocument)
-    return Stored() if item is None else Stored(item.document, item.version)
+    return VersionedDocument() if item is None else VersionedDocument(item.document, item.version)
 
 
-def block_taken(table: Table, broker: int) -> tuple[int, list[Record]]:
-    """The first id of the block that a broker takes, and the records that take it.
+def allocate_block(table: Table, broker: int) -> tuple[int, list[Record]]:
+    """Return the first id of a newly allocated block, and its records.
 
-    Raises ProducerIdsExhausted, and ValueError as `decode` does.
+    Raises ProducerIdsExhausted, and ValueError like `decode`.
     """
-    taker = IdTaker(broker)
-    write = taker.read(stored(table))
-    assert write is not None and taker.proposed is not None, "a new taker has proposed nothing"
-    first = taker.proposed.first
+    allocator = BlockAllocator(broker)
+    write = allocator.read(read_document(table))
+    assert write is not None and allocator.proposed is not None, "a new taker has proposed nothing"
+    first = allocator.proposed.first
     return first, [ProducerIdBlockWritten(*write), ProducerIdBlockReceived(first, BLOCK_SIZE)]
 
 
 def apply_written(table: Table, record: ProducerIdBlockWritten) -> None:
-    """The document after a conditional write. Raises ValueError for a bad version."""
-    written = stored(table).write(record.document, record.version)
+    """Store a document. Raises ValueError after a version conflict."""
+    written = read_document(table).write(record.document, record.version)
     if written is None or written.document is None:
         raise ValueError(f"the document at {PATH} has another version than {record.version}")
     table.put(_KEY, StoredDocument(written.document, written.version))

@@ -1,20 +1,20 @@
-"""Producer ids: the controller's blocks of 1000, and the block that a broker hands out.
+"""Blocks of producer ids on the controller and the brokers.
 
 Source: seed 002; KIP-730; `ProducerIdControlManager`, `RPCProducerIdManager`, `ProducerIdsBlock` in
-Kafka. The controller keeps the first id that no broker has; a broker keeps the block it hands out
-and, from 90 % of it on, the next one.
+Kafka. The controller keeps the first unallocated id. A broker keeps its current block and, after 90
+% of it, the next one.
 
-    broker has                          InitProducerId gets
-    ids left in its block               the next id; at the 90 % mark another block is asked for
-    an empty block and a next one       the first id of the next block
-    neither                             14 COORDINATOR_LOAD_IN_PROGRESS; a block is asked for
+    state of the broker       result of InitProducerId
+    ids left in its block     the next id; at 90 % another block is requested
+    block used up, next one   the first id of the next block
+    no ids                    14 COORDINATOR_LOAD_IN_PROGRESS; a block is requested
 
-A block is asked for once at a time, and after a failed answer not before `BACKOFF_MS`. Whether one
-is asked for is no record: a broker forgets it when it restarts.
+There is at most one request in flight, and after an error a backoff of `BACKOFF_MS`. Both are
+volatile.
 
-Kafka marks its request as answered only when the block is *taken*; here the waiting next block says
-the same, because no request goes out while there is one. Kafka lets a block begin at the last id of
-the broker's own, which would give that id twice; here it begins behind it.
+Kafka ends a request only when the block is used; here a stored next block prevents another request.
+In Kafka a block may start at the last id of the current block, which would be issued twice; here it
+must start after it.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ NO_DEADLINE = -1
 
 
 class Block(msgspec.Struct, array_like=True):
-    """`size` producer ids from `first` on."""
+    """`size` producer ids, starting with `first`."""
 
     first: int
     size: int
@@ -50,14 +50,14 @@ class Block(msgspec.Struct, array_like=True):
 
 
 class NextBlock(msgspec.Struct):
-    """Item of the controller: the first id that no broker has, and who got the last block."""
+    """Item of the controller: first unallocated id, last receiver."""
 
     first: int = 0
     broker_id: int = NO_BROKER
 
 
 class ProducerIds(msgspec.Struct):
-    """Item of a broker: its block, the next id of it to hand out, and the block after it."""
+    """Item of a broker: current block, next id, and next block."""
 
     current: Block
     next_id: int = 0
@@ -65,7 +65,10 @@ class ProducerIds(msgspec.Struct):
 
 
 class BlockRequest(msgspec.Struct):
-    """Item of a broker, not durable: a request for a block under way, or when to try again (ms)."""
+    """Volatile item of a broker: a request in flight, or the end of a backoff.
+
+    The deadline is in ms since 1970.
+    """
 
     is_in_flight: bool = False
     backoff_deadline: int = NO_DEADLINE
@@ -80,7 +83,7 @@ def _request_key(broker: int) -> str:
 
 
 def next_block(table: Table, controller: int) -> Block | None:
-    """The block that the controller gives next; None when the ids are used up."""
+    """Return the next block of the controller; None if ids are exhausted."""
     item = table.get(_key(controller), NextBlock) or NextBlock()
     if item.first > INT64_MAX - BLOCK_SIZE:
         return None
@@ -88,7 +91,7 @@ def next_block(table: Table, controller: int) -> Block | None:
 
 
 def apply_allocated(table: Table, machine: int, record: ProducerIdBlockAllocated) -> None:
-    """A block was given away. Raises ValueError where the next id would go back."""
+    """Store an allocation. Raises ValueError if the next id would decrease."""
     key = _key(machine)
     item = table.get(key, NextBlock)
     if item is not None and record.next_producer_id <= item.first:
@@ -100,7 +103,7 @@ def apply_allocated(table: Table, machine: int, record: ProducerIdBlockAllocated
 
 
 def apply_received(table: Table, machine: int, record: ProducerIdBlockReceived) -> None:
-    """A broker has a block to take when its own is used up."""
+    """Store the next block of a broker."""
     key = _key(machine)
     if key not in table:
         table.put(key, ProducerIds(Block(0, 0)))
@@ -108,20 +111,20 @@ def apply_received(table: Table, machine: int, record: ProducerIdBlockReceived) 
 
 
 def apply_issued(table: Table, machine: int, record: ProducerIdIssued) -> None:
-    """An id was handed out, of the next block where the broker's own was used up.
+    """Store an issued id; switch to the next block if necessary.
 
-    An id that a recording chose and that lies in the block moves the block's next id behind it, so
-    that nobody else gets it; one from elsewhere takes the place of the next id.
+    A recorded id within the block moves the next id after it, so it is not issued again. A recorded
+    id outside the block replaces the next id.
     """
     ids = table.change(_key(machine), ProducerIds)
     if ids.next_id >= ids.current.end and ids.following is not None:
         ids.current, ids.next_id, ids.following = ids.following, ids.following.first, None
-    is_ours = ids.next_id <= record.producer_id < ids.current.end
-    ids.next_id = (record.producer_id if is_ours else ids.next_id) + 1
+    is_in_block = ids.next_id <= record.producer_id < ids.current.end
+    ids.next_id = (record.producer_id if is_in_block else ids.next_id) + 1
 
 
 def next_id(table: Table, broker: int) -> int | None:
-    """The id that the broker hands out next; None while it has no block."""
+    """Return the next id of a broker; None without a block."""
     ids = table.get(_key(broker), ProducerIds)
     if ids is None:
         return None
@@ -131,7 +134,7 @@ def next_id(table: Table, broker: int) -> int | None:
 
 
 def reaches_prefetch(table: Table, broker: int, producer_id: int) -> bool:
-    """Whether handing out `producer_id` comes to the mark at which the next block is asked for."""
+    """True if issuing `producer_id` reaches the mark to request a block."""
     ids = table.get(_key(broker), ProducerIds)
     if ids is None:
         return False
@@ -143,7 +146,7 @@ def reaches_prefetch(table: Table, broker: int, producer_id: int) -> bool:
 
 
 def may_request(table: Table, waiting: Table, broker: int, now: int) -> bool:
-    """Whether the broker may ask for a block at `now` (ms since 1970)."""
+    """True if the broker may request a block at `now` (ms since 1970)."""
     ids = table.get(_key(broker), ProducerIds)
     if ids is not None and ids.following is not None and ids.next_id < ids.current.end:
         return False
@@ -154,27 +157,20 @@ def may_request(table: Table, waiting: Table, broker: int, now: int) -> bool:
 
 
 def is_acceptable(table: Table, broker: int, first: int, size: int) -> bool:
-    """Whether a block may follow the broker's own: it does not overlap it and stays an int64."""
+    """True if a block may follow: no overlap, and within int64."""
     ids = table.get(_key(broker), ProducerIds)
     end = ids.current.end if ids is not None else 0
     return first >= max(end, 0) and size >= 0 and first <= INT64_MAX - size
 
 
 def request_sent(waiting: Table, broker: int) -> None:
-    """A request for a block is under way."""
     waiting.put(_request_key(broker), BlockRequest(is_in_flight=True))
 
 
-def request_answered(waiting: Table, broker: int) -> None:
-    """The block has come."""
+def request_completed(waiting: Table, broker: int) -> None:
     waiting.drop(_request_key(broker))
 
 
 def request_failed(waiting: Table, broker: int, now: int) -> None:
-    """No block: the next request goes out at the earliest `BACKOFF_MS` after `now`."""
+    """Start the backoff at `now`."""
     waiting.put(_request_key(broker), BlockRequest(backoff_deadline=now + BACKOFF_MS))
-
-
-def request_timed_out(waiting: Table, broker: int) -> None:
-    """No answer: the next request may go out at once."""
-    waiting.drop(_request_key(broker))

@@ -1,12 +1,13 @@
-"""The transaction coordinator: what a broker does for the transactional ids that it coordinates.
+"""The transaction coordinator of a transactional id.
 
-Source: `TransactionCoordinator` in Kafka 4.3.1. What becomes of an id is decided in
-`transactions.py`; here are the records and the markers that follow from it.
+Source: `TransactionCoordinator` in Kafka 4.3.1. `transactions.py` decides; this module creates
+records and markers.
 
-An end is two records: Prepare*, with which the outcome is decided and the client is answered, and
-Complete* when the leaders have written their markers. Where no partition needs a marker both come
-at once. Where `__transaction_state` has followers a write takes until they have it
-(`state/cell/committing.py`): meanwhile the id is busy, and who asks is told to come again (51).
+An end writes two records: Prepare*, which decides the outcome and completes the request, and
+Complete* after all markers are written. Without partitions both are written at once. If
+`__transaction_state` has followers, a write is pending until they have replicated it
+(`state/cell/committing.py`). Meanwhile the id is busy, and requests fail: 51
+CONCURRENT_TRANSACTIONS.
 """
 
 from typing import NamedTuple
@@ -18,40 +19,43 @@ from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
 from brokertwin.state.transactions import (
-    producer_id_drawing,
+    producer_id_manager,
     transaction_markers,
     transactional_ids,
     transactions,
 )
-from brokertwin.state.transactions.producer_id_drawing import Drawn
+from brokertwin.state.transactions.producer_id_manager import ProducerIdResult
 from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
-    Asked,
-    Input,
+    EventData,
     ProducerIdAndEpoch,
-    State,
+    TransactionEvent,
+    TransactionState,
 )
 
-NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-class Outcome(NamedTuple):
-    """What the coordinator decides: the error for the client, records, messages to other machines.
+class CoordinatorResult(NamedTuple):
+    """Error of the request, records, and messages to other machines.
 
-    `holder` is what the producer holds from now on, where that changes.
+    `holder` is the producer's new id and epoch, if they change.
     """
 
     error: Error = Error.NONE
     records: list[Record] = []
     messages: list[Message] = []
-    holder: ProducerIdAndEpoch = NOBODY
+    holder: ProducerIdAndEpoch = NO_PRODUCER
 
 
 def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | Error | None:
-    """What the broker knows of an id: 42 for none at all, 16 where another broker coordinates."""
+    """Return the metadata of an id; None if it is new.
+
+    Errors: 42 INVALID_REQUEST without an id, 16 NOT_COORDINATOR.
+    """
     if not transactional_id:
         return Error.INVALID_REQUEST
     error = transaction_error(broker, transactional_id)
@@ -60,39 +64,39 @@ def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | 
     return transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
 
 
-def take_over(
-    broker: Broker, transactional_id: str, asked: Asked, chosen: int | None = None
-) -> Outcome:
-    """InitProducerId; a transaction that is open is aborted first, and the client told to wait."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return Outcome(known)
+def init_producer_id(
+    broker: Broker, transactional_id: str, data: EventData, chosen: int | None = None
+) -> CoordinatorResult:
+    """Handle InitProducerId. An open transaction is aborted first."""
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
-    if known is not None:
-        error = transactions.fence_error(known, asked.expected)
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
+    if current is not None:
+        error = transactions.fence_error(current, data.expected)
         if error is not Error.NONE:
-            return Outcome(error)
-        if known.state == State.ONGOING:
-            fenced = _fence(broker, transactional_id, known, Input.INIT)
+            return CoordinatorResult(error)
+        if current.state == TransactionState.ONGOING:
+            fenced = _fence(broker, transactional_id, current, TransactionEvent.INIT)
             if fenced.error is not Error.NONE:
                 return fenced
-            return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NOBODY)
-    drawn = Drawn()
-    if known is None or transactions.needs_new_id(known, Input.INIT, asked.expected):
-        drawn = producer_id_drawing.draw(broker, chosen)
-        if drawn.error is not Error.NONE:
-            return Outcome(drawn.error, messages=drawn.messages)
-    if known is None:
-        known = transactions.new_metadata(drawn.producer_id)
+            return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NO_PRODUCER)
+    allocated = ProducerIdResult()
+    if current is None or transactions.needs_new_id(current, TransactionEvent.INIT, data.expected):
+        allocated = producer_id_manager.next_producer_id(broker, chosen)
+        if allocated.error is not Error.NONE:
+            return CoordinatorResult(allocated.error, messages=allocated.messages)
+    if current is None:
+        current = transactions.new_metadata(allocated.producer_id)
     else:
-        asked = asked._replace(new_producer_id=drawn.producer_id)
-    metadata = transactions.step(known, Input.INIT, asked)
+        data = data._replace(new_producer_id=allocated.producer_id)
+    metadata = transactions.step(current, TransactionEvent.INIT, data)
     if isinstance(metadata, Error):
-        return Outcome(metadata)
-    written = transactional_ids.written(broker, transactional_id, metadata)
-    return Outcome(
-        records=[*drawn.records, written], messages=drawn.messages, holder=_holder(metadata)
+        return CoordinatorResult(metadata)
+    written = transactional_ids.metadata_record(broker, transactional_id, metadata)
+    return CoordinatorResult(
+        records=[*allocated.records, written], messages=allocated.messages, holder=_holder(metadata)
     )
 
 
@@ -101,20 +105,24 @@ def add_partitions(
     transactional_id: str | None,
     holder: ProducerIdAndEpoch,
     partitions: dict[str, list[int]],
-) -> Outcome:
-    """Partitions join the transaction, the first ones begin it."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return Outcome(known)
-    error = transactions.holder_error(known, holder)
-    if known is None or transactional_id is None or error is not Error.NONE:
-        return Outcome(error)
+) -> CoordinatorResult:
+    """Add partitions to the transaction; the first ones begin it."""
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
+    error = transactions.holder_error(current, holder)
+    if current is None or transactional_id is None or error is not Error.NONE:
+        return CoordinatorResult(error)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
-    metadata = transactions.step(known, Input.ADD, Asked(broker.now, partitions=partitions))
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
+    metadata = transactions.step(
+        current, TransactionEvent.ADD, EventData(broker.now, partitions=partitions)
+    )
     if isinstance(metadata, Error):
-        return Outcome(metadata)
-    return Outcome(records=[transactional_ids.written(broker, transactional_id, metadata)])
+        return CoordinatorResult(metadata)
+    return CoordinatorResult(
+        records=[transactional_ids.metadata_record(broker, transactional_id, metadata)]
+    )
 
 
 def end(
@@ -123,93 +131,95 @@ def end(
     holder: ProducerIdAndEpoch,
     is_commit: bool,
     version: int,
-) -> Outcome:
-    """EndTxn in a version of transactions; the holder is new where the end bumps the epoch."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return Outcome(known)
-    asked_for = transactions.end_input(known, holder, is_commit, version)
-    if isinstance(asked_for, Error) or known is None:
-        return Outcome(asked_for if isinstance(asked_for, Error) else Error.NONE)
+) -> CoordinatorResult:
+    """Handle EndTxn. `holder` changes if the end bumps the epoch."""
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
+    event = transactions.end_event(current, holder, is_commit, version)
+    if isinstance(event, Error) or current is None:
+        return CoordinatorResult(event if isinstance(event, Error) else Error.NONE)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
-    return _prepare(broker, transactional_id, known, asked_for)
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
+    return _prepare(broker, transactional_id, current, event)
 
 
 def fire(broker: Broker, transactional_id: str) -> Decision:
-    """The check for time-outs: aborts what has lasted too long, sends lost markers again."""
-    known = find(broker, transactional_id)
-    if known is None or isinstance(known, Error):
+    """Handle a check: abort after the timeout, or send lost markers again."""
+    current = find(broker, transactional_id)
+    if current is None or isinstance(current, Error):
         return Decision()
-    if known.state not in PREPARED and not transactions.is_timed_out(known, broker.now):
-        transactional_ids.set_check(broker, transactional_id, known)
+    if current.state not in PREPARED and not transactions.is_timed_out(current, broker.now):
+        transactional_ids.schedule_check(broker, transactional_id, current)
         return Decision()
     transactional_ids.check_after(broker, transactional_id, broker.now)
     if transactional_ids.is_busy(broker, transactional_id):
         return Decision()
-    if known.state == State.ONGOING:
-        fenced = _fence(broker, transactional_id, known, Input.TIME_OUT)
+    if current.state == TransactionState.ONGOING:
+        fenced = _fence(broker, transactional_id, current, TransactionEvent.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
     if pending.is_message_late(
         broker.tables.pending, kafka_apis.WRITE_TXN_MARKERS.key, transactional_id
     ):
         return Decision()
-    messages = transaction_markers.messages(broker, transactional_id, known)
+    messages = transaction_markers.marker_requests(broker, transactional_id, current)
     if messages:
         return Decision(messages=messages)
-    completed = transaction_markers.completed(broker, known)
-    return Decision(records=[transactional_ids.written(broker, transactional_id, completed)])
+    completed = transaction_markers.completed(broker, current)
+    return Decision(
+        records=[transactional_ids.metadata_record(broker, transactional_id, completed)]
+    )
 
 
 def expired(broker: Broker) -> list[TransactionalIdExpired]:
-    """The transactional ids that a check forgets now, sorted."""
+    """Return the expired transactional ids, sorted."""
     expiration_ms = broker.settings.transactional_id_expiration_ms
     return [
         TransactionalIdExpired(transactional_id)
-        for transactional_id, known in transactional_ids.all_ids(
+        for transactional_id, current in transactional_ids.all_ids(
             broker.tables.transactions, broker.id
         )
-        if transactions.is_expired(known, broker.now, expiration_ms)
+        if transactions.is_expired(current, broker.now, expiration_ms)
         and not transactional_ids.is_busy(broker, transactional_id)
     ]
 
 
 def _fence(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
-) -> Outcome:
-    """Aborts an open transaction that its producer can no longer end."""
+    broker: Broker, transactional_id: str, current: TransactionMetadata, event: TransactionEvent
+) -> CoordinatorResult:
+    """Abort an open transaction that its producer can no longer end."""
     version = broker.settings.brokertwin_transaction_version
-    fenced = transactions.step(known, asked_for, Asked(broker.now, version=version))
+    fenced = transactions.step(current, event, EventData(broker.now, version=version))
     assert isinstance(fenced, TransactionMetadata), fenced
-    abort = Input.ABORT_2 if version >= EPOCH_BUMPS else Input.ABORT
+    abort = TransactionEvent.ABORT_2 if version >= EPOCH_BUMPS else TransactionEvent.ABORT
     return _prepare(broker, transactional_id, fenced, abort)
 
 
 def _prepare(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
-) -> Outcome:
-    """Decides the end and sends the markers."""
-    drawn = Drawn()
-    if transactions.needs_new_id(known, asked_for):
-        drawn = producer_id_drawing.draw(broker)
-        if drawn.error is not Error.NONE:
-            return Outcome(drawn.error, messages=drawn.messages)
-    asked = Asked(broker.now, new_producer_id=drawn.producer_id)
-    prepared = transactions.step(known, asked_for, asked)
+    broker: Broker, transactional_id: str, current: TransactionMetadata, event: TransactionEvent
+) -> CoordinatorResult:
+    """Decide the end and send the markers."""
+    allocated = ProducerIdResult()
+    if transactions.needs_new_id(current, event):
+        allocated = producer_id_manager.next_producer_id(broker)
+        if allocated.error is not Error.NONE:
+            return CoordinatorResult(allocated.error, messages=allocated.messages)
+    data = EventData(broker.now, new_producer_id=allocated.producer_id)
+    prepared = transactions.step(current, event, data)
     if isinstance(prepared, Error):
-        holder = _holder(known) if prepared is Error.NONE else NOBODY
-        return Outcome(prepared, holder=holder)
+        holder = _holder(current) if prepared is Error.NONE else NO_PRODUCER
+        return CoordinatorResult(prepared, holder=holder)
     completed = transaction_markers.completed(broker, prepared)
     records: list[Record] = [
-        *drawn.records,
-        transactional_ids.written(broker, transactional_id, prepared),
+        *allocated.records,
+        transactional_ids.metadata_record(broker, transactional_id, prepared),
     ]
-    messages = transaction_markers.messages(broker, transactional_id, prepared)
+    messages = transaction_markers.marker_requests(broker, transactional_id, prepared)
     if not messages:
-        records.append(transactional_ids.written(broker, transactional_id, completed))
-    return Outcome(
+        records.append(transactional_ids.metadata_record(broker, transactional_id, completed))
+    return CoordinatorResult(
         records=records,
-        messages=[*drawn.messages, *messages],
+        messages=[*allocated.messages, *messages],
         holder=_holder(completed),
     )
 

@@ -1,16 +1,17 @@
-"""Markers of transactions: what a coordinator tells the leaders of partitions.
+"""Markers that a coordinator sends to partition leaders.
 
 Source: KIP-98, KIP-890; `TransactionMarkerChannelManager`,
 `TransactionMarkerRequestCompletionHandler` in Kafka. The bodies of WriteTxnMarkers
-(`state/apis/write_txn_markers.py`) are here, because the coordinator writes them and the leaders
-read them.
+(`state/apis/write_txn_markers.py`) are here for coordinator and leaders.
 
-    the leader's answer   the coordinator
-    0, 35                 takes the partition off; after the last one the transaction is complete
-    47, 52                sends no more markers of this transaction: someone newer owns it
-    anything else         sends it again at the next check for time-outs
+    error of a partition                  coordinator
+    0 NONE, 35 UNSUPPORTED_VERSION        removes it; after the last one the transaction is complete
+    47 INVALID_PRODUCER_EPOCH,            stops: a newer coordinator or producer owns the
+        transaction
+    52 TRANSACTION_COORDINATOR_FENCED
+    others                                repeats the marker at the next check
 
-A partition whose topic is gone needs no marker.
+Deleted topics need no marker.
 """
 
 from typing import Annotated
@@ -23,23 +24,26 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
 from brokertwin.state.transactions import transactional_ids, transactions
-from brokertwin.state.transactions.transactions import PREPARED, Asked, Input, State
+from brokertwin.state.transactions.transactions import (
+    PREPARED,
+    EventData,
+    TransactionEvent,
+    TransactionState,
+)
 
 DONE = frozenset({Error.NONE, Error.UNSUPPORTED_VERSION})
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
 
 
 class MarkerTopic(Body):
-    """The partitions of a topic that get a marker."""
-
     name: str
     partition_indexes: list[Int32]
 
 
 class Marker(Body):
-    """The end of one transaction: a commit where `transaction_result` is true, else an abort.
+    """The end of a transaction: commit or abort.
 
-    `transaction_version` is 2 where the epoch was bumped for the end of the transaction (KIP-890).
+    `transaction_version` is 2 if the end has bumped the epoch (KIP-890).
     """
 
     producer_id: Int64
@@ -51,45 +55,42 @@ class Marker(Body):
 
 
 class WriteTxnMarkersRequest(Body):
-    """The markers for the partitions that one broker leads."""
+    """The markers for the partitions of one leader."""
 
     markers: list[Marker]
 
 
 class MarkerPartitionResult(Body):
-    """What became of a partition's marker."""
-
     partition_index: Int32
     error_code: Int16
 
 
 class MarkerTopicResult(Body):
-    """The results of a topic."""
-
     name: str
     partitions: list[MarkerPartitionResult]
 
 
 class MarkerResult(Body):
-    """The results of one producer's marker."""
+    """The results of a producer's marker."""
 
     producer_id: Int64
     topics: list[MarkerTopicResult]
 
 
 class WriteTxnMarkersResponse(Body):
-    """The results by marker, topic and partition."""
-
     markers: list[MarkerResult]
 
 
-def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadata) -> list[Message]:
-    """The markers of a transaction that ends, one message to each leader; none for gone topics.
+def marker_requests(
+    broker: Broker, transactional_id: str, prepared: TransactionMetadata
+) -> list[Message]:
+    """Return the requests with a transaction's markers, one for each leader.
 
-    Where nobody leads the coordinator asks itself, and hears that it has to ask again.
+    For partitions without a leader, the coordinator sends one to itself, which fails and is
+    repeated.
     """
     by_leader: dict[int, list[MarkerTopic]] = {}
-    for name, partitions in existing(broker, prepared.partitions).items():
+    for name, partitions in existing_partitions(broker, prepared.partitions).items():
         topic = broker.topic_by_name(name)
         assert topic is not None, name
         for partition in partitions:
@@ -110,8 +111,8 @@ def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadat
     ]
 
 
-def existing(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Those of a transaction's partitions that the broker knows a leader of."""
+def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Return the partitions of existing topics."""
     found = {}
     for name, indexes in partitions.items():
         topic = broker.topic_by_name(name)
@@ -125,26 +126,26 @@ def _marker(
 ) -> Marker:
     log = broker.topic_by_name(TRANSACTION_TOPIC)
     assert log is not None, transactional_id
-    place = partition_for(transactional_id, len(log.partitions))
+    partition = partition_for(transactional_id, len(log.partitions))
     return Marker(
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
-        transaction_result=prepared.state == State.PREPARE_COMMIT,
+        transaction_result=prepared.state == TransactionState.PREPARE_COMMIT,
         topics=topics,
-        coordinator_epoch=log.partitions[place].leader_epoch,
+        coordinator_epoch=log.partitions[partition].leader_epoch,
         transaction_version=prepared.client_transaction_version,
     )
 
 
-def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse) -> Decision:
-    """The coordinator takes off what is written; after the last partition the end is complete."""
+def on_response(broker: Broker, message: Message, response: WriteTxnMarkersResponse) -> Decision:
+    """Remove partitions with written markers; complete after the last one."""
     transactional_id = message.context
     body = message.body
     assert isinstance(body, WriteTxnMarkersRequest), message
     (marker,), (result,) = body.markers, response.markers
-    known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
-    is_over = known is None or transactional_ids.is_busy(broker, transactional_id)
-    if known is None or is_over or not _is_answer(known, marker):
+    current = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    is_unavailable = current is None or transactional_ids.is_busy(broker, transactional_id)
+    if current is None or is_unavailable or not _is_current(current, marker):
         return Decision()
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -152,30 +153,32 @@ def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse
         for partition in topic.partitions
     }
     if FENCED.intersection(errors.values()):
-        transactional_ids.stop_checks(broker, transactional_id)
+        transactional_ids.cancel_check(broker, transactional_id)
         return Decision()
     remaining = {
         name: [index for index in indexes if errors.get((name, index)) not in DONE]
-        for name, indexes in existing(broker, known.partitions).items()
+        for name, indexes in existing_partitions(broker, current.partitions).items()
     }
     remaining = {name: indexes for name, indexes in remaining.items() if indexes}
     if remaining:
         return Decision(records=[TransactionMarkersWritten(transactional_id, remaining)])
-    written = transactional_ids.written(broker, transactional_id, completed(broker, known))
+    written = transactional_ids.metadata_record(
+        broker, transactional_id, completed(broker, current)
+    )
     return Decision(records=[written])
 
 
 def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetadata:
-    """A transaction whose markers are all written."""
-    metadata = transactions.step(prepared, Input.MARKERS_WRITTEN, Asked(broker.now))
+    """Return the metadata of a transaction with all markers written."""
+    metadata = transactions.step(prepared, TransactionEvent.MARKERS_WRITTEN, EventData(broker.now))
     assert isinstance(metadata, TransactionMetadata), metadata
     return metadata
 
 
-def _is_answer(known: TransactionMetadata, marker: Marker) -> bool:
-    """Whether a marker is that of the transaction which ends now, and no older one's."""
-    is_same = (known.producer_id, known.producer_epoch) == (
+def _is_current(current: TransactionMetadata, marker: Marker) -> bool:
+    """True if a marker belongs to the current transaction."""
+    is_same = (current.producer_id, current.producer_epoch) == (
         marker.producer_id,
         marker.producer_epoch,
     )
-    return is_same and known.state in PREPARED
+    return is_same and current.state in PREPARED

@@ -1,9 +1,9 @@
-"""What is known of transactional ids as rows of `__transaction_state`, in Kafka's own bytes.
+"""Encoder of transactional ids to rows of `__transaction_state`.
 
 Source: `TransactionLog`, `TransactionLogKey`, `TransactionLogValue` in Kafka 4.3's
-transaction-coordinator. A key has version 0, a value version 1, which is flexible; where the
-feature `transaction.version` is 0 a value has version 0, and no producer ids but its own. A null
-value takes back what the key names.
+transaction-coordinator. Keys have version 0. Values have version 1, which is flexible, or version 0
+if the feature `transaction.version` has level 0. Version 0 has no previous and next producer ids. A
+null value is a tombstone.
 """
 
 import struct
@@ -16,21 +16,20 @@ from brokertwin.state.core.records import (
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 
 Row = tuple[bytes, bytes | None]
-"""Key and value."""
 
 FLEXIBLE = 1
-"""The first version of a value that is flexible."""
+"""First flexible version of a value."""
 
-_STATUS = {state: number for number, state in enumerate(State)}
+_STATUS = {state: number for number, state in enumerate(TransactionState)}
 
 
 def encode(record: Record) -> Row | None:
-    """The row of a record; None where it is not of a transactional id.
+    """Return the row of a record; None if it is not of a transactional id.
 
-    Raises ValueError for an id of more than 32767 bytes, which Kafka's protocol has no room for.
+    Raises ValueError for an id longer than 32767 bytes, the limit of Kafka's protocol.
     """
     if isinstance(record, TransactionMetadataWritten):
         return _key(record.transactional_id), _value(record.metadata, record.row_version)
@@ -52,7 +51,7 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
     writer.number("q", metadata.producer_id)
     writer.number("h", metadata.producer_epoch)
     writer.number("i", metadata.transaction_timeout_ms)
-    state = State(metadata.state)
+    state = TransactionState(metadata.state)
     writer.number("b", _STATUS[state])
 
     def partitions(topic: tuple[str, list[int]]) -> None:
@@ -61,8 +60,8 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
         writer.array(numbers, lambda number: writer.number("i", number))
         writer.tags({})
 
-    if state is State.EMPTY:
-        writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # no array
+    if state is TransactionState.EMPTY:
+        writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # null array
     else:
         writer.array(_in_hash_order(metadata.partitions), partitions)
     writer.number("q", metadata.last_update_timestamp)
@@ -72,7 +71,7 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
 
 
 def _in_hash_order(partitions: dict[str, list[int]]) -> list[tuple[str, list[int]]]:
-    """The partitions by topic in the order of Kafka's hash tables of `TopicPartition`."""
+    """Return partitions by topic in the order of Kafka's hash tables."""
     every = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
     every = hash_map_order(every, lambda p: partition_hash(*p), len(every))
     names = hash_order(dict.fromkeys(topic for topic, _ in every), len(partitions))
@@ -80,7 +79,7 @@ def _in_hash_order(partitions: dict[str, list[int]]) -> list[tuple[str, list[int
 
 
 def _tags(metadata: TransactionMetadata) -> dict[int, bytes]:
-    """The tagged fields that have not their defaults."""
+    """Return the tagged fields that differ from their defaults."""
     ids = (metadata.previous_producer_id, metadata.next_producer_id)
     tags = {tag: struct.pack(">q", each) for tag, each in enumerate(ids) if each != -1}
     if metadata.client_transaction_version:

@@ -1,26 +1,30 @@
-"""Verification of transactions: a leader asks the coordinator before it lets a transaction in.
+"""Verification of transactions by partition leaders.
 
 Source: KIP-890; `AddPartitionsToTxnManager`, `ReplicaManager.handleProduceAppend`,
-`VerificationStateEntry` in Kafka. The first batch of a producer's transaction in a partition is
-appended only when the coordinator says that the partition belongs to the transaction. The leader
-asks with AddPartitionsToTxn, whose bodies are here: leaders write them, coordinators read them
-(`state/apis/add_partitions_to_txn.py`). By the version of Produce:
+`VerificationStateEntry` in Kafka. A leader appends the first batch of a producer's transaction only
+if the coordinator confirms that the partition belongs to it. It sends AddPartitionsToTxn, whose
+bodies are here for leaders and coordinators (`state/apis/add_partitions_to_txn.py`). By version of
+Produce:
 
-    up to 10    V1, verified; 120 TRANSACTION_ABORTABLE is told as 48 INVALID_TXN_STATE
-    11          V1, verified
-    12 and on   V2: the coordinator adds the partition
+    up to 10      V1, verify only; 120 TRANSACTION_ABORTABLE becomes 48 INVALID_TXN_STATE
+    11            V1, verify only
+    12 and later  V2, the coordinator adds the partition
 
-What the coordinator answers, and what the producer is told of it:
+Errors of the coordinator and of the Produce response:
 
-    13, 14, 15, 16, in V1 also 51    19 NOT_ENOUGH_REPLICAS, which every client tries again
-    51 in V2                         51, after the leader has asked again for up to
-                                     add.partitions.to.txn.retry.backoff.max.ms, each time after
-                                     add.partitions.to.txn.retry.backoff.ms
-    90 PRODUCER_FENCED               47 INVALID_PRODUCER_EPOCH
-    anything else                    the same
+    13 NETWORK_EXCEPTION,               19 NOT_ENOUGH_REPLICAS, which all clients retry
+    14 COORDINATOR_LOAD_IN_PROGRESS,
+    15 COORDINATOR_NOT_AVAILABLE,
+    16 NOT_COORDINATOR
+    51 CONCURRENT_TRANSACTIONS in V1    19 NOT_ENOUGH_REPLICAS
+    51 CONCURRENT_TRANSACTIONS in V2    the same, after retries of the leader every
+                                        add.partitions.to.txn.retry.backoff.ms, for up to
+                                        add.partitions.to.txn.retry.backoff.max.ms
+    90 PRODUCER_FENCED                  47 INVALID_PRODUCER_EPOCH
+    others                              the same
 
-What a partition remembers of a verification (`producer.Verification`) is gone with the first batch
-or marker, after `producer.id.expiration.ms`, and when the broker restarts.
+A verification (`producer.Verification`) is forgotten after the first batch or marker, after
+`producer.id.expiration.ms`, and by a restart.
 """
 
 from typing import Annotated
@@ -38,21 +42,19 @@ from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs.producer import Verification
 
 KNOWS_ABORTABLE_SINCE = 11
-"""The first version of Produce whose clients know TRANSACTION_ABORTABLE."""
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
 
 ADDS_SINCE = 12
-"""The first version of Produce that speaks for transactions V2."""
+"""First version of Produce with transaction version 2."""
 
 
 class TxnTopic(Body):
-    """Partitions of a topic that are to be in a transaction."""
-
     name: str
     partitions: list[Int32]
 
 
 class Transaction(Body):
-    """A transaction and its partitions; with `verify_only` nothing is added."""
+    """A transaction and its partitions; `verify_only` adds nothing."""
 
     transactional_id: str
     producer_id: Int64
@@ -62,7 +64,7 @@ class Transaction(Body):
 
 
 class AddPartitionsToTxnRequest(Body):
-    """Versions up to 3 are those of clients, with one transaction; later ones those of brokers."""
+    """Clients use versions up to 3, brokers later ones."""
 
     transactions: Annotated[list[Transaction], since(4)] = []
     v3_and_below_transactional_id: Annotated[str, since(0, 3)] = ""
@@ -72,28 +74,22 @@ class AddPartitionsToTxnRequest(Body):
 
 
 class TxnPartitionResult(Body):
-    """What became of a partition."""
-
     partition_index: Int32
     partition_error_code: Int16
 
 
 class TxnTopicResult(Body):
-    """The results of a topic."""
-
     name: str
     results_by_partition: list[TxnPartitionResult]
 
 
 class TransactionResult(Body):
-    """The results of a transaction."""
-
     transactional_id: str
     topic_results: list[TxnTopicResult]
 
 
 class AddPartitionsToTxnResponse(Body):
-    """The results; `error_code` is that of the whole request."""
+    """`error_code` is that of the whole request."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(4)] = 0
@@ -102,7 +98,7 @@ class AddPartitionsToTxnResponse(Body):
 
 
 class Verifications(msgspec.Struct, array_like=True):
-    """What one partition remembers, by producer id. Not durable."""
+    """Verifications of a partition by producer id. Volatile."""
 
     by_producer: dict[int, Verification]
 
@@ -112,16 +108,16 @@ def _key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/verifications/{topic_id}/{partition}"
 
 
-def remembered(
+def find(
     table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int
 ) -> Verification | None:
-    """What a partition remembers of a producer's verification, if anything."""
+    """Return a producer's verification, if any."""
     item = table.get(_key(broker, topic_id, partition), Verifications)
     return None if item is None else item.by_producer.get(producer_id)
 
 
-def begin(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
-    """Remembers that the coordinator is asked for `batch`, and forgets what has expired."""
+def start(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
+    """Start the verification of `batch`, and drop expired ones."""
     table, key = broker.tables.in_flight, _key(broker.id, topic_id, partition)
     if key not in table:
         table.put(key, Verifications({}))
@@ -138,7 +134,7 @@ def begin(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: b
 
 
 def forget(table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int) -> None:
-    """Forgets a producer's verification: its transaction has begun, or has ended."""
+    """Drop a producer's verification: its transaction has begun or ended."""
     key = _key(broker, topic_id, partition)
     item = table.get(key, Verifications)
     if item is None or producer_id not in item.by_producer:
@@ -150,14 +146,13 @@ def forget(table: Table, broker: int, topic_id: Uuid, partition: int, producer_i
 
 
 def forget_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    """Forgets what a partition that is deleted has been asking."""
     table.drop(_key(broker, topic_id, partition))
 
 
-def message(
+def request(
     broker: Broker, transactional_id: str, batch: Batch, topics: dict[str, list[int]], is_v2: bool
 ) -> Message | None:
-    """The request to the coordinator; None while the transactional id has none."""
+    """Return the request to the coordinator; None if there is none."""
     coordinator = coordinator_of(broker, TRANSACTION_TOPIC, transactional_id)
     if coordinator is None or coordinator < 0:
         return None
@@ -172,8 +167,8 @@ def message(
     return Message(broker.id, coordinator, kafka_apis.ADD_PARTITIONS_TO_TXN.key, body)
 
 
-def errors_in(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:
-    """What the coordinator says of each partition of the one transaction that it was asked for."""
+def partition_errors(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:
+    """Return the coordinator's errors by topic and partition."""
     return {
         (topic.name, partition.partition_index): Error(partition.partition_error_code)
         for result in response.results_by_transaction
@@ -192,22 +187,22 @@ _RETRIED = frozenset(
 )
 
 
-def told(error: Error, version: int) -> Error:
-    """What a Produce of this version is answered for an error of the coordinator."""
+def produce_error(error: Error, version: int) -> Error:
+    """Return the error of a Produce for an error of the coordinator."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is Error.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:
         return Error.INVALID_TXN_STATE
-    is_not_yet = error is Error.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
-    return Error.NOT_ENOUGH_REPLICAS if error in _RETRIED or is_not_yet else error
+    is_retried = error is Error.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
+    return Error.NOT_ENOUGH_REPLICAS if error in _RETRIED or is_retried else error
 
 
-def text(error: Error, version: int) -> str | None:
-    """What Kafka says in words beside `told`; None for most errors."""
-    answered = told(error, version)
-    if answered is Error.INVALID_TXN_STATE:
+def produce_error_message(error: Error, version: int) -> str | None:
+    """Return Kafka's message for the error, if any."""
+    error_code = produce_error(error, version)
+    if error_code is Error.INVALID_TXN_STATE:
         return "Partition was not added to the transaction"
-    if answered is Error.NOT_ENOUGH_REPLICAS:
+    if error_code is Error.NOT_ENOUGH_REPLICAS:
         return (
             "Unable to verify the partition has been added to the transaction."
             f" Underlying error: {error.name}"

@@ -1,16 +1,16 @@
-"""Transactional ids: what their coordinator stores of them, and when it looks at them again.
+"""Storage and timers of transactional ids on their coordinator.
 
 Source: KIP-98; `TransactionStateManager` in Kafka. Items of the table `transactions`:
 
     <broker>/id/<transactional id>   TransactionMetadata
 
-An id that is *busy* has something in the log that is not committed yet: `<broker>/busy/<id>` in the
-table `in_flight`, Kafka's pending state. Until it is over the id is asked nothing.
+The coordinator is the leader of the id's partition of `__transaction_state`. An id is *busy*
+(Kafka's pending state) while it has an uncommitted write: item `<broker>/busy/<id>` in the table
+`in_flight`. Requests for it fail meanwhile.
 
-The coordinator is the leader of the id's partition of `__transaction_state`. What becomes of an id
-is in `transactions.py`. An id with an open transaction, or one that awaits its markers, has a
-timer. It fires at multiples of `transaction.abort.timed.out.transaction.cleanup.interval.ms` since
-1970, as Kafka looks at all of them at such an interval.
+An id with an open transaction or pending markers has a timer. It fires at multiples of
+`transaction.abort.timed.out.transaction.cleanup.interval.ms` since 1970, because Kafka checks all
+ids at such intervals.
 """
 
 from collections.abc import Iterator
@@ -30,16 +30,16 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     PREPARED,
-    State,
+    TransactionState,
     deadline,
 )
 
 TIMER = "transactions"
-"""The kind of the timers of transactional ids."""
+"""Prefix of the names of the timers."""
 
 
 class Busy(msgspec.Struct, array_like=True):
-    """How many writes of an id are under way."""
+    """Number of uncommitted writes of an id."""
 
     writes: int
 
@@ -53,57 +53,59 @@ def _key(broker: int, transactional_id: str) -> str:
 
 
 def transactional_id_of(key: str) -> str:
-    """The transactional id that a key of the table `transactions` is about."""
+    """Return the transactional id of a key of the table `transactions`."""
     return key.split("/", 2)[2]
 
 
 def metadata(table: Table, broker: int, transactional_id: str) -> TransactionMetadata | None:
-    """What the coordinator knows of a transactional id, if anything."""
     return table.get(_key(broker, transactional_id), TransactionMetadata)
 
 
 def all_ids(table: Table, broker: int) -> Iterator[tuple[str, TransactionMetadata]]:
-    """The transactional ids that a broker coordinates, sorted, and what it knows of them."""
+    """Yield the ids of a broker with their metadata, sorted."""
     prefix = _key(broker, "")
-    for key, known in table.items(prefix, TransactionMetadata):
-        yield key.removeprefix(prefix), known
+    for key, current in table.items(prefix, TransactionMetadata):
+        yield key.removeprefix(prefix), current
 
 
-def written(
+def metadata_record(
     broker: Broker, transactional_id: str, metadata: TransactionMetadata
 ) -> TransactionMetadataWritten:
-    """The record of what is new of an id; its timer is set to the check that has to look at it."""
-    set_check(broker, transactional_id, metadata)
+    """Return the record of new metadata and schedule the check of the id."""
+    schedule_check(broker, transactional_id, metadata)
     level = broker.settings.brokertwin_transaction_version
     return TransactionMetadataWritten(transactional_id, metadata, row_version=min(level, 1))
 
 
-def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
-    """Sets an id's timer to the check that has to look at it, if any has to."""
-    if metadata.state == State.ONGOING:
+def schedule_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
+    """Schedule the next check of an id, or cancel it."""
+    if metadata.state == TransactionState.ONGOING:
         check_after(broker, transactional_id, max(deadline(metadata), broker.now))
     elif metadata.state in PREPARED:
         check_after(broker, transactional_id, broker.now)
     else:
-        stop_checks(broker, transactional_id)
+        cancel_check(broker, transactional_id)
 
 
 def is_busy(broker: Broker, transactional_id: str) -> bool:
-    """Whether something of the id is written, but not committed yet."""
+    """True if the id has an uncommitted write."""
     return _busy_key(broker.id, transactional_id) in broker.tables.in_flight
 
 
 def begin_write(broker: Broker, transactional_id: str) -> None:
-    """Something of the id is written from now on; its timer is by what is known of it still."""
+    """Start an uncommitted write. The timer depends on the stored metadata."""
     table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key not in table:
         table.put(key, Busy(0))
     table.change(key, Busy).writes += 1
-    look_again(broker, transactional_id)
+    reset_timer(broker, transactional_id)
 
 
-def noted(broker: Broker, records: list[Record]) -> list[Record]:
-    """An id that nobody knew is known from now on, with no epoch, committed or not, as in Kafka."""
+def placeholder_records(broker: Broker, records: list[Record]) -> list[Record]:
+    """Return records of new ids without an epoch.
+
+    As in Kafka, a new id exists even if its first write is not committed.
+    """
     return [
         TransactionMetadataWritten(
             each.transactional_id,
@@ -121,39 +123,38 @@ def noted(broker: Broker, records: list[Record]) -> list[Record]:
 
 
 def end_write(broker: Broker, transactional_id: str) -> None:
-    """What was written is committed, or given up."""
+    """End an uncommitted write, committed or failed."""
     table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key in table:
         busy = table.change(key, Busy)
         busy.writes -= 1
         if not busy.writes:
             table.drop(key)
-    look_again(broker, transactional_id)
+    reset_timer(broker, transactional_id)
 
 
-def look_again(broker: Broker, transactional_id: str) -> None:
-    """Sets an id's timer by what is known of it now."""
-    known = metadata(broker.tables.transactions, broker.id, transactional_id)
-    if known is None:
-        stop_checks(broker, transactional_id)
+def reset_timer(broker: Broker, transactional_id: str) -> None:
+    """Set an id's timer according to its stored metadata."""
+    current = metadata(broker.tables.transactions, broker.id, transactional_id)
+    if current is None:
+        cancel_check(broker, transactional_id)
     else:
-        set_check(broker, transactional_id, known)
+        schedule_check(broker, transactional_id, current)
 
 
-def checked_ids(broker: Broker) -> list[str]:
-    """The ids at which the broker is going to look, sorted."""
+def ids_with_timer(broker: Broker) -> list[str]:
+    """Return the ids with a scheduled check, sorted."""
     return pending.timers_of(broker.tables.pending, _timer(broker.id, ""))
 
 
 def check_after(broker: Broker, transactional_id: str, time: int) -> None:
-    """Has the first check after `time` (ms since 1970) look at an id."""
+    """Schedule the first check after `time` (ms since 1970)."""
     interval = broker.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
     check = (time // interval + 1) * interval
     pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), check)
 
 
-def stop_checks(broker: Broker, transactional_id: str) -> None:
-    """No check looks at the id any more."""
+def cancel_check(broker: Broker, transactional_id: str) -> None:
     pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), None)
 
 
@@ -162,16 +163,15 @@ def _timer(broker: int, transactional_id: str) -> str:
 
 
 def apply_written(table: Table, broker: int, record: TransactionMetadataWritten) -> None:
-    """Stores what is new of a transactional id."""
+    """Store the metadata of a transactional id."""
     table.put(_key(broker, record.transactional_id), msgspec.structs.replace(record.metadata))
 
 
 def apply_markers(table: Table, broker: int, record: TransactionMarkersWritten) -> None:
-    """Takes partitions off whose leaders have written their markers."""
-    known = table.change(_key(broker, record.transactional_id), TransactionMetadata)
-    known.partitions = dict(record.partitions)
+    """Remove partitions whose markers are written."""
+    current = table.change(_key(broker, record.transactional_id), TransactionMetadata)
+    current.partitions = dict(record.partitions)
 
 
 def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:
-    """Forgets a transactional id."""
     table.drop(_key(broker, record.transactional_id))

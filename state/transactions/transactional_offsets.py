@@ -1,13 +1,13 @@
-"""Offsets of open transactions: pending until the marker commits or drops them.
+"""Pending offsets of open transactions.
 
 Source: KIP-98, KIP-447; `OffsetMetadataManager` in Kafka. Items of the table `groups`:
 
-    <broker>/pending/<group>            Pending: what transactions want to commit, as written
-    <broker>/pending-in/<producer id>   PendingIn: the groups in which a producer has some
+    <broker>/pending/<group>            PendingOffsets, in write order
+    <broker>/pending-in/<producer id>   ProducerGroups: an index
 
-A marker that commits makes a producer's pending offsets the group's, but for those behind which
-another offset of the same partition was written and committed meanwhile: the later one wins, by the
-order of writing and not of markers. A tombstone drops what is pending for its partition, too.
+A commit marker commits a producer's pending offsets, except those followed by another committed
+offset of the same partition. The order of writes counts, not that of markers. A tombstone also
+drops pending offsets of its partition.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ NO_PRODUCER_ID = -1
 
 
 class PendingOffset(msgspec.Struct, array_like=True):
-    """An offset that a producer's transaction commits if it commits.
+    """An offset of an open transaction.
 
-    One that is `superseded` still keeps its partition unstable, but is not committed any more.
+    A superseded one keeps its partition unstable, but will not be committed.
     """
 
     producer_id: int
@@ -42,18 +42,18 @@ class PendingOffset(msgspec.Struct, array_like=True):
     is_superseded: bool = False
 
     def is_of(self, topic: str, partition: int) -> bool:
-        """Whether the offset is one of this partition."""
+        """True if the offset is of this partition."""
         return (self.offset.topic, self.offset.partition) == (topic, partition)
 
 
-class Pending(msgspec.Struct, array_like=True):
-    """The pending offsets of a group, in the order of writing."""
+class PendingOffsets(msgspec.Struct, array_like=True):
+    """The pending offsets of a group, in write order."""
 
     offsets: list[PendingOffset]
 
 
-class PendingIn(msgspec.Struct, array_like=True):
-    """The groups in which a producer has pending offsets, sorted."""
+class ProducerGroups(msgspec.Struct, array_like=True):
+    """The groups with pending offsets of a producer, sorted."""
 
     group_ids: list[str]
 
@@ -68,32 +68,32 @@ def _index_key(broker: int, producer_id: int) -> str:
 
 
 def is_index(key: str) -> bool:
-    """Whether a key of the table `groups` is that of a producer's index, and of no group."""
+    """True if a key of the table `groups` is that of an index."""
     return key.split("/", 2)[1] == "pending-in"
 
 
 def index(table: Table, broker: int, key: str) -> None:
-    """Where `key` is that of pending offsets that have just come: their producers' index has it."""
+    """Add new pending offsets (if `key` is such an item) to the index."""
     for producer_id in _producers(table, key):
         _add_to_index(table, broker, producer_id, committed_offsets.group_of(key))
 
 
 def unindex(table: Table, broker: int, key: str) -> None:
-    """Where `key` is that of pending offsets that are about to go: no index has them any more."""
+    """Remove pending offsets (if `key` is such an item) from the index."""
     for producer_id in _producers(table, key):
-        _take_from_index(table, broker, producer_id, [committed_offsets.group_of(key)])
+        _remove_from_index(table, broker, producer_id, [committed_offsets.group_of(key)])
 
 
 def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
-    """The topics and partitions for which a group has a pending offset."""
-    pending = table.get(_key(broker, group_id), Pending)
+    """Return topics and partitions with a pending offset."""
+    pending = table.get(_key(broker, group_id), PendingOffsets)
     offsets = pending.offsets if pending is not None else []
     return {(each.offset.topic, each.offset.partition) for each in offsets}
 
 
 def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
-    """The groups in a partition of `__consumer_offsets` that a producer has pending offsets in."""
-    index = broker.tables.groups.get(_index_key(broker.id, producer_id), PendingIn)
+    """Return a producer's groups in a partition of `__consumer_offsets`."""
+    index = broker.tables.groups.get(_index_key(broker.id, producer_id), ProducerGroups)
     topic = broker.topic_by_name(GROUP_TOPIC)
     assert topic is not None, partition
     return [
@@ -103,8 +103,10 @@ def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
     ]
 
 
-def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> list[Record]:
-    """The records of a marker in a partition of `__consumer_offsets`."""
+def marker_records(
+    broker: Broker, producer_id: int, partition: int, is_commit: bool
+) -> list[Record]:
+    """Return the records of a marker in a partition of `__consumer_offsets`."""
     table = broker.tables.groups
     group_ids = groups_of(broker, producer_id, partition)
     if not group_ids:
@@ -117,8 +119,8 @@ def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> 
 
 
 def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> list[OffsetCommitted]:
-    """What a producer's transaction commits: its last offset of each partition."""
-    pending = table.get(_key(broker, group_id), Pending) or Pending([])
+    """Return the last pending offset of each partition."""
+    pending = table.get(_key(broker, group_id), PendingOffsets) or PendingOffsets([])
     last = {
         (each.offset.topic, each.offset.partition): each
         for each in pending.offsets
@@ -142,12 +144,12 @@ def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> li
 
 
 def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten) -> None:
-    """Stores pending offsets; a group that was not there before is now, without members."""
+    """Store pending offsets; create the group if it does not exist."""
     groups.ensure(table, broker, record.group_id)
     key = _key(broker, record.group_id)
     if key not in table:
-        table.put(key, Pending([]))
-    table.change(key, Pending).offsets.extend(
+        table.put(key, PendingOffsets([]))
+    table.change(key, PendingOffsets).offsets.extend(
         PendingOffset(record.producer_id, record.commit_timestamp, offset)
         for offset in record.offsets
     )
@@ -155,34 +157,34 @@ def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten
 
 
 def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
-    """Nothing of the producer's is pending in these groups any more."""
+    """Remove a producer's pending offsets of these groups."""
     for group_id in record.group_ids:
-        _keep(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
-    _take_from_index(table, broker, record.producer_id, record.group_ids)
+        _retain(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
+    _remove_from_index(table, broker, record.producer_id, record.group_ids)
 
 
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
-    """What was written before a committed offset cannot replace it any more."""
+    """Mark older pending offsets of a committed offset's partition."""
     key = _key(broker, record.group_id)
     if key not in table:
         return
-    offsets = table.change(key, Pending).offsets
+    offsets = table.change(key, PendingOffsets).offsets
     before = len(offsets)
     if record.producer_id != NO_PRODUCER_ID:
         own = [
-            place
-            for place, each in enumerate(offsets)
+            position
+            for position, each in enumerate(offsets)
             if each.producer_id == record.producer_id and each.is_of(record.topic, record.partition)
         ]
-        before = max(own, default=0)  # cleaned logs lack it where nothing was pending before it
+        before = max(own, default=0)  # missing in cleaned logs if nothing was pending before
     for each in offsets[:before]:
         if each.is_of(record.topic, record.partition):
             each.is_superseded = True
 
 
 def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
-    """A tombstone drops what is pending for its partition."""
-    _keep(
+    """Drop pending offsets of a tombstone's partition."""
+    _retain(
         table,
         broker,
         record.group_id,
@@ -190,47 +192,47 @@ def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
     )
 
 
-def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
-    """The tombstones of pending offsets that the deletion of a topic asks for."""
+def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+    """Return tombstones for pending offsets of a deleted topic."""
     return [
         OffsetDeleted(committed_offsets.group_of(key), topic_name, partition)
-        for key, pending in table.items(f"{broker}/pending/", Pending)
+        for key, pending in table.items(f"{broker}/pending/", PendingOffsets)
         for partition in sorted(
             {each.offset.partition for each in pending.offsets if each.offset.topic == topic_name}
         )
     ]
 
 
-def _keep(
+def _retain(
     table: Table, broker: int, group_id: str, is_kept: Callable[[PendingOffset], bool]
 ) -> None:
     key = _key(broker, group_id)
     if key not in table:
         return
-    pending = table.change(key, Pending)
+    pending = table.change(key, PendingOffsets)
     pending.offsets = [each for each in pending.offsets if is_kept(each)]
     if not pending.offsets:
         table.drop(key)
 
 
 def _producers(table: Table, key: str) -> list[int]:
-    pending = table.get(key, Pending) if key.split("/", 2)[1] == "pending" else None
+    pending = table.get(key, PendingOffsets) if key.split("/", 2)[1] == "pending" else None
     return sorted({each.producer_id for each in pending.offsets}) if pending is not None else []
 
 
 def _add_to_index(table: Table, broker: int, producer_id: int, group_id: str) -> None:
     key = _index_key(broker, producer_id)
     if key not in table:
-        table.put(key, PendingIn([]))
-    index = table.change(key, PendingIn)
+        table.put(key, ProducerGroups([]))
+    index = table.change(key, ProducerGroups)
     index.group_ids = sorted({*index.group_ids, group_id})
 
 
-def _take_from_index(table: Table, broker: int, producer_id: int, group_ids: list[str]) -> None:
+def _remove_from_index(table: Table, broker: int, producer_id: int, group_ids: list[str]) -> None:
     key = _index_key(broker, producer_id)
     if key not in table:
         return
-    index = table.change(key, PendingIn)
+    index = table.change(key, ProducerGroups)
     index.group_ids = [each for each in index.group_ids if each not in group_ids]
     if not index.group_ids:
         table.drop(key)

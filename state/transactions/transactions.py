@@ -1,21 +1,21 @@
-"""The machine of a transactional id: its states, what it is asked, and what becomes of it.
+"""State machine of a transactional id.
 
 Source: KIP-98, KIP-360, KIP-588, KIP-890; `TransactionMetadata`, `TransactionCoordinator` in Kafka
-4.3.1. Pure: metadata in, metadata or an error out; `transaction_coordinator.py` asks, and
-`transactional_ids.py` stores. `TRANSITIONS` is the whole table; what it does not have cannot
-be asked.
+4.3.1. Pure functions from metadata to metadata or an error. `TRANSITIONS` is the whole table; other
+combinations cannot occur. `transaction_coordinator.py` calls them, and `transactional_ids.py`
+stores the result.
 
-A transaction goes by one of two versions. In version 1 the epoch stays until the next
-InitProducerId. In version 2 (EndTxn 5 and later) every end bumps it: what was sent before the end
-can never count as part of the next transaction. A repeated EndTxn is then known by its epoch, one
-below the stored one; it is an input of its own. A fence (InitProducerId or a time-out while a
-transaction is open) goes by the version that the cluster has finalized.
+There are two transaction versions. In version 1, the epoch changes with the next InitProducerId. In
+version 2 (EndTxn 5 and later), each end bumps the epoch, so late records of a transaction cannot
+become part of the next one. A repeated EndTxn of version 2 has the epoch before the stored one; it
+is a separate event. A fence (InitProducerId or timeout in an open transaction) uses the finalized
+version of the cluster:
 
-    version 1  fence: epoch + 1, no last epoch; the abort keeps it
-    version 2  the abort of a fence bumps the epoch, as every end does
+    version 1  the fence bumps the epoch and clears the last epoch; the abort keeps it
+    version 2  the abort of the fence bumps the epoch, like each end
 
-Epoch 32766 is exhausted: 32767 is for markers and fences alone. In version 2 an end at that epoch
-draws the next producer id, and the completed transaction goes on with it in epoch 0.
+Epoch 32766 is exhausted; 32767 is used by markers and fences only. In version 2, an end at epoch
+32766 allocates the next producer id, and the completed transaction continues with it at epoch 0.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMetadata
 
 EXHAUSTED_EPOCH = 32766
-"""From this epoch on the next producer gets a new producer id."""
+"""From this epoch on, the next producer gets a new producer id."""
 
 EPOCH_MAX = 32767
 NO_PRODUCER_ID = -1
@@ -36,13 +36,13 @@ NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 
 EPOCH_BUMPS = 2
-"""From this version of transactions on every end bumps the epoch."""
+"""First transaction version in which each end bumps the epoch."""
 
 
-class State(StrEnum):
-    """The states of a transactional id, under Kafka's names.
+class TransactionState(StrEnum):
+    """Kafka's states of a transactional id.
 
-    PrepareEpochFence is never stored: the abort follows at once.
+    PrepareEpochFence is never stored, because the abort follows at once.
     """
 
     EMPTY = "Empty"
@@ -55,15 +55,15 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-"""The states between two transactions."""
+IDLE = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+"""States between transactions."""
 
-PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""The states in which the outcome is decided and markers are under way."""
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+"""States in which the outcome is decided and markers are pending."""
 
 
-class Input(StrEnum):
-    """What a transactional id is asked; ends of version 2 have inputs of their own."""
+class TransactionEvent(StrEnum):
+    """Requests and internal events; version 2 ends have their own."""
 
     INIT = "InitProducerId"
     TIME_OUT = "time-out"
@@ -79,22 +79,20 @@ class Input(StrEnum):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer holds already."""
-
     producer_id: int
     epoch: int
 
 
-class Asked(NamedTuple):
-    """What comes with an input.
+class EventData(NamedTuple):
+    """Data of an event.
 
     Attributes:
         now: ms since 1970.
-        timeout_ms: the time-out of the transactions to come (INIT).
-        expected: what the producer holds, if anything (INIT).
-        new_producer_id: one drawn for this, where `needs_new_id` says so (INIT, ends).
-        partitions: topic name to partitions that join (ADD).
-        version: the version of transactions that a fence goes by (INIT, TIME_OUT).
+        timeout_ms: timeout of future transactions (INIT).
+        expected: the producer's current id and epoch, if any (INIT).
+        new_producer_id: a new producer id, if `needs_new_id` (INIT, ends).
+        partitions: added partitions by topic name (ADD).
+        version: transaction version of a fence (INIT, TIME_OUT).
     """
 
     now: int
@@ -105,262 +103,279 @@ class Asked(NamedTuple):
     version: int = EPOCH_BUMPS
 
 
-Change = Callable[[TransactionMetadata, Asked], TransactionMetadata | Error]
+MetadataChange = Callable[[TransactionMetadata, EventData], TransactionMetadata | Error]
 
 
-class Rule(NamedTuple):
-    """The state that an input leads to, and what else it changes; the change may refuse."""
+class Transition(NamedTuple):
+    """Target state and change of the metadata; the change may return an error."""
 
-    target: State
-    change: Change
+    target: TransactionState
+    change: MetadataChange
 
 
-def step(known: TransactionMetadata, asked_for: Input, asked: Asked) -> TransactionMetadata | Error:
-    """The metadata after an input, or the error that answers it.
+def step(
+    current: TransactionMetadata, event: TransactionEvent, data: EventData
+) -> TransactionMetadata | Error:
+    """Return the metadata after an event, or the error for the response.
 
-    Error.NONE stands for a good answer without a change. Raises KeyError for an input that cannot
-    come in this state.
+    Error.NONE means success without a change. Raises KeyError for an event that cannot occur in the
+    state.
     """
-    rule = TRANSITIONS[State(known.state), asked_for]
+    rule = TRANSITIONS[TransactionState(current.state), event]
     if isinstance(rule, Error):
         return rule
-    changed = rule.change(known, asked)
+    changed = rule.change(current, data)
     if isinstance(changed, Error):
         return changed
     return msgspec.structs.replace(
         changed,
         state=rule.target,
-        previous_producer_id=known.producer_id,
-        last_update_timestamp=asked.now,
+        previous_producer_id=current.producer_id,
+        last_update_timestamp=data.now,
     )
 
 
 def needs_new_id(
-    known: TransactionMetadata, asked_for: Input, expected: ProducerIdAndEpoch | None = None
+    current: TransactionMetadata,
+    event: TransactionEvent,
+    expected: ProducerIdAndEpoch | None = None,
 ) -> bool:
-    """Whether the input takes a new producer id: the epoch is exhausted and it would be bumped."""
-    if known.producer_epoch < EXHAUSTED_EPOCH:
+    """True if the event needs a new producer id: the epoch is exhausted."""
+    if current.producer_epoch < EXHAUSTED_EPOCH:
         return False
-    rule = TRANSITIONS[State(known.state), asked_for]
-    if asked_for is Input.INIT:
-        is_next = isinstance(rule, Rule) and rule.target is State.EMPTY
-        return is_next and (expected is None or expected.epoch == known.producer_epoch)
-    return asked_for in (Input.COMMIT_2, Input.ABORT_2) and isinstance(rule, Rule)
+    rule = TRANSITIONS[TransactionState(current.state), event]
+    if event is TransactionEvent.INIT:
+        is_next = isinstance(rule, Transition) and rule.target is TransactionState.EMPTY
+        return is_next and (expected is None or expected.epoch == current.producer_epoch)
+    return event in (TransactionEvent.COMMIT_2, TransactionEvent.ABORT_2) and isinstance(
+        rule, Transition
+    )
 
 
-# --- Whether a request comes from the producer that holds the id --------------------------------
+# --- Validation of the producer --------------------------------------------------------------
 
 
-def fence_error(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> Error:
-    """InitProducerId: PRODUCER_FENCED where another producer has taken the id over, else NONE."""
-    if expected is None or expected.producer_id == known.producer_id:
+def fence_error(current: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> Error:
+    """Return the error of an InitProducerId: 90 PRODUCER_FENCED, or NONE."""
+    if expected is None or expected.producer_id == current.producer_id:
         return Error.NONE
-    is_repeat = expected.producer_id == known.previous_producer_id
+    is_repeat = expected.producer_id == current.previous_producer_id
     if is_repeat and expected.epoch >= EXHAUSTED_EPOCH:
         return Error.NONE
     return Error.PRODUCER_FENCED
 
 
-def holder_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
-    """49 or 90 for a producer that does not hold the id (any more), NONE for the one that does."""
-    if known is None or known.producer_id != holder.producer_id:
+def holder_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
+    """Return 49 INVALID_PRODUCER_ID_MAPPING, 90 PRODUCER_FENCED, or NONE."""
+    if current is None or current.producer_id != holder.producer_id:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    return Error.NONE if known.producer_epoch == holder.epoch else Error.PRODUCER_FENCED
+    return Error.NONE if current.producer_epoch == holder.epoch else Error.PRODUCER_FENCED
 
 
-def end_input(
-    known: TransactionMetadata | None, holder: ProducerIdAndEpoch, is_commit: bool, version: int
-) -> Input | Error:
-    """What an EndTxn asks: an input of its version, a repeated one included; or 49 or 90."""
+def end_event(
+    current: TransactionMetadata | None, holder: ProducerIdAndEpoch, is_commit: bool, version: int
+) -> TransactionEvent | Error:
+    """Return the event of an EndTxn, repeated or not, or its error.
+
+    Errors: 49 INVALID_PRODUCER_ID_MAPPING, 90 PRODUCER_FENCED.
+    """
     if version < EPOCH_BUMPS:
-        error = holder_error(known, holder)
-        return error if error is not Error.NONE else Input.COMMIT if is_commit else Input.ABORT
-    if known is None:
+        error = holder_error(current, holder)
+        return (
+            error
+            if error is not Error.NONE
+            else TransactionEvent.COMMIT
+            if is_commit
+            else TransactionEvent.ABORT
+        )
+    if current is None:
         return Error.INVALID_PRODUCER_ID_MAPPING
     is_after_overflow = (
-        known.previous_producer_id == holder.producer_id
+        current.previous_producer_id == holder.producer_id
         and holder.epoch == EXHAUSTED_EPOCH
-        and known.producer_epoch == 0
+        and current.producer_epoch == 0
     )
-    if known.producer_id != holder.producer_id and not is_after_overflow:
+    if current.producer_id != holder.producer_id and not is_after_overflow:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    is_after_bump = known.producer_epoch == holder.epoch + 1
-    is_same = known.producer_epoch == holder.epoch
-    if known.state in PREPARED:
+    is_after_bump = current.producer_epoch == holder.epoch + 1
+    is_same = current.producer_epoch == holder.epoch
+    if current.state in PREPARED:
         is_valid = is_after_bump
-    elif known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    elif current.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         is_valid = is_after_bump or is_after_overflow or is_same
     else:
         is_valid = is_same
     if not is_valid:
         return Error.PRODUCER_FENCED
     if is_after_bump or is_after_overflow:
-        return Input.REPEATED_COMMIT if is_commit else Input.REPEATED_ABORT
-    return Input.COMMIT_2 if is_commit else Input.ABORT_2
+        return TransactionEvent.REPEATED_COMMIT if is_commit else TransactionEvent.REPEATED_ABORT
+    return TransactionEvent.COMMIT_2 if is_commit else TransactionEvent.ABORT_2
 
 
-def verification_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
-    """Why partitions of this producer cannot be verified, all together; NONE where they can."""
-    error = holder_error(known, holder)
-    if error is Error.NONE and known is not None:
-        rule = TRANSITIONS[State(known.state), Input.ADD]
+def verification_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
+    """Return the error of a verification of partitions, or NONE."""
+    error = holder_error(current, holder)
+    if error is Error.NONE and current is not None:
+        rule = TRANSITIONS[TransactionState(current.state), TransactionEvent.ADD]
         return rule if isinstance(rule, Error) else Error.NONE
     return error
 
 
-def is_timed_out(known: TransactionMetadata, now: int) -> bool:
-    """Whether an open transaction has lasted longer than its time-out."""
-    return known.state == State.ONGOING and deadline(known) < now
+def is_timed_out(current: TransactionMetadata, now: int) -> bool:
+    """True if an open transaction has exceeded its timeout."""
+    return current.state == TransactionState.ONGOING and deadline(current) < now
 
 
-def deadline(known: TransactionMetadata) -> int:
-    """The last moment of an open transaction, in ms since 1970."""
-    return known.transaction_start_timestamp + known.transaction_timeout_ms
+def deadline(current: TransactionMetadata) -> int:
+    """Return the end of an open transaction's timeout in ms since 1970."""
+    return current.transaction_start_timestamp + current.transaction_timeout_ms
 
 
-def is_expired(known: TransactionMetadata, now: int, expiration_ms: int) -> bool:
-    """Whether a check at `now` (ms since 1970) forgets the transactional id."""
-    may_expire = (State(known.state), Input.EXPIRE) in TRANSITIONS
-    return may_expire and known.last_update_timestamp <= now - expiration_ms
+def is_expired(current: TransactionMetadata, now: int, expiration_ms: int) -> bool:
+    """True if a check at `now` (ms since 1970) deletes the transactional id."""
+    may_expire = (TransactionState(current.state), TransactionEvent.EXPIRE) in TRANSITIONS
+    return may_expire and current.last_update_timestamp <= now - expiration_ms
 
 
-# --- What an input changes -------------------------------------------------------------------
+# --- Changes of the metadata ------------------------------------------------------------------
 
 
 def new_metadata(producer_id: int) -> TransactionMetadata:
-    """The metadata of a transactional id that nobody knew; its first epoch is still to come."""
+    """Return the metadata of a new transactional id, without an epoch."""
     return TransactionMetadata(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-def _take_over(known: TransactionMetadata, asked: Asked) -> TransactionMetadata | Error:
-    """InitProducerId between transactions: a new id, the next epoch, or the same one again."""
-    expected = asked.expected
+def _init_producer_id(current: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
+    """Return a new id, the next epoch or, for a retry, the same epoch."""
+    expected = data.expected
     last = NO_PRODUCER_EPOCH
-    producer_id, epoch = known.producer_id, known.producer_epoch + 1
-    if asked.new_producer_id != NO_PRODUCER_ID:
-        producer_id, epoch = asked.new_producer_id, 0
-        last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
-    elif known.producer_epoch >= EXHAUSTED_EPOCH:
+    producer_id, epoch = current.producer_id, current.producer_epoch + 1
+    if data.new_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = data.new_producer_id, 0
+        last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
+    elif current.producer_epoch >= EXHAUSTED_EPOCH:
         return Error.UNKNOWN_SERVER_ERROR
-    elif expected is not None and known.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch):
-        last = known.producer_epoch
-    elif expected is not None and expected.epoch == known.last_producer_epoch:
-        epoch, last = known.producer_epoch, known.last_producer_epoch
+    elif expected is not None and current.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+        last = current.producer_epoch
+    elif expected is not None and expected.epoch == current.last_producer_epoch:
+        epoch, last = current.producer_epoch, current.last_producer_epoch
     elif expected is not None:
         return Error.PRODUCER_FENCED
     return msgspec.structs.replace(
-        known,
+        current,
         producer_id=producer_id,
         producer_epoch=epoch,
         last_producer_epoch=last,
-        transaction_timeout_ms=asked.timeout_ms,
+        transaction_timeout_ms=data.timeout_ms,
         transaction_start_timestamp=NO_TIMESTAMP,
         partitions={},
     )
 
 
-def _begin(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _begin(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known, transaction_start_timestamp=asked.now, partitions=_union({}, asked.partitions)
+        current, transaction_start_timestamp=data.now, partitions=_union({}, data.partitions)
     )
 
 
-def _join(known: TransactionMetadata, asked: Asked) -> TransactionMetadata | Error:
-    partitions = _union(known.partitions, asked.partitions)
-    if partitions == known.partitions:
+def _join(current: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
+    partitions = _union(current.partitions, data.partitions)
+    if partitions == current.partitions:
         return Error.NONE
-    return msgspec.structs.replace(known, partitions=partitions)
+    return msgspec.structs.replace(current, partitions=partitions)
 
 
-def _union(known: dict[str, list[int]], more: dict[str, list[int]]) -> dict[str, list[int]]:
+def _union(current: dict[str, list[int]], added: dict[str, list[int]]) -> dict[str, list[int]]:
     return {
-        topic: sorted({*known.get(topic, []), *more.get(topic, [])})
-        for topic in sorted({*known, *more})
+        topic: sorted({*current.get(topic, []), *added.get(topic, [])})
+        for topic in sorted({*current, *added})
     }
 
 
-def _fence(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
-    if asked.version >= EPOCH_BUMPS:
-        return known
+def _fence(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
+    if data.version >= EPOCH_BUMPS:
+        return current
     return msgspec.structs.replace(
-        known,
-        producer_epoch=min(known.producer_epoch + 1, EPOCH_MAX),
+        current,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
-def _end(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
+def _end(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known, client_transaction_version=0, next_producer_id=NO_PRODUCER_ID
+        current, client_transaction_version=0, next_producer_id=NO_PRODUCER_ID
     )
 
 
-def _end_with_bump(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _end_with_bump(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known,
+        current,
         client_transaction_version=EPOCH_BUMPS,
-        producer_epoch=min(known.producer_epoch + 1, EPOCH_MAX),
-        last_producer_epoch=known.producer_epoch,
-        next_producer_id=asked.new_producer_id,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
+        last_producer_epoch=current.producer_epoch,
+        next_producer_id=data.new_producer_id,
     )
 
 
-def _abort_nothing(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
-    """An abort in version 2 without a transaction bumps the epoch, too."""
-    ended = _end_with_bump(known, asked)
-    return msgspec.structs.replace(ended, transaction_start_timestamp=asked.now)
+def _abort_nothing(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
+    """Abort without a transaction: version 2 bumps the epoch, too."""
+    ended = _end_with_bump(current, data)
+    return msgspec.structs.replace(ended, transaction_start_timestamp=data.now)
 
 
-def _complete(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
-    completed = msgspec.structs.replace(known, partitions={}, next_producer_id=NO_PRODUCER_ID)
-    if known.next_producer_id != NO_PRODUCER_ID:
-        completed.producer_id, completed.producer_epoch = known.next_producer_id, 0
+def _complete(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
+    completed = msgspec.structs.replace(current, partitions={}, next_producer_id=NO_PRODUCER_ID)
+    if current.next_producer_id != NO_PRODUCER_ID:
+        completed.producer_id, completed.producer_epoch = current.next_producer_id, 0
     return completed
 
 
-def _keep(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
-    return known
+def _keep(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
+    return current
 
 
 _BUSY = Error.CONCURRENT_TRANSACTIONS
-_WRONG = Error.INVALID_TXN_STATE
+_INVALID = Error.INVALID_TXN_STATE
 
-TRANSITIONS: dict[tuple[State, Input], Rule | Error] = {
-    **{(state, Input.INIT): Rule(State.EMPTY, _take_over) for state in IDLE},
-    (State.ONGOING, Input.INIT): Rule(State.PREPARE_EPOCH_FENCE, _fence),
-    **{(state, Input.INIT): _BUSY for state in PREPARED},
-    (State.ONGOING, Input.TIME_OUT): Rule(State.PREPARE_EPOCH_FENCE, _fence),
-    (State.PREPARE_EPOCH_FENCE, Input.ABORT): Rule(State.PREPARE_ABORT, _end),
-    (State.PREPARE_EPOCH_FENCE, Input.ABORT_2): Rule(State.PREPARE_ABORT, _end_with_bump),
-    **{(state, Input.ADD): Rule(State.ONGOING, _begin) for state in IDLE},
-    (State.ONGOING, Input.ADD): Rule(State.ONGOING, _join),
-    **{(state, Input.ADD): _BUSY for state in PREPARED},
-    (State.ONGOING, Input.COMMIT): Rule(State.PREPARE_COMMIT, _end),
-    (State.ONGOING, Input.ABORT): Rule(State.PREPARE_ABORT, _end),
-    (State.EMPTY, Input.COMMIT): _WRONG,
-    (State.EMPTY, Input.ABORT): _WRONG,
-    (State.PREPARE_COMMIT, Input.COMMIT): _BUSY,
-    (State.PREPARE_COMMIT, Input.ABORT): _WRONG,
-    (State.PREPARE_ABORT, Input.COMMIT): _WRONG,
-    (State.PREPARE_ABORT, Input.ABORT): _BUSY,
-    (State.COMPLETE_COMMIT, Input.COMMIT): Error.NONE,
-    (State.COMPLETE_COMMIT, Input.ABORT): _WRONG,
-    (State.COMPLETE_ABORT, Input.COMMIT): _WRONG,
-    (State.COMPLETE_ABORT, Input.ABORT): Error.NONE,
-    (State.ONGOING, Input.COMMIT_2): Rule(State.PREPARE_COMMIT, _end_with_bump),
-    (State.ONGOING, Input.ABORT_2): Rule(State.PREPARE_ABORT, _end_with_bump),
-    **{(state, Input.COMMIT_2): _WRONG for state in IDLE},
-    **{(state, Input.ABORT_2): Rule(State.PREPARE_ABORT, _abort_nothing) for state in IDLE},
-    (State.PREPARE_COMMIT, Input.REPEATED_COMMIT): _BUSY,
-    (State.PREPARE_COMMIT, Input.REPEATED_ABORT): _WRONG,
-    (State.PREPARE_ABORT, Input.REPEATED_COMMIT): _WRONG,
-    (State.PREPARE_ABORT, Input.REPEATED_ABORT): _BUSY,
-    (State.COMPLETE_COMMIT, Input.REPEATED_COMMIT): Error.NONE,
-    (State.COMPLETE_COMMIT, Input.REPEATED_ABORT): _WRONG,
-    (State.COMPLETE_ABORT, Input.REPEATED_COMMIT): _WRONG,
-    (State.COMPLETE_ABORT, Input.REPEATED_ABORT): Error.NONE,
-    (State.PREPARE_COMMIT, Input.MARKERS_WRITTEN): Rule(State.COMPLETE_COMMIT, _complete),
-    (State.PREPARE_ABORT, Input.MARKERS_WRITTEN): Rule(State.COMPLETE_ABORT, _complete),
-    **{(state, Input.EXPIRE): Rule(State.DEAD, _keep) for state in IDLE},
+_S, _E = TransactionState, TransactionEvent
+
+TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], Transition | Error] = {
+    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id) for state in IDLE},
+    (_S.ONGOING, _E.INIT): Transition(_S.PREPARE_EPOCH_FENCE, _fence),
+    **{(state, _E.INIT): _BUSY for state in PREPARED},
+    (_S.ONGOING, _E.TIME_OUT): Transition(_S.PREPARE_EPOCH_FENCE, _fence),
+    (_S.PREPARE_EPOCH_FENCE, _E.ABORT): Transition(_S.PREPARE_ABORT, _end),
+    (_S.PREPARE_EPOCH_FENCE, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _end_with_bump),
+    **{(state, _E.ADD): Transition(_S.ONGOING, _begin) for state in IDLE},
+    (_S.ONGOING, _E.ADD): Transition(_S.ONGOING, _join),
+    **{(state, _E.ADD): _BUSY for state in PREPARED},
+    (_S.ONGOING, _E.COMMIT): Transition(_S.PREPARE_COMMIT, _end),
+    (_S.ONGOING, _E.ABORT): Transition(_S.PREPARE_ABORT, _end),
+    (_S.EMPTY, _E.COMMIT): _INVALID,
+    (_S.EMPTY, _E.ABORT): _INVALID,
+    (_S.PREPARE_COMMIT, _E.COMMIT): _BUSY,
+    (_S.PREPARE_COMMIT, _E.ABORT): _INVALID,
+    (_S.PREPARE_ABORT, _E.COMMIT): _INVALID,
+    (_S.PREPARE_ABORT, _E.ABORT): _BUSY,
+    (_S.COMPLETE_COMMIT, _E.COMMIT): Error.NONE,
+    (_S.COMPLETE_COMMIT, _E.ABORT): _INVALID,
+    (_S.COMPLETE_ABORT, _E.COMMIT): _INVALID,
+    (_S.COMPLETE_ABORT, _E.ABORT): Error.NONE,
+    (_S.ONGOING, _E.COMMIT_2): Transition(_S.PREPARE_COMMIT, _end_with_bump),
+    (_S.ONGOING, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _end_with_bump),
+    **{(state, _E.COMMIT_2): _INVALID for state in IDLE},
+    **{(state, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _abort_nothing) for state in IDLE},
+    (_S.PREPARE_COMMIT, _E.REPEATED_COMMIT): _BUSY,
+    (_S.PREPARE_COMMIT, _E.REPEATED_ABORT): _INVALID,
+    (_S.PREPARE_ABORT, _E.REPEATED_COMMIT): _INVALID,
+    (_S.PREPARE_ABORT, _E.REPEATED_ABORT): _BUSY,
+    (_S.COMPLETE_COMMIT, _E.REPEATED_COMMIT): Error.NONE,
+    (_S.COMPLETE_COMMIT, _E.REPEATED_ABORT): _INVALID,
+    (_S.COMPLETE_ABORT, _E.REPEATED_COMMIT): _INVALID,
+    (_S.COMPLETE_ABORT, _E.REPEATED_ABORT): Error.NONE,
+    (_S.PREPARE_COMMIT, _E.MARKERS_WRITTEN): Transition(_S.COMPLETE_COMMIT, _complete),
+    (_S.PREPARE_ABORT, _E.MARKERS_WRITTEN): Transition(_S.COMPLETE_ABORT, _complete),
+    **{(state, _E.EXPIRE): Transition(_S.DEAD, _keep) for state in IDLE},
 }
-"""What each state makes of each input that can come in it."""
+"""Transition or error by state and event."""

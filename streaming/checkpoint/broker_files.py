@@ -1,7 +1,7 @@
-"""The checkpoint files that the brokers of a job would have on their disks, as files.
+"""Broker checkpoint files, written from a job's state.
 
-<directory>/<cell>/broker-<id>/replication-offset-checkpoint, and those beside it; where a broker
-has several log directories, one folder more for each (`state/replication/disk.py`).
+They are <directory>/<cell>/broker-<id>/replication-offset-checkpoint and similar files. A broker
+with several log directories has a folder for each (`state/replication/disk.py`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ from brokertwin.state.replication import disk
 
 
 class BrokerFile(NamedTuple):
-    """A file: its path below the directory of all, and its text."""
+    """A relative path and the text of the file."""
 
     path: Path
     text: str
 
 
 def broker_files(cells: Mapping[str, Mapping[str, bytes]]) -> Iterator[BrokerFile]:
-    """The files of the brokers of some cells, as of the newest event of each."""
+    """Yield the files of all brokers as of the newest event of each cell."""
     for name in sorted(cells):
         settings = CellSettings(name=name, cluster=name)
         cell = Cell(settings, cells[name])
@@ -34,7 +34,7 @@ def broker_files(cells: Mapping[str, Mapping[str, bytes]]) -> Iterator[BrokerFil
 
 
 def write(directory: Path, cells: Mapping[str, Mapping[str, bytes]]) -> int:
-    """Writes the files below a directory; gives back how many."""
+    """Write the files below a directory; returns their number."""
     count = 0
     for file in broker_files(cells):
         path = directory / file.path

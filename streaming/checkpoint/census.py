@@ -1,7 +1,7 @@
-"""How many groups, sessions, transactions and partitions a state holds, and which lack replicas.
+"""Counts groups, sessions, transactions and partitions in a state.
 
-It is read from the columns of the cells, as a checkpoint or an engine in this process has them: it
-costs as long as all of the state is large, and the pass that decides requests pays nothing for it.
+It reads the cells' columns of a checkpoint or an engine. Its cost grows with the state, but
+handling requests costs nothing extra.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ import msgspec
 
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Columns, Kind
+from brokertwin.sinks.state_rows import Columns, ItemKind
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.core.tables import Table, Tables
@@ -22,7 +22,7 @@ NOBODY = -1
 
 
 class Shrunk(msgspec.Struct, frozen=True):
-    """A partition with fewer replicas in sync than it has; `leader` is -1 where there is none."""
+    """An under-replicated partition; `leader` is -1 if there is none."""
 
     cluster: str
     topic: str
@@ -33,20 +33,20 @@ class Shrunk(msgspec.Struct, frozen=True):
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What a state holds.
+    """The content of a state.
 
     Attributes:
-        groups: by state, in Kafka's words.
+        groups: by state, with Kafka's names.
         sessions: fetch sessions.
-        producers: states of producers in logs; a replica has its own.
+        producers: producer states in logs, counted for each replica.
         transactions: transactional ids, by state.
-        waiting: requests that wait for what time will bring, or other requests.
-        partitions: of all topics, each once however many replicas it has.
-        under_replicated: those with fewer replicas in sync than they have.
-        offline: those without a leader.
+        waiting: pending requests.
+        partitions: of all topics, each counted once.
+        under_replicated: partitions with fewer in-sync replicas than replicas.
+        offline: partitions without a leader.
         shrunk: the first of both, by cluster, topic and number; internal topics come last.
-        lags: the sum of a group's lags, by group id; negative beyond the log end.
-        beyond_log_end: offsets that are committed beyond the log end.
+        lags: total lag by group id; negative beyond the log end.
+        beyond_log_end: offsets committed beyond the log end.
     """
 
     groups: dict[str, int]
@@ -63,7 +63,7 @@ class Census(msgspec.Struct, frozen=True):
 
 
 def census(cells: Mapping[str, Columns]) -> Census:
-    """Count what the cells of one cluster, or of several, hold."""
+    """Count the content of cells."""
     partitions = [
         (cluster, row)
         for cluster in sorted({cluster_of(cell) for cell in cells})
@@ -76,17 +76,17 @@ def census(cells: Mapping[str, Columns]) -> Census:
         for cluster, row in partitions
         if _lacks_replicas(row) or row["leader"] == NOBODY
     ]
-    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    offsets = state_rows.rows(ItemKind.OFFSETS, cells)
     lags = Counter[str]()
     for row in offsets:
         if row["lag"] is not None:
             lags[row["groupId"]] += row["lag"]
     return Census(
-        groups=_by_state(Kind.GROUPS, cells),
+        groups=_by_state(ItemKind.GROUPS, cells),
         sessions=sum(_count(columns, "sessions", "session") for columns in cells.values()),
         producers=sum(_count(columns, "producers", "producer") for columns in cells.values()),
-        transactions=_by_state(Kind.TRANSACTIONAL_IDS, cells),
-        waiting=len(state_rows.rows(Kind.WAITING, cells)),
+        transactions=_by_state(ItemKind.TRANSACTIONAL_IDS, cells),
+        waiting=len(state_rows.rows(ItemKind.WAITING, cells)),
         partitions=len(partitions),
         under_replicated=sum(_lacks_replicas(row) for _, row in partitions),
         offline=sum(row["leader"] == NOBODY for _, row in partitions),
@@ -103,10 +103,10 @@ def _lacks_replicas(row: Mapping[str, Any]) -> bool:
     return len(row["isr"]) < len(row["replicas"])
 
 
-def _by_state(kind: Kind, cells: Mapping[str, Columns]) -> dict[str, int]:
+def _by_state(kind: ItemKind, cells: Mapping[str, Columns]) -> dict[str, int]:
     return dict(sorted(Counter(str(row["state"]) for row in state_rows.rows(kind, cells)).items()))
 
 
 def _count(columns: Columns, table: str, part: str) -> int:
-    """Items under keys `<machine>/<part>/...`; they are not decoded."""
+    """Count the items under keys `<machine>/<part>/...` without decoding."""
     return sum(key.split("/", 2)[1:2] == [part] for key in Table(columns.get(table, b"")).keys(""))

@@ -1,7 +1,7 @@
-"""Spark's own logs in a checkpoint: which micro-batches are planned, which have committed.
+"""Spark's logs in a checkpoint: planned and committed micro-batches.
 
-A batch is planned when `offsets/<batch>` is there, and done when `commits/<batch>` is. A planned
-batch that has not committed runs again, with the same offsets, at the next start.
+A batch is planned if `offsets/<batch>` exists, and committed if `commits/<batch>` exists. A planned
+batch without a commit runs again, with the same offsets, at the next start.
 
 Source: org.apache.spark.sql.execution.streaming.OffsetSeqLog and CommitLog (format v1).
 """
@@ -10,27 +10,30 @@ import json
 from pathlib import Path
 
 NONE = -1
-"""There is no batch yet."""
+"""No batch yet."""
 
 
 def planned(checkpoint: Path) -> int:
-    """The newest planned batch."""
+    """Return the newest planned batch."""
     return _newest(checkpoint / "offsets")
 
 
 def committed(checkpoint: Path) -> int:
-    """The newest committed batch."""
+    """Return the newest committed batch."""
     return _newest(checkpoint / "commits")
 
 
 def query_id(checkpoint: Path) -> str:
-    """Spark's id of the query whose checkpoint this is: a new one for each checkpoint."""
+    """Return Spark's query id, which is unique for each checkpoint."""
     known: str = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
     return known
 
 
 def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
-    """Topic, then partition, to the offset of the first row after a batch; empty for no batch."""
+    """Return the end offsets of a batch by topic and partition.
+
+    An offset is that of the first row after the batch. Empty without a batch.
+    """
     if batch == NONE:
         return {}
     by_topic: dict[str, dict[str, int]] = json.loads(_plan(checkpoint, batch)[2])
@@ -41,24 +44,27 @@ def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
 
 
 def configuration(checkpoint: Path, batch: int) -> dict[str, str]:
-    """What a planned batch has fixed of Spark's configuration: names and values."""
+    """Return the Spark configuration fixed in a planned batch."""
     fixed: dict[str, str] = json.loads(_plan(checkpoint, batch)[1])["conf"]
     return fixed
 
 
 def begun_ms(checkpoint: Path, batch: int) -> int:
-    """When a planned batch began, in ms since 1970: what it reads was written before."""
+    """Return when a batch was planned, in ms since 1970.
+
+    Its input was written before that time.
+    """
     began: int = json.loads(_plan(checkpoint, batch)[1])["batchTimestampMs"]
     return began
 
 
 def _plan(checkpoint: Path, batch: int) -> list[str]:
-    """The lines of a batch's plan: format, metadata, the offsets of its only source."""
+    """The lines of a planned batch: format, metadata, offsets."""
     return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
 
 
 def kept(checkpoint: Path) -> range:
-    """The committed batches of which Spark still keeps the plan; it removes old ones."""
+    """The committed batches whose offsets Spark has not removed yet."""
     newest = committed(checkpoint)
     found = _batches(checkpoint / "offsets")
     return range(min(found), newest + 1) if found and newest != NONE else range(0)

@@ -1,4 +1,4 @@
-"""Files of a checkpoint that are damaged: a disk error, a copy that was cut."""
+"""Detects damaged checkpoint files: disk errors and truncated copies."""
 
 import json
 import zipfile
@@ -17,13 +17,13 @@ HINT = (
 
 
 class Damaged(NamedTuple):
-    """A file that cannot be read, and why."""
+    """An unreadable file and the reason."""
 
     file: Path
     why: str
 
     def error(self) -> UserError:
-        """The error for a user."""
+        """Return the error for a user."""
         return UserError(f"Cannot read the checkpoint file {self.file}: {self.why}.", HINT)
 
 
@@ -31,7 +31,7 @@ def check_metadata(checkpoint: Path) -> None:
     """Check the file that Spark reads first.
 
     Raises:
-        UserError: it is damaged; Spark would end with a stack trace.
+        UserError: it is damaged; Spark would fail with a stack trace.
     """
     file = checkpoint / METADATA
     if file.exists() and (why := _of_metadata(file)):
@@ -39,7 +39,7 @@ def check_metadata(checkpoint: Path) -> None:
 
 
 def damaged(checkpoint: Path) -> Iterator[Damaged]:
-    """The files of the state store that cannot be read, as far as their format shows it."""
+    """Yield unreadable state store files, as far as their format shows it."""
     for file in sorted((checkpoint / "state").rglob("*")):
         why = ""
         if file.suffix == ".changelog":
@@ -75,4 +75,4 @@ def _of_archive(file: Path) -> str:
             wrong = archive.testzip()
     except (zipfile.BadZipFile, OSError) as error:
         return str(error)
-    return f"{wrong} in it has another checksum" if wrong is not None else ""
+    return f"the checksum of {wrong} in it is wrong" if wrong is not None else ""

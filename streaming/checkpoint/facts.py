@@ -1,7 +1,7 @@
-"""What a checkpoint fixes, kept in a file inside it and checked at every start.
+"""Fixed properties of a checkpoint, in a file that each start checks.
 
-Spark itself checks the state's schema and takes the number of shuffle partitions from the
-checkpoint; everything else that would silently make nonsense of the state is refused here.
+Spark checks the state's schema and takes the number of shuffle partitions from the checkpoint. This
+module rejects every other change that would make the state wrong.
 """
 
 import fcntl
@@ -20,40 +20,39 @@ from brokertwin.state.cell.upgrades import can_upgrade
 
 FILE_NAME = "brokertwin.json"
 FORMER_FILE_NAME = "brokerstream.json"
-"""The name of the same file before the project was renamed; still read."""
+"""The file name before the project was renamed; still read."""
 
 LOCK_NAME = "brokertwin.lock"
 FORMAT = 1
 BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
-"""What may lie in the directory of a checkpoint that is not made yet."""
+"""Files that an unused checkpoint directory may contain."""
 
 
-ANEW = "pass another --checkpoint and --prefix"
+OTHER_CHECKPOINT = "pass another --checkpoint and --prefix"
 CHANGES = {
     "cells": "create another checkpoint with `brokertwin snapshot reshard`",
     "shuffle_partitions": "create another checkpoint with `brokertwin snapshot restore`",
 }
-"""What changes a fact, where anything does."""
+"""How to change a property, if there is a way."""
 
 
-class Facts(msgspec.Struct, rename="camel"):
-    """What was true when the checkpoint was made.
+class JobFacts(msgspec.Struct, rename="camel"):
+    """The properties of a checkpoint when it was created.
 
     Attributes:
         format: the version of this file.
         state_version: the version of the state rows.
-        prefix: the prefix of the topics.
-        cells: cells of each cluster.
-        brokers: the ids of each cluster's brokers; broker 1 where a cluster is not named.
-        groups: the name of each cell to its Spark grouping key; clusters may be added.
-        requests_partitions: the partitions of `requests`.
+        prefix: the topic prefix.
+        cells: number of cells of each cluster.
+        brokers: broker ids of each cluster; broker 1 if a cluster is missing.
+        groups: Spark grouping key of each cell; clusters can be added.
+        requests_partitions: number of partitions of `requests`.
         requests_topic_id: Kafka's id of `requests`.
-        shuffle_partitions: Spark tasks that share the cells; the first value is kept.
-        incarnation: that of cells which talk to each other: higher for each new checkpoint.
-        loads: what each cell's events have taken of a processor so far, in µs, by its name; those
-            of which nothing was measured are left out.
-        restored_from: the snapshot that the checkpoint was made of; empty for none. With another
-            prefix than the snapshot's the topic's id is empty until the first run.
+        shuffle_partitions: number of Spark tasks; never changes.
+        incarnation: of cells that exchange messages; higher for each new checkpoint.
+        loads: processor time of each cell's events in µs; without unmeasured cells.
+        restored_from: the snapshot that was restored, or empty. With another prefix than the
+            snapshot's, the topic id is empty until the first run.
     """
 
     format: int
@@ -71,16 +70,16 @@ class Facts(msgspec.Struct, rename="camel"):
 
 
 def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
-    """Check the facts of an existing checkpoint, and change nothing.
+    """Check the properties of an existing checkpoint without writing.
 
     Args:
         checkpoint: the checkpoint directory.
-        settings: what is asked for now.
+        settings: the current settings.
         cells: the names of all cells, in the order of the clusters.
-        topic_id: Kafka's id of the topic `requests`; None where there is no such topic.
+        topic_id: Kafka's id of `requests`; None if it does not exist.
 
     Raises:
-        UserError: as `settle`.
+        UserError: see `settle`.
     """
     former = read(checkpoint)
     if former is not None:
@@ -89,23 +88,23 @@ def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str 
 
 def settle(
     checkpoint: Path, settings: Settings, cells: list[str], topic_id: str, incarnation: int = 0
-) -> Facts:
-    """Write the facts of a new checkpoint, or check those of an existing one.
+) -> JobFacts:
+    """Write the properties of a new checkpoint, or check existing ones.
 
     Args:
         checkpoint: the checkpoint directory.
-        settings: what is asked for now.
+        settings: the current settings.
         cells: the names of all cells, in the order of the clusters.
-        topic_id: Kafka's id of the topic `requests`.
+        topic_id: Kafka's id of `requests`.
         incarnation: of a new checkpoint.
 
     Raises:
-        UserError: the checkpoint was made with other cells, another partition count, another
-            topic or prefix, other shuffle partitions than were given, or by a newer version.
+        UserError: the checkpoint has other cells, partitions, topics, prefix or shuffle
+            partitions, or was written by a newer version.
     """
     former = read(checkpoint)
     if former is None:
-        former = Facts(
+        former = JobFacts(
             format=FORMAT,
             state_version=STATE_VERSION,
             prefix=settings.prefix,
@@ -128,18 +127,18 @@ def settle(
     return facts
 
 
-def read(checkpoint: Path) -> Facts | None:
-    """The facts of a checkpoint; None where there is none yet.
+def read(checkpoint: Path) -> JobFacts | None:
+    """Read the properties of a checkpoint; None if it has none.
 
     Raises:
-        UserError: the file is there and cannot be understood.
+        UserError: the file is invalid.
     """
     files = (checkpoint / FILE_NAME, checkpoint / FORMER_FILE_NAME)
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return None
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Facts)
+        return msgspec.json.decode(file.read_bytes(), type=JobFacts)
     except msgspec.MsgspecError as error:
         raise UserError(
             f"Cannot read {file}: {error}.",
@@ -147,8 +146,8 @@ def read(checkpoint: Path) -> Facts | None:
         ) from None
 
 
-def write(checkpoint: Path, facts: Facts) -> None:
-    """Write the facts: to another name first, so that a crash leaves the former file."""
+def write(checkpoint: Path, facts: JobFacts) -> None:
+    """Write the properties atomically, so that a crash leaves the old file."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     fresh = checkpoint / f".{FILE_NAME}.new"
     with fresh.open("wb") as out:
@@ -160,13 +159,13 @@ def write(checkpoint: Path, facts: Facts) -> None:
 
 
 def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
-    """Add to what cells' events have taken of a processor, in µs.
+    """Add to the processor time of cells' events, in µs.
 
-    A snapshot has these loads, and a job that is restored from it has its cells dealt out by them.
+    A snapshot includes these loads. A restored job distributes its cells by them.
 
     Args:
-        checkpoint: a checkpoint that this process holds.
-        taken: by the cell's name.
+        checkpoint: a checkpoint that this process has locked.
+        taken: by cell name.
     """
     known = read(checkpoint)
     if known is not None and taken:
@@ -177,10 +176,10 @@ def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
 
 @contextmanager
 def locked(checkpoint: Path) -> Iterator[None]:
-    """Hold a checkpoint, so that two jobs never write to it at once.
+    """Lock a checkpoint against other jobs.
 
     Raises:
-        UserError: another process holds it; it cannot be written, or is something else.
+        UserError: it is locked, not writable, or no checkpoint.
     """
     _check_directory(checkpoint)
     try:
@@ -203,7 +202,7 @@ def locked(checkpoint: Path) -> Iterator[None]:
 
 
 def _check_directory(checkpoint: Path) -> None:
-    """Refuse what is no place for a checkpoint. Raises UserError."""
+    """Check that the directory can be a checkpoint. Raises UserError."""
     try:
         found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
     except NotADirectoryError:
@@ -225,7 +224,7 @@ def _check_directory(checkpoint: Path) -> None:
 
 
 def is_held(checkpoint: Path) -> bool | None:
-    """Whether a job runs on a checkpoint; None where there is no such checkpoint here."""
+    """Whether a job runs on a checkpoint; None if it does not exist."""
     try:
         with (checkpoint / LOCK_NAME).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -236,8 +235,8 @@ def is_held(checkpoint: Path) -> bool | None:
     return False
 
 
-def check_version(checkpoint: Path, former: Facts) -> None:
-    """Raises UserError where a later version has written a checkpoint, or one too long ago."""
+def check_version(checkpoint: Path, former: JobFacts) -> None:
+    """Raises UserError if a checkpoint's version is too new or too old."""
     if not can_upgrade(former.state_version):
         raise UserError(
             f"The checkpoint {checkpoint} was written by an older brokertwin: its state has"
@@ -254,29 +253,29 @@ def check_version(checkpoint: Path, former: Facts) -> None:
         )
 
 
-def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:
-    """A cluster keeps its brokers: logs and coordinators lie on them."""
+def _check_brokers(checkpoint: Path, former: JobFacts, settings: Settings) -> None:
+    """Check that each cluster keeps its brokers, which have its logs."""
     for cluster in settings.clusters:
         was = former.brokers.get(cluster, [1] if cluster in former.groups else None)
-        asked = settings.brokers_of(cluster)
-        if was is not None and was != asked:
+        current = settings.brokers_of(cluster)
+        if was is not None and was != current:
             raise UserError(
                 f"The cluster {cluster} in the checkpoint {checkpoint} has brokers {listed(was)},"
-                f" not {listed(asked)}.",
+                f" not {listed(current)}.",
                 f"Continue with --brokers {cluster}={listed(was)}, or pass another --checkpoint and"
                 " --prefix.",
             )
 
 
 def listed(brokers: list[int]) -> str:
-    """Ids as a user gives them."""
+    """Format broker ids for an option."""
     return ",".join(map(str, brokers))
 
 
 def _check(
-    checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str | None
+    checkpoint: Path, former: JobFacts, settings: Settings, cells: list[str], topic_id: str | None
 ) -> None:
-    """Compare what was with what is asked for. Raises UserError at the first difference."""
+    """Compare with the current settings. Raises UserError on a difference."""
     check_version(checkpoint, former)
     missing = [name for name in former.groups if name not in cells]
     _check_brokers(checkpoint, former, settings)
@@ -285,14 +284,15 @@ def _check(
         ("cells", former.cells, settings.cells),
         ("requests_partitions", former.requests_partitions, settings.requests_partitions),
     ]
-    if "shuffle_partitions" in settings.model_fields_set:  # the default gives way
-        asked_for = settings.shuffle_partitions
-        differences.append(("shuffle_partitions", former.shuffle_partitions, asked_for))
-    for name, was, asked in differences:
-        if was != asked:
+    if "shuffle_partitions" in settings.model_fields_set:  # the default does not count
+        differences.append(
+            ("shuffle_partitions", former.shuffle_partitions, settings.shuffle_partitions)
+        )
+    for name, was, current in differences:
+        if was != current:
             raise UserError(
-                f"The checkpoint {checkpoint} was created with {name} = {was}, not {asked}.",
-                f"Continue with {name} = {was}, or {CHANGES.get(name, ANEW)}.",
+                f"The checkpoint {checkpoint} was created with {name} = {was}, not {current}.",
+                f"Continue with {name} = {was}, or {CHANGES.get(name, OTHER_CHECKPOINT)}.",
             )
     if missing:
         raise UserError(

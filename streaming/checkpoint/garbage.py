@@ -1,11 +1,11 @@
-"""Which rows of the topic `data` nobody needs any more: the decision of `brokertwin gc`.
+"""Finds rows of the topic `data` that `brokertwin gc` can delete.
 
 Kafka deletes the beginning of a partition (DeleteRecords), so each partition of `data` is cut at
-the least offset that is still needed. A batch is needed
+the lowest offset still needed. A batch is needed
 
-- while a log has it: an index entry in the state, or in a sealed segment that the state names;
-- while its event is not decided: it lies behind what the job has read of `requests`;
-- while its event may still come: a gateway writes the bytes first, so young rows are all kept.
+- while a log has it: in an index entry of the state, or in a sealed segment of the state;
+- while its event is not processed: after the job's position in `requests`;
+- while its event may still arrive: a gateway writes the bytes first, so recent rows are kept.
 """
 
 import re
@@ -27,14 +27,14 @@ _LOCATOR = re.compile(rb'"locator"\s*:\s*"([^"]*)"')
 
 
 class Need(NamedTuple):
-    """A row of `data` that is still needed, and by whom, in words."""
+    """A needed row of `data`, and a text about what needs it."""
 
     locator: Locator
     by: str
 
 
 class Extent(NamedTuple):
-    """A partition of `data`: its first offset, the first one that is too young, its end."""
+    """A partition of `data`: start, first offset that is too recent, end."""
 
     start: int
     young: int
@@ -42,9 +42,9 @@ class Extent(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What becomes of a partition of `data`: rows from `start` to `below` go, the rest stays.
+    """A partition of `data`: rows from `start` to `below` can be deleted.
 
-    `held_by` says what keeps the first row that stays.
+    `held_by` describes what needs the first remaining row.
     """
 
     partition: int
@@ -55,24 +55,24 @@ class Cut(NamedTuple):
 
     @property
     def freed(self) -> int:
-        """How many rows go."""
+        """Number of rows to delete."""
         return self.below - self.start
 
     @property
     def kept(self) -> int:
-        """How many rows stay."""
+        """Number of rows to keep."""
         return self.end - self.below
 
 
 class NamedSegment(NamedTuple):
-    """A sealed segment that a log names: the log's start offset, and the log in words."""
+    """A sealed segment of a log: the log's start offset and name."""
 
     log_start_offset: int
     by: str
 
 
 class _SegmentRow(msgspec.Struct):
-    """What is read of a row of `segments`."""
+    """The used part of a row of `segments`."""
 
     batches: list[Batch]
 
@@ -81,7 +81,7 @@ _segment_decoder = msgspec.json.Decoder(_SegmentRow)
 
 
 def plan(extents: Mapping[int, Extent], needs: Iterable[Need]) -> list[Cut]:
-    """Where to cut each partition, so that nothing goes that is needed."""
+    """Return the cuts that keep every needed row."""
     least: dict[int, Need] = {}
     for need in needs:
         known = least.get(need.locator.partition)
@@ -98,9 +98,9 @@ def _cut(partition: int, extent: Extent, need: Need | None) -> Cut:
 
 
 def needed_by_logs(cluster: str, tables: Tables) -> Iterator[Need]:
-    """What the index entries in the state name."""
+    """Yield the rows referenced by index entries of the state."""
     for broker, log in _logs(tables):
-        by = _words(cluster, log)
+        by = _log_name(cluster, log)
         for batch in logs.batches_from(tables.logs, broker, log, log.log_start_offset):
             locator = Locator.of(batch.locator or "")
             if locator is not None:
@@ -108,18 +108,18 @@ def needed_by_logs(cluster: str, tables: Tables) -> Iterator[Need]:
 
 
 def named_segments(cluster: str, tables: Tables) -> dict[SegmentKey, NamedSegment]:
-    """The sealed segments that the state names; of several replicas the least log start counts."""
+    """The sealed segments of the state; uses the lowest log start of replicas."""
     found: dict[SegmentKey, NamedSegment] = {}
     for broker, log in _logs(tables):
         for segment in logs.sealed_segments(tables.logs, broker, log):
             key = SegmentKey(cluster, log.topic_id, log.partition, segment.base_offset)
-            named = NamedSegment(log.log_start_offset, _words(cluster, log))
+            named = NamedSegment(log.log_start_offset, _log_name(cluster, log))
             found[key] = min(named, found.get(key, named))
     return found
 
 
 def needed_by_segment(named: NamedSegment, row: bytes) -> Iterator[Need]:
-    """What a row of `segments` names above the log's start."""
+    """Yield the rows that a row of `segments` references above the log start."""
     for batch in _segment_decoder.decode(row).batches:
         locator = Locator.of(batch.locator or "")
         if locator is not None and batch.last_offset >= named.log_start_offset:
@@ -127,7 +127,7 @@ def needed_by_segment(named: NamedSegment, row: bytes) -> Iterator[Need]:
 
 
 def needed_by_event(document: bytes) -> Iterator[Need]:
-    """What an event names that the job has not read: every locator in it, whatever its kind."""
+    """Yield the rows referenced by an unprocessed event of any kind."""
     for text in _LOCATOR.findall(document):
         locator = Locator.of(text.decode("utf-8", "replace"))
         if locator is not None:
@@ -135,7 +135,7 @@ def needed_by_event(document: bytes) -> Iterator[Need]:
 
 
 def _logs(tables: Tables) -> Iterator[tuple[int, logs.Log]]:
-    """Every log in the state, with its broker."""
+    """Yield every log in the state with its broker."""
     for key in tables.logs.keys(prefix=""):
         broker, kind, _ = key.split("/", 2)
         if kind == "log":
@@ -144,5 +144,5 @@ def _logs(tables: Tables) -> Iterator[tuple[int, logs.Log]]:
             yield int(broker), log
 
 
-def _words(cluster: str, log: logs.Log) -> str:
+def _log_name(cluster: str, log: logs.Log) -> str:
     return f"{log.topic}-{log.partition} of {cluster}"

@@ -1,8 +1,8 @@
-"""What `brokertwin gc` reads before it decides, and how it deletes.
+"""Reads the inputs of `brokertwin gc`, and deletes rows.
 
-The order matters. First the partitions of `data`: rows that are old enough by then have their
-events in `requests`. Then the state, as a micro-batch has left it; then the sealed segments that it
-names; last what the job had not read of `requests` in that micro-batch, up to the end of now.
+The order matters. It reads the partitions of `data` first: rows that are old enough then have their
+events in `requests`. Then it reads the committed state, its sealed segments, and last the events
+after the state's position up to the current end.
 """
 
 import time
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Observer = Callable[[str, int], None]
-"""Is told a topic that is read, and how many of its offsets are left."""
+"""Called with a topic and the number of offsets left to read."""
 
 
 class _State(NamedTuple):
-    """The state of a job as a micro-batch has left it: tables by cluster, what it had read."""
+    """A committed state: tables by cluster, and positions in `requests`."""
 
     tables: list[tuple[str, Tables]]
     read: dict[int, int]
@@ -50,8 +50,7 @@ class Sources:
     """The topics and the checkpoint of a job.
 
     Raises:
-        UserError: the checkpoint is none of this prefix with a committed micro-batch, or Kafka does
-            not answer.
+        UserError: it is not a committed checkpoint of this prefix, or Kafka does not respond.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -71,7 +70,7 @@ class Sources:
             )
 
     def extents(self, older_than_ms: int) -> dict[int, Extent]:
-        """The partitions of `data`, and in each the first row that is not older than that."""
+        """The partitions of `data`, with the first row that is too recent."""
         topic = full_name(self._settings.prefix, DATA)
         before_ms = time.time_ns() // 1_000_000 - older_than_ms
         partitions = range(partitions_of(self._client, topic))
@@ -79,10 +78,10 @@ class Sources:
             return {number: _extent(reader, topic, number, before_ms) for number in partitions}
 
     def needs(self, session: "Callable[[], SparkSession]", observe: Observer) -> Iterator[Need]:
-        """Everything in `data` that is still needed.
+        """Yield every needed row of `data`.
 
         Raises:
-            UserError: what the job needs to know is lost: sealed segments, or unread events.
+            UserError: sealed segments or unread events are missing.
         """
         state = self._state(session)
         named: dict[SegmentKey, NamedSegment] = {}
@@ -104,7 +103,7 @@ class Sources:
     def _needed_by_segments(
         self, named: dict[SegmentKey, NamedSegment], observe: Observer
     ) -> Iterator[Need]:
-        """A tombstone means that no log has the segment since."""
+        """A tombstone means that no log has the segment any more."""
         topic = full_name(self._settings.prefix, SEGMENTS)
         missing = set(named)
         decoder = msgspec.json.Decoder(SegmentKey)
@@ -137,7 +136,7 @@ class Sources:
             yield from garbage.needed_by_event(row.value or b"")
 
     def delete(self, cuts: Iterable[Cut]) -> None:
-        """Delete what the cuts free. Raises UserError where Kafka refuses."""
+        """Delete the rows of the cuts. Raises UserError if Kafka refuses."""
         topic = full_name(self._settings.prefix, DATA)
         wanted = [TopicPartition(topic, cut.partition, cut.below) for cut in cuts if cut.freed]
         if not wanted:

@@ -1,7 +1,7 @@
-"""Another number of cells for each cluster of a job: what its snapshot becomes.
+"""Changes the number of cells of each cluster in a snapshot.
 
-A cell's name is the key of its events, so every event has to be decided before its cell goes: the
-snapshot has to be of all that is in `requests`.
+A cell's name is the key of its events. All events in `requests` must therefore be processed before
+the cells change.
 """
 
 from collections import Counter
@@ -15,22 +15,22 @@ from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.events import Event, Kind, decode_event
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.wording import counted
 
 DRAIN = "Stop the gateways, let `brokertwin run --available-now` end, take a snapshot of that."
 
 
-def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:
-    """The state of all clusters, each in so many cells.
+def redistributed(former: JobFacts, cells: Cells, count: int) -> Cells:
+    """Redistribute the state of all clusters to `count` cells each.
 
     Args:
-        former: of the job until now.
-        cells: its cells' columns.
-        count: cells of each cluster.
+        former: the facts of the snapshot.
+        cells: the columns of its cells.
+        count: number of cells of each cluster.
 
     Raises:
-        UserError: a cluster has fewer brokers, or cannot be cut now.
+        UserError: a cluster has too few brokers, or cannot be split now.
     """
     found: Cells = {}
     for cluster, brokers in former.brokers.items():
@@ -46,8 +46,8 @@ def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:
     return found
 
 
-def names(former: Facts, count: int) -> list[str]:
-    """The names of all cells, where each cluster has so many. Raises UserError."""
+def names(former: JobFacts, count: int) -> list[str]:
+    """Return the names of all cells. Raises UserError."""
     return [
         name
         for cluster, brokers in former.brokers.items()
@@ -55,11 +55,11 @@ def names(former: Facts, count: int) -> list[str]:
     ]
 
 
-def loads(former: Facts, cells: list[str]) -> dict[str, int]:
-    """What is to be expected of the load of new cells: a cluster's, shared out evenly to its own.
+def loads(former: JobFacts, cells: list[str]) -> dict[str, int]:
+    """Estimate the loads of new cells: a cluster's load, evenly distributed.
 
     Args:
-        former: of the job until now.
+        former: the facts of the snapshot.
         cells: the names of the new cells.
     """
     of_cluster: Counter[str] = Counter()
@@ -77,15 +77,15 @@ def loads(former: Facts, cells: list[str]) -> dict[str, int]:
 def quiet_end(
     client: ClientProperties, topic: str, read: Mapping[str, int]
 ) -> dict[str, dict[str, int]]:
-    """Where `requests` ends, if nothing but ticks has come since a snapshot.
+    """Return the end offsets of `requests` if only ticks follow a snapshot.
 
     Args:
-        client: how to reach Kafka.
+        client: the connection to Kafka.
         topic: the full name of `requests`.
-        read: partition to the offset of the first event that the snapshot does not have.
+        read: the snapshot's position in each partition.
 
     Raises:
-        UserError: there are others; they name cells that will not be there any more.
+        UserError: other events follow, for cells that will no longer exist.
     """
     ends = dict(read)
     others = 0

@@ -1,8 +1,8 @@
-"""A new job out of a snapshot: a checkpoint that begins where the snapshot was cut.
+"""Restores a snapshot: creates a checkpoint that starts at its cut.
 
-With the snapshot's own prefix the job goes on from the request at which it was cut. It reads what
-came later again and answers it as before, with the same ids: readers drop the repeats, as after a
-crash. With another prefix it begins at the first request of other topics, in the same state.
+With the snapshot's prefix, the job continues after the cut. It processes later requests again, with
+the same results and ids, which readers drop as repeats. With another prefix, it starts at the first
+request of other topics, with the same state.
 """
 
 import shlex
@@ -17,12 +17,12 @@ from brokertwin.kafka_io.partitioning import group_keys
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.sinks import snapshot_store
-from brokertwin.sinks.snapshot_store import Snapshot
+from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.state.core.tables import Tables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.snapshots import CONFIGURATION
 from brokertwin.streaming.checkpoint.store_files import NotReadable
 from brokertwin.streaming.job.clock import now_ms
@@ -31,14 +31,14 @@ Columns = Mapping[str, bytes]
 Cells = dict[str, dict[str, bytes]]
 
 
-class Wanted(NamedTuple):
-    """What the new job is to be, where it is not as the snapshot's.
+class RestoreTarget(NamedTuple):
+    """Properties of the new job; None keeps the snapshot's.
 
     Attributes:
-        prefix: of its topics; None for the snapshot's.
-        shuffle_partitions: Spark tasks that share the cells; None for the snapshot's.
-        cells: of each cluster; None for the snapshot's. No event may have come after it.
-        offsets: where the job begins to read; None for the snapshot's place.
+        prefix: the topic prefix.
+        shuffle_partitions: number of Spark tasks.
+        cells: cells of each cluster; no event may follow the snapshot.
+        offsets: where the job starts to read.
     """
 
     prefix: str | None = None
@@ -48,26 +48,26 @@ class Wanted(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A checkpoint that was made, and what the snapshot was."""
+    """The snapshot, and the facts of the new checkpoint."""
 
-    snapshot: Snapshot
-    facts: Facts
-
-
-AS_IT_WAS = Wanted()
+    snapshot: SnapshotManifest
+    facts: JobFacts
 
 
-def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restored:
-    """Make a checkpoint of a snapshot; it is there whole, or not at all.
+AS_IT_WAS = RestoreTarget()
+
+
+def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> Restored:
+    """Create a checkpoint from a snapshot, completely or not at all.
 
     Args:
         path: the snapshot's directory.
-        checkpoint: a directory that is empty, or not there yet.
-        wanted: what is to be another than in the snapshot.
+        checkpoint: a directory that is empty or does not exist.
+        wanted: the properties of the new job.
 
     Raises:
-        UserError: the snapshot is broken, or another version's; the checkpoint is taken; the state
-            cannot go to other topics.
+        UserError: the snapshot is damaged or has another version, the checkpoint exists, or the
+            state cannot be used with other topics.
     """
     snapshot = snapshot_store.verify(path)
     _check_version(snapshot)
@@ -75,12 +75,12 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     version = snapshot.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = in_this_version(f"the snapshot {path}", stored)
-    former = msgspec.convert(snapshot.facts, Facts)
+    former = msgspec.convert(snapshot.facts, JobFacts)
     if wanted.prefix not in (None, former.prefix):
         _check_leaves_nothing(former, cells)
     new = _facts(snapshot, former, wanted)
     if new.cells != former.cells:
-        cells = resharding.cut_anew(former, cells, new.cells)
+        cells = resharding.redistributed(former, cells, new.cells)
     fresh = checkpoint.with_name(f".{checkpoint.name}.restored")
     try:
         fresh.mkdir(parents=True)
@@ -96,8 +96,8 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     return Restored(snapshot, new)
 
 
-def _facts(snapshot: Snapshot, former: Facts, wanted: Wanted) -> Facts:
-    """What the new checkpoint fixes; where its topic is not known yet the first `run` finds it."""
+def _facts(snapshot: SnapshotManifest, former: JobFacts, wanted: RestoreTarget) -> JobFacts:
+    """The facts of the new checkpoint; `run` finds a missing topic id."""
     prefix = wanted.prefix or former.prefix
     shuffle_partitions = wanted.shuffle_partitions or former.shuffle_partitions
     is_cut = wanted.cells not in (None, former.cells)
@@ -122,11 +122,11 @@ def _write(
     fresh: Path,
     path: Path,
     cells: Cells,
-    snapshot: Snapshot,
-    new: Facts,
+    snapshot: SnapshotManifest,
+    new: JobFacts,
     offsets: store_writer.Offsets,
 ) -> None:
-    """Raises NotReadable where the snapshot is of another state store."""
+    """Raises NotReadable for a snapshot of another state store."""
     files = snapshot_store.read_spark(path)
     states = {
         new.groups[name]: store_writer.state_row(
@@ -134,7 +134,7 @@ def _write(
         )
         for name, columns in cells.items()
     }
-    plan = store_writer.Plan(
+    plan = store_writer.StorePlan(
         configuration=msgspec.json.decode(files[CONFIGURATION], type=dict[str, str]),
         schema=files["schema"],
         operators=files["operators"],
@@ -146,15 +146,15 @@ def _write(
     facts.write(fresh, new)
 
 
-def _offsets(snapshot: Snapshot, new: Facts) -> store_writer.Offsets:
-    """Where the new job begins to read."""
+def _offsets(snapshot: SnapshotManifest, new: JobFacts) -> store_writer.Offsets:
+    """The offsets where the new job starts."""
     topic = full_name(new.prefix, REQUESTS)
     if topic in snapshot.source_offsets:
         return snapshot.source_offsets
     return {topic: {str(partition): 0 for partition in range(new.requests_partitions)}}
 
 
-def _check_version(snapshot: Snapshot) -> None:
+def _check_version(snapshot: SnapshotManifest) -> None:
     if snapshot.state_version > STATE_VERSION:
         raise UserError(
             f"The snapshot {snapshot.name} was taken by a newer brokertwin: its state has version"
@@ -171,8 +171,8 @@ def _check_place(checkpoint: Path) -> None:
         )
 
 
-def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
-    """Refuse other topics where the state names what lies in the former ones."""
+def _check_leaves_nothing(former: JobFacts, cells: Cells) -> None:
+    """Reject other topics if the state references rows of the old ones."""
     for name, columns in cells.items():
         tables, cluster = Tables(columns), cluster_of(name)
         need = next(garbage.needed_by_logs(cluster, tables), None)
@@ -182,28 +182,29 @@ def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
                 " with another prefix do not have.",
                 "Restore with the snapshot's own prefix.",
             )
-    under_way = [
+    in_flight = [
         f"{one} to {other}"
         for one in cells
         for other in cells
-        if told(cells[one], f"told/{other}") != told(cells[other], f"heard/{one}")
+        if message_sequence(cells[one], f"told/{other}")
+        != message_sequence(cells[other], f"heard/{one}")
     ]
-    if under_way:
+    if in_flight:
         raise UserError(
             f"Messages between cells are in flight in {former.prefix}.requests"
-            f" ({', '.join(under_way)}).",
+            f" ({', '.join(in_flight)}).",
             "Restore with the snapshot's own prefix, or take a snapshot after"
             " `brokertwin run --available-now`.",
         )
 
 
-def told(columns: Columns, key: str) -> object:
-    """How far a cell's events to another have come, or what it has heard of another's."""
+def message_sequence(columns: Columns, key: str) -> object:
+    """Read a sequence of messages between cells: sent (told) or received."""
     return msgspec.msgpack.decode(columns_of_tables(columns).get("cluster") or b"\x80").get(key)
 
 
-def command(restored: Facts, checkpoint: Path) -> str:
-    """What starts the job on a restored checkpoint."""
+def command(restored: JobFacts, checkpoint: Path) -> str:
+    """The command that starts the job on a restored checkpoint."""
     words = ["brokertwin", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
     for cluster, brokers in restored.brokers.items():
         words += ["--cluster", cluster, "--brokers", f"{cluster}={facts.listed(brokers)}"]

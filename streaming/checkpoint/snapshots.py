@@ -1,6 +1,6 @@
-"""Snapshots of a job, each an exact cut of a committed micro-batch.
+"""Snapshots of a job, each the exact state after a micro-batch.
 
-They are read from the checkpoint's files, beside a job that may run: nothing waits for them.
+They are read from the checkpoint's files. The job can run meanwhile and is not blocked.
 """
 
 import json
@@ -16,7 +16,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
-from brokertwin.sinks.snapshot_store import Judge, Keep, Published, Taken
+from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotContent
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
@@ -30,10 +30,10 @@ SPARK_FILES = {
     "schema": "state/0/0/_metadata/schema",
     "operators": "state/0/_metadata/metadata",
 }
-"""What a restore takes over of a checkpoint: name in the snapshot to path in the checkpoint."""
+"""Checkpoint files that a snapshot includes, by their name in it."""
 
 CONFIGURATION = "configuration.json"
-"""Beside them: what the batch's plan has fixed of Spark's configuration."""
+"""The Spark configuration fixed in the batch."""
 
 
 def take(
@@ -43,23 +43,23 @@ def take(
     session: "Callable[[], SparkSession] | None" = None,
     judge: Judge | None = None,
 ) -> Published:
-    """Write the state and the committed offsets, as a batch has left them, below `directory`.
+    """Write a snapshot of a micro-batch below `directory`.
 
     Args:
-        checkpoint: the job's checkpoint directory; the job may run.
-        directory: where the snapshots lie.
-        batch: a committed batch; without it the newest.
-        session: as of `state_reader.read_cells`.
-        judge: as of `snapshot_store.write`.
+        checkpoint: the job's checkpoint directory; the job can run.
+        directory: the directory of snapshots.
+        batch: a committed batch; the newest by default.
+        session: see `state_reader.read_cells`.
+        judge: see `snapshot_store.write`.
 
     Raises:
-        UserError: there is no such batch, or the files cannot be written.
+        UserError: the batch does not exist, or files cannot be written.
     """
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
     cells = read_cells(checkpoint, wanted, session)
-    taken = Taken(
+    taken = SnapshotContent(
         taken_ms=now_ms(),
         batch=wanted,
         query_id=checkpoint_log.query_id(checkpoint),
@@ -86,7 +86,7 @@ def offsets_of(cells: Cells) -> list[SnapshotRow]:
 
 
 def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
-    """Raises UserError where the checkpoint has not what Spark 4.0 writes."""
+    """Raises UserError if the files of Spark 4.0 are missing."""
     configuration = checkpoint_log.configuration(checkpoint, batch)
     try:
         files = {name: (checkpoint / path).read_bytes() for name, path in SPARK_FILES.items()}
@@ -96,14 +96,17 @@ def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
 
 
 class Every(NamedTuple):
-    """How often a job does something beside itself: every so many micro-batches, or so long."""
+    """An interval, in micro-batches or seconds."""
 
     batches: int | None = None
     seconds: float | None = None
 
 
 def parse_every(text: str) -> Every:
-    """`100 batches`, `90 seconds`, `5 minutes`, `1 hour` (`settings.SNAPSHOT_EVERY`)."""
+    """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`.
+
+    See `settings.SNAPSHOT_EVERY`.
+    """
     number, unit = text.split()
     if unit.startswith("batch"):
         return Every(batches=int(number))
@@ -111,13 +114,13 @@ def parse_every(text: str) -> Every:
     return Every(seconds=int(number) * seconds)
 
 
-class Due:
-    """When the next snapshot, or check, is due; without a new micro-batch none is.
+class DueSnapshot:
+    """When the next snapshot or check is due; only after a new micro-batch.
 
     Args:
-        every: the rule.
-        batch: the newest committed micro-batch when it begins.
-        now: in seconds, of any clock that does not go back.
+        every: the interval.
+        batch: the newest committed micro-batch at the start.
+        now: monotonic time in seconds.
     """
 
     def __init__(self, every: Every, batch: int, now: float) -> None:
@@ -125,7 +128,7 @@ class Due:
         self.taken(batch, now)
 
     def taken(self, batch: int, now: float) -> None:
-        """One of a batch was taken, or tried."""
+        """Record a snapshot or an attempt."""
         self._batch, self._at = batch, now
 
     def is_due(self, batch: int, now: float) -> bool:
@@ -138,20 +141,20 @@ class Due:
 
 
 LOOK_S = 0.1
-"""How often the thread looks for a new micro-batch."""
+"""Interval of the check for a new micro-batch."""
 
 
 class Beside(threading.Thread):
-    """Does something with a running job's newest micro-batch, in a thread beside it.
+    """A thread that acts on the newest micro-batch of a running job.
 
-    It runs while it is entered, or from `start` to `stop`. What takes long holds up nothing: the
-    next time it is about the newest batch.
+    It runs inside `with`, or from `start` to `stop`. A slow action does not block the job: the next
+    one uses the newest batch.
 
     Args:
-        name: of the thread.
-        checkpoint: the job's.
-        act: is given the newest committed batch; gives back the one that it was about.
-        every: how often.
+        name: the name of the thread.
+        checkpoint: the job's checkpoint.
+        act: called with the newest committed batch; returns the batch it used.
+        every: the interval.
     """
 
     def __init__(
@@ -159,11 +162,11 @@ class Beside(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._checkpoint, self._act = checkpoint, act
-        self._due = Due(every, checkpoint_log.committed(checkpoint), time.monotonic())
+        self._due = DueSnapshot(every, checkpoint_log.committed(checkpoint), time.monotonic())
         self._has_stopped = threading.Event()
 
     def run(self) -> None:
-        """Look, and act."""
+        """Check and act until stopped."""
         while not self._has_stopped.wait(LOOK_S):
             batch = checkpoint_log.committed(self._checkpoint)
             if self._due.is_due(batch, time.monotonic()):
@@ -177,22 +180,22 @@ class Beside(threading.Thread):
         self.stop()
 
     def stop(self) -> None:
-        """End after what is being done."""
+        """Stop after the current action."""
         self._has_stopped.set()
         self.join()
 
 
 class Snapshotter(Beside):
-    """Takes snapshots of a running job, in a thread beside it, and removes old ones.
+    """A thread that takes snapshots of a running job and removes old ones.
 
-    A snapshot that takes long, or fails, holds up nothing: the next one is of the newest batch.
+    A slow or failing snapshot does not block the job: the next one uses the newest batch.
 
     Args:
-        checkpoint: the job's.
-        take_one: takes one of the newest committed batch.
-        every: how often.
-        tell: is told each snapshot, and how many seconds it took.
-        tell_failure: is told why there is none.
+        checkpoint: the job's checkpoint.
+        take_one: takes a snapshot of the newest committed batch.
+        every: the interval.
+        on_snapshot: called with each snapshot and its duration in seconds.
+        on_failure: called with the error of a failed snapshot.
     """
 
     def __init__(
@@ -200,33 +203,36 @@ class Snapshotter(Beside):
         checkpoint: Path,
         take_one: Callable[[], Published],
         every: Every,
-        tell: Callable[[Published, float], None],
-        tell_failure: Callable[[UserError], None],
+        on_snapshot: Callable[[Published, float], None],
+        on_failure: Callable[[UserError], None],
     ) -> None:
-        super().__init__("snapshots", checkpoint, self._take_and_tell, every)
-        self._take, self._tell, self._tell_failure = take_one, tell, tell_failure
+        super().__init__("snapshots", checkpoint, self._take_and_report, every)
+        self._take, self._on_snapshot, self._on_failure = take_one, on_snapshot, on_failure
 
-    def _take_and_tell(self, batch: int) -> int:
-        taken = taken_or_told(self._take, self._tell, self._tell_failure)
+    def _take_and_report(self, batch: int) -> int:
+        taken = take_and_report(self._take, self._on_snapshot, self._on_failure)
         return taken.snapshot.batch if taken else batch
 
 
-def taken_or_told(
+def take_and_report(
     take_one: Callable[[], Published],
-    tell: Callable[[Published, float], None],
-    tell_failure: Callable[[UserError], None],
+    on_snapshot: Callable[[Published, float], None],
+    on_failure: Callable[[UserError], None],
 ) -> Published | None:
-    """Take a snapshot and tell it; a job does not end because there is none."""
+    """Take a snapshot and report it or its failure.
+
+    The job continues after a failure.
+    """
     begun = time.monotonic()
     try:
         taken = take_one()
     except UserError as error:
-        tell_failure(error)
+        on_failure(error)
         return None
-    except Exception as error:  # noqa: BLE001 (a file that is gone, a judge that fails)
-        tell_failure(UserError(f"{type(error).__name__}: {error}"))
+    except Exception as error:  # noqa: BLE001 - a missing file, a failing judge
+        on_failure(UserError(f"{type(error).__name__}: {error}"))
         return None
-    tell(taken, time.monotonic() - begun)
+    on_snapshot(taken, time.monotonic() - begun)
     return taken
 
 
@@ -237,7 +243,7 @@ def take_and_prune(
     session: "Callable[[], SparkSession] | None" = None,
     judge: Judge | None = None,
 ) -> Published:
-    """As `take`, of the newest batch; then removes what is not kept."""
+    """Take a snapshot of the newest batch, and remove old snapshots."""
     taken = take(checkpoint, directory, session=session, judge=judge)
     snapshot_store.prune(directory, keep, taken.snapshot.taken_ms)
     return taken

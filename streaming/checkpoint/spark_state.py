@@ -1,6 +1,6 @@
-"""The state of a job, read from its checkpoint with Spark's own `statestore` reader.
+"""Reads a job's state with Spark's `statestore` reader.
 
-`state_reader` reads the same from the files, without a JVM, and comes here where they do not do.
+`state_reader` reads the files without a JVM and falls back to this module.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 def read_cells(
     session: "SparkSession", checkpoint: Path, batch: int, names: Mapping[int, str]
 ) -> dict[str, tuple[int, dict[str, bytes]]]:
-    """The state columns of every cell, as a batch has left them.
+    """Return the state columns of every cell after a batch.
 
     Args:
-        session: any Spark session with the RocksDB state store.
+        session: a Spark session with the RocksDB state store.
         checkpoint: the job's checkpoint directory.
         batch: a committed batch.
-        names: grouping key to the name of the cell.
+        names: cell names by grouping key.
 
     Returns:
-        Cell name to the version of its row, and its columns.
+        Row version and columns by cell name.
 
     Raises:
-        UserError: Spark cannot read it.
+        UserError: Spark cannot read the state.
     """
     return {
         names[row["key"][0]]: (state["version"], _columns(state))
@@ -57,7 +57,7 @@ def _columns(state: "Row") -> dict[str, bytes]:
 
 
 def _reason(text: str) -> str:
-    """The last cause in a Java stack trace, or the first line."""
+    """The last cause in a Java stack trace, or its first line."""
     lines = text.splitlines()
     causes = [line for line in lines if line.startswith("Caused by:")]
     return causes[-1].removeprefix("Caused by:").strip() if causes else lines[0]

@@ -1,8 +1,8 @@
-"""The state of a job, read from its checkpoint: what a batch has committed.
+"""Reads a job's committed state from its checkpoint.
 
-The job may run, be stopped, or have been killed; nothing is written. The state store's files are
-read here, without a JVM; where they do not do (another store, format or codec, a file that is
-missing), Spark's `statestore` reader is asked.
+The job can be running, stopped or killed; nothing is written. The state store's files are read
+without a JVM. For another store, format or codec, or missing files, it uses Spark's `statestore`
+reader.
 """
 
 import struct
@@ -17,7 +17,7 @@ from brokertwin.sinks.stored_states import Cells, Stored, in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
 from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state, store_files
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,22 +27,22 @@ def read_cells(
     checkpoint: Path,
     batch: int | None = None,
     session: "Callable[[], SparkSession] | None" = None,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Cells:
-    """The state columns of every cell, as a batch has left them.
+    """Return the state columns of every cell after a batch.
 
     Args:
         checkpoint: the job's checkpoint directory.
-        batch: a committed batch; without it the newest.
-        session: gives a Spark session with the RocksDB state store, for where the files do not do.
-        tell: is told which way it is read.
+        batch: a committed batch; the newest by default.
+        session: starts a Spark session with the RocksDB state store, as a fallback.
+        report: called with a text about how the state is read.
 
     Raises:
-        UserError: no checkpoint of ours; the batch has not committed, is no longer kept, or cannot
-            be read.
+        UserError: no checkpoint of brokertwin, or the batch is not committed, no longer kept or
+            unreadable.
     """
     where = f"the checkpoint {checkpoint}"
-    return in_this_version(where, _read(checkpoint, batch, session, tell))
+    return in_this_version(where, _read(checkpoint, batch, session, report))
 
 
 def read_stored(
@@ -50,9 +50,10 @@ def read_stored(
     batch: int | None = None,
     session: "Callable[[], SparkSession] | None" = None,
 ) -> Cells:
-    """As `read_cells`, large columns in layers, as stored: who needs one table pays for one.
+    """Like `read_cells`, but large columns stay encoded in layers.
 
-    That one of them is damaged shows where it is opened (`layers.DamagedError`).
+    Reading one table then costs only that table. Damage is found when a table is opened
+    (`layers.DamagedError`).
     """
     stored = _read(checkpoint, batch, session, lambda _: None)
     if all(version == STATE_VERSION for version, _ in stored.values()):
@@ -64,9 +65,9 @@ def _read(
     checkpoint: Path,
     batch: int | None,
     session: "Callable[[], SparkSession] | None",
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Stored:
-    """What `read_cells` reads, as it lies there; raises as that does."""
+    """Read rows for `read_cells` as stored; raises like it."""
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
@@ -78,22 +79,25 @@ def _read(
             raise UserError(
                 f"Cannot read the state of micro-batch {wanted} in {checkpoint}.", f"{reason}."
             ) from None
-        tell(f"read with Spark, because the files of {checkpoint} are not readable: {reason}")
+        report(f"read with Spark, because the files of {checkpoint} are not readable: {reason}")
         names = {group: name for name, group in known.groups.items()}
         stored = spark_state.read_cells(session(), checkpoint, wanted, names)
     else:
-        tell(f"read from the files of {checkpoint}, without Spark")
+        report(f"read from the files of {checkpoint}, without Spark")
     return stored
 
 
-def _from_files(checkpoint: Path, batch: int, known: Facts) -> Stored:
+def _from_files(checkpoint: Path, batch: int, known: JobFacts) -> Stored:
     """Raises store_files.NotReadable."""
     states = store_files.read_states(checkpoint, batch, known.groups.values())
     return {name: of_row(states[group]) for name, group in known.groups.items() if group in states}
 
 
 def of_row(state: bytes) -> tuple[int, dict[str, bytes]]:
-    """Version and columns of a state row; NULL is empty. Raises store_files.NotReadable."""
+    """Return version and columns of a state row; NULL becomes empty.
+
+    Raises store_files.NotReadable.
+    """
     names = state_columns()
     count = 1 + len(names)
     try:
@@ -105,10 +109,10 @@ def of_row(state: bytes) -> tuple[int, dict[str, bytes]]:
 
 
 def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
-    """The batch that is asked for; without one the newest that has committed.
+    """Return the given batch, or the newest committed one.
 
     Raises:
-        UserError: it is no checkpoint of ours, none has committed yet, or not this one.
+        UserError: no checkpoint of brokertwin, or the batch is not committed.
     """
     kept = checkpoint_log.kept(checkpoint)
     if not kept or facts.read(checkpoint) is None:
@@ -125,9 +129,9 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
 
 
 def outstanding(checkpoint: Path) -> dict[str, int]:
-    """The deadlines, in ms since 1970, that the clock of a restored job may not know: by cell.
+    """The deadlines of a restored job by cell, in ms since 1970.
 
-    Its topic `timers` has them only if it is that of the job before.
+    Its topic `timers` has them only if it is the previous job's.
     """
     known = facts.read(checkpoint)
     if known is None or not known.restored_from:

@@ -1,10 +1,9 @@
-"""The files of Spark's RocksDB state store, read without a JVM.
+"""Reads the files of Spark's RocksDB state store without a JVM.
 
-Each committed micro-batch leaves in `state/0/<shuffle partition>/` the file `<version>.changelog`,
-what it wrote, where the version is the batch's number plus 1. From time to time Spark uploads a
-whole RocksDB, `<version>.zip` with the files in `SSTs/` that it names, and in the end deletes what
-is older. Where each key has one row, the newest changelog that has the key is enough; a RocksDB is
-opened for keys that no event has reached since it was uploaded.
+Each committed micro-batch writes `state/0/<shuffle partition>/<version>.changelog`, where the
+version is the batch number plus 1. Spark sometimes uploads a whole RocksDB as `<version>.zip`,
+which names files in `SSTs/`, and later deletes older files. Each key has one row, so the newest
+changelog with the key is enough. RocksDB is opened only for keys without an event since its upload.
 
 Source (Spark 4.0): RocksDBFileManager, StateStoreChangelogWriterV1, NoPrefixKeyStateEncoder and
 UnsafeRow of org.apache.spark.sql.execution.streaming.state and .catalyst.expressions; lz4-java's
@@ -27,7 +26,7 @@ from brokertwin.kafka_io.partitioning import spark_hash
 from brokertwin.streaming.checkpoint import checkpoint_log
 
 Fields = list[bytes | None]
-"""The fields of a row: BINARY as it is, of others their 8 bytes, None for NULL."""
+"""Fields of a row: BINARY as is, others as 8 bytes, None for NULL."""
 
 CONF_PREFIX = "spark.sql.streaming.stateStore."
 READABLE: Mapping[str, tuple[str, ...]] = {
@@ -36,13 +35,13 @@ READABLE: Mapping[str, tuple[str, ...]] = {
     "compression.codec": ("lz4",),
     "checkpointFormatVersion": ("1",),
 }
-"""What the checkpoint has to say of its store, where it says anything."""
+"""Supported values of state store settings, if a checkpoint has them."""
 
 ENCODING_VERSION = b"\0"
 LZ4_MAGIC = b"LZ4Block"
 LZ4_HEADER = struct.Struct("<8sBiiI")
 LZ4_BLOCK_LEAST, LZ4_LEVEL_MASK = 1 << 10, 0x0F
-"""The greatest block of level 0; each level doubles it. A greater one is nobody's."""
+"""Largest block of level 0; each level doubles it. Larger ones are invalid."""
 
 LZ4_METHOD_MASK, LZ4_STORED, LZ4_COMPRESSED = 0xF0, 0x10, 0x20
 SIZE = struct.Struct(">i")
@@ -52,7 +51,7 @@ SNAPSHOT_METADATA = "metadata"
 
 
 class NotReadable(Exception):
-    """The files do not give this state; the text says why. Spark may be able to read it."""
+    """The files do not contain the state; Spark may be able to read it."""
 
 
 class _Store(NamedTuple):
@@ -68,18 +67,18 @@ class _Store(NamedTuple):
 
 
 def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int, bytes]:
-    """The states of applyInPandasWithState with one INT as its grouping key.
+    """Return states of applyInPandasWithState with one INT grouping key.
 
     Args:
         checkpoint: a query's checkpoint directory.
         batch: a committed micro-batch.
-        keys: the grouping keys that are wanted.
+        keys: the grouping keys to read.
 
     Returns:
-        Grouping key to its state, an UnsafeRow; a key without state is left out.
+        State (an UnsafeRow) by grouping key, without keys that have no state.
 
     Raises:
-        NotReadable: another provider, format or codec, or a file is missing or torn.
+        NotReadable: another provider, format or codec, or a missing or truncated file.
     """
     configuration = checkpoint_log.configuration(checkpoint, batch)
     check_configuration(configuration)
@@ -99,7 +98,7 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
 
 
 def check_configuration(configuration: Mapping[str, str]) -> None:
-    """Raises NotReadable where a checkpoint has another state store, format or codec."""
+    """Raises NotReadable for another state store, format or codec."""
     for name, known in READABLE.items():
         value = configuration.get(CONF_PREFIX + name, known[0])
         if value not in known:
@@ -107,7 +106,7 @@ def check_configuration(configuration: Mapping[str, str]) -> None:
 
 
 def _newest(store: _Store, version: int, wanted: Collection[bytes]) -> dict[bytes, bytes]:
-    """The newest value of each key, up to a version; from the newest file backwards."""
+    """The newest value of each key up to a version, newest file first."""
     values: dict[bytes, bytes | None] = {}
     while version > 0 and len(values) < len(wanted):
         missing = [key for key in wanted if key not in values]
@@ -127,10 +126,10 @@ def _newest(store: _Store, version: int, wanted: Collection[bytes]) -> dict[byte
 
 
 def changes(changelog: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Key and value of everything that a changelog has written; None where the key was deleted.
+    """Yield keys and values of a changelog; None means deleted.
 
     Raises:
-        NotReadable: it is torn, or of another kind.
+        NotReadable: the changelog is truncated or of another kind.
     """
     try:
         yield from _changes(b"".join(_blocks(changelog)))
@@ -156,7 +155,7 @@ def _changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _blocks(stream: bytes) -> Iterator[bytes]:
-    """What is in a stream of lz4-java's blocks."""
+    """Yield the content of lz4-java's blocks."""
     at = 0
     while True:
         magic, token, packed_size, size, _checksum = LZ4_HEADER.unpack_from(stream, at)
@@ -176,7 +175,7 @@ def _blocks(stream: bytes) -> Iterator[bytes]:
 
 
 def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[bytes, bytes | None]:
-    """Values in an uploaded RocksDB: put together in a directory of its own and opened there."""
+    """Read values from an uploaded RocksDB, assembled in a temporary directory."""
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
@@ -197,19 +196,19 @@ def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[b
 
 
 def _tables(metadata: Path) -> Iterator[tuple[str, str]]:
-    """For each SST file of a snapshot its name in `SSTs/`, and in RocksDB."""
+    """Yield the name of each SST file in `SSTs/` and in RocksDB."""
     _format, _, document = metadata.read_text(encoding="utf-8").partition("\n")
     for file in json.loads(document)["sstFiles"]:
         yield file["dfsSstFileName"], file["localFileName"]
 
 
 def key_bytes(key: int) -> bytes:
-    """A row of one INT as the state store has it."""
+    """A row of one INT in the state store's encoding."""
     return ENCODING_VERSION + struct.pack("<qiI", 0, key, 0)
 
 
 def state_of(value: bytes) -> bytes:
-    """The struct `groupState` in a value's row of that one field."""
+    """Return the struct `groupState` from a value row."""
     (state,) = unsafe_row(value.removeprefix(ENCODING_VERSION), 1, {0})
     if state is None:
         raise NotReadable("a state row is NULL")
@@ -217,12 +216,12 @@ def state_of(value: bytes) -> bytes:
 
 
 def unsafe_row(row: bytes, count: int, sized: Collection[int]) -> Fields:
-    """The fields of an UnsafeRow.
+    """Split an UnsafeRow into its fields.
 
     Args:
-        row: null bits, a word for each field, and behind them what has a size of its own.
-        count: how many fields it has.
-        sized: the numbers of those whose word is a place, offset and size, in the row.
+        row: null bits, a word for each field, then the variable-size fields.
+        count: the number of fields.
+        sized: the numbers of variable-size fields, whose word has offset and size.
     """
     nulls_size = (count + 63) // 64 * WORD
     nulls = int.from_bytes(row[:nulls_size], "little")

@@ -1,9 +1,9 @@
-"""A Spark checkpoint that begins with given states: what `store_files` reads, written.
+"""Writes a Spark checkpoint with given states, as read by `store_files`.
 
-It has one committed micro-batch, 0, that has written the states and read up to given offsets. Spark
-goes on from there as from any other: the files are those that it writes itself.
+It has one committed micro-batch, 0, which wrote the states and read up to given offsets. Spark
+continues from there: the files are like its own.
 
-Source (Spark 4.0): as of `store_files`; OffsetSeqLog, CommitLog, StreamMetadata, HDFSMetadataLog of
+Source (Spark 4.0): see `store_files`; OffsetSeqLog, CommitLog, StreamMetadata, HDFSMetadataLog of
 org.apache.spark.sql.execution.streaming; net.jpountz.lz4.LZ4BlockOutputStream.
 """
 
@@ -32,30 +32,30 @@ from brokertwin.streaming.checkpoint.store_files import (
 )
 
 BATCH = 0
-"""The micro-batch that has written the states."""
+"""The micro-batch that wrote the states."""
 
 BLOCK_BYTES = 1 << 16
 BLOCK_LEVEL = 6
-"""In a block's token: its size is at most 2 to the power of 10 more than that."""
+"""In a block's token: the block has at most 2^(10 + level) bytes."""
 
 CHECKSUM_SEED = 0x9747B28C
 CHECKSUM_MASK = 0x0FFFFFFF
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""Topic, then partition, to the offset of the first row after a batch."""
+"""Offset of the first row after a batch, by topic and partition."""
 
 
-class Plan(NamedTuple):
-    """What a checkpoint has beside the states.
+class StorePlan(NamedTuple):
+    """The parts of a checkpoint besides the states.
 
     Attributes:
-        configuration: what Spark fixes of its configuration, of the checkpoint before.
-        schema: the file that names the state's columns.
-        operators: the file that names the operator and counts its partitions.
-        offsets: up to where the topic was read.
-        at_ms: when, in ms since 1970.
-        shuffle_partitions: Spark tasks that share the states.
+        configuration: the fixed Spark configuration of the old checkpoint.
+        schema: the file with the state's columns.
+        operators: the file with the operator and its number of partitions.
+        offsets: the end offsets.
+        at_ms: the time of the batch, in ms since 1970.
+        shuffle_partitions: number of Spark tasks.
     """
 
     configuration: Mapping[str, str]
@@ -66,16 +66,16 @@ class Plan(NamedTuple):
     shuffle_partitions: int
 
 
-def write(checkpoint: Path, states: Mapping[int, bytes], plan: Plan) -> None:
+def write(checkpoint: Path, states: Mapping[int, bytes], plan: StorePlan) -> None:
     """Write a checkpoint into an empty directory.
 
     Args:
-        checkpoint: is there, and empty.
-        states: grouping key to its state, an UnsafeRow (`state_row`).
-        plan: what else it has.
+        checkpoint: an existing, empty directory.
+        states: state (an UnsafeRow, `state_row`) by grouping key.
+        plan: the other parts.
 
     Raises:
-        NotReadable: the former checkpoint had another state store, format or codec.
+        NotReadable: the old checkpoint has another state store, format or codec.
     """
     check_configuration(plan.configuration)
     configuration = {**plan.configuration, SHUFFLE_PARTITIONS: str(plan.shuffle_partitions)}
@@ -101,12 +101,12 @@ def write(checkpoint: Path, states: Mapping[int, bytes], plan: Plan) -> None:
 
 
 def state_row(version: int, columns: Iterable[bytes]) -> bytes:
-    """The state of a cell as an UnsafeRow: an INT and behind it BINARY columns."""
+    """Encode a cell's state as an UnsafeRow: an INT and BINARY columns."""
     return _unsafe_row([version, *columns])
 
 
 def changelog(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A changelog that puts these keys and values."""
+    """Encode a changelog that puts these keys and values."""
     parts = []
     for key, value in rows:
         parts += [SIZE.pack(len(key)), key, SIZE.pack(len(value)), value]
@@ -115,7 +115,7 @@ def changelog(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """A stream of lz4-java's blocks; an empty one ends it."""
+    """Encode lz4-java's blocks; an empty one ends the stream."""
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         packed = lz4.block.compress(block, store_size=False)
@@ -128,12 +128,12 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _struct_row(state: bytes) -> bytes:
-    """A row of one field, the struct `groupState`."""
+    """A row with one field, the struct `groupState`."""
     return _unsafe_row([state])
 
 
 def _unsafe_row(fields: list[int | bytes]) -> bytes:
-    """An UnsafeRow: null bits, a word for each field, behind them what has a size of its own."""
+    """Encode an UnsafeRow: null bits, a word per field, variable-size fields."""
     nulls = bytes((len(fields) + 63) // 64 * WORD)
     at = len(nulls) + len(fields) * WORD
     words, behind = [], []
@@ -149,7 +149,7 @@ def _unsafe_row(fields: list[int | bytes]) -> bytes:
 
 
 def _operators(file: bytes, shuffle_partitions: int) -> str:
-    """The operator's file with another number of partitions."""
+    """Change the number of partitions in the operator file."""
     version, _, document = file.decode().partition("\n")
     operators = json.loads(document)
     for store in operators["stateStoreInfo"]:

@@ -1,9 +1,9 @@
-"""What a power failure may leave of Spark's logs in a checkpoint: a newest file that is not whole.
+"""Removes incomplete files of Spark's logs after a power failure.
 
-Spark writes a file under another name and renames it, and asks nobody to put it on the disk: after
-a power failure its name may be there and its content not. Spark then refuses the whole checkpoint.
-A batch without its commit runs again with the same offsets, and one without its plan is planned
-anew: either gives the same rows under the same ids, because only the order of the events counts.
+Spark writes a file under another name and renames it, without fsync. After a power failure the name
+can exist without the content, and Spark then rejects the whole checkpoint. A batch without its
+commit runs again with the same offsets, and one without its plan is planned again. Either gives the
+same rows with the same ids, because only the order of events counts.
 """
 
 import json
@@ -14,29 +14,29 @@ from brokertwin.streaming.checkpoint import checkpoint_log
 
 VERSION = "v1"
 DOCUMENTS = {"offsets": 2, "commits": 1}
-"""How many follow the version: of a plan its settings and the offsets of the only source."""
+"""Number of JSON documents after the version."""
 
 
-def mend(checkpoint: Path, say: Callable[[str], None] = lambda _: None) -> None:
-    """Take away the newest plans and commits that are torn; the checkpoint is held.
+def mend(checkpoint: Path, report: Callable[[str], None] = lambda _: None) -> None:
+    """Remove the newest incomplete plans and commits of a locked checkpoint.
 
     Args:
-        checkpoint: the checkpoint directory; it need not be there yet.
-        say: is told of each file.
+        checkpoint: the checkpoint directory; it may not exist yet.
+        report: called with a text about each removed file.
     """
     for log, newest in (("offsets", checkpoint_log.planned), ("commits", checkpoint_log.committed)):
         while (batch := newest(checkpoint)) != checkpoint_log.NONE:
             if is_whole(checkpoint / log / str(batch)):
                 break
             _remove(checkpoint / log, batch)
-            say(f"removed {log}/{batch}, which was not written completely; the batch runs again")
+            report(f"removed {log}/{batch}, which was not written completely; the batch runs again")
     planned = checkpoint_log.planned(checkpoint)
     while (batch := checkpoint_log.committed(checkpoint)) > planned:
         _remove(checkpoint / "commits", batch)
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file of Spark's logs is as it was written."""
+    """Whether a file of Spark's logs is complete."""
     version, *documents = file.read_text(encoding="utf-8", errors="replace").split("\n")
     if version != VERSION or len(documents) != DOCUMENTS[file.parent.name]:
         return False
@@ -47,6 +47,6 @@ def is_whole(file: Path) -> bool:
 
 
 def _remove(log: Path, batch: int) -> None:
-    """The file and its checksum."""
+    """Remove a file and its checksum."""
     (log / f".{batch}.crc").unlink(missing_ok=True)
     (log / str(batch)).unlink()

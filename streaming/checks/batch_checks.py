@@ -1,7 +1,7 @@
-"""Checks of a running job's committed offsets and topics, and what follows where one is not met.
+"""Data checks of a running job, and the policy for failures.
 
 Offsets are read from the checkpoint's files, as for snapshots, and topics by a consumer
-(`topic_checks.py`): nothing waits for them.
+(`topic_checks.py`). The job is not blocked.
 """
 
 import threading
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 SNAPSHOT = "snapshot"
-"""The committed offsets, as a snapshot has them."""
+"""The committed offsets, as in a snapshot."""
 
 
 class Policy(StrEnum):
-    """What follows where a check finds something of severity critical."""
+    """The consequence of a critical failure."""
 
     WARN = "warn"
     HOLD = "hold"
@@ -36,12 +36,12 @@ class Policy(StrEnum):
 
 
 class BatchCheck(NamedTuple):
-    """What a check of a micro-batch has found.
+    """The result of checking a micro-batch.
 
     Attributes:
         batch: the committed micro-batch.
-        checked: the expectations that its offsets, or the new rows of a topic, do not meet.
-        on: what was checked: `snapshot`, or one of `topic_checks.KINDS`.
+        checked: unmet expectations of its offsets or of new rows of a topic.
+        on: `snapshot`, or one of `topic_checks.KINDS`.
     """
 
     batch: int
@@ -50,7 +50,7 @@ class BatchCheck(NamedTuple):
 
     @property
     def against(self) -> list[str]:
-        """What is not met of severity critical, in words."""
+        """The unmet critical expectations, as text."""
         of = "" if self.on == SNAPSHOT else f"{self.on}: "
         return [f"{of}{each}" for each in self.checked.critical]
 
@@ -60,15 +60,15 @@ def check_newest(
     document: "Document | None",
     session: "Callable[[], SparkSession] | None" = None,
 ) -> BatchCheck:
-    """Hold the committed offsets of the newest committed batch against a suite.
+    """Check the committed offsets of the newest batch.
 
     Args:
-        checkpoint: the job's; the job may run.
-        document: the suite, which sees the columns of a snapshot; None for ours.
-        session: as of `state_reader.read_cells`.
+        checkpoint: the job's checkpoint; the job can run.
+        document: a suite for the columns of a snapshot; None for the built-in one.
+        session: see `state_reader.read_cells`.
 
     Raises:
-        UserError: no batch has committed, or its state cannot be read.
+        UserError: no batch has committed, or its state is unreadable.
     """
     batch = committed_batch(checkpoint, None)
     rows = offsets_of(read_cells(checkpoint, batch, session))
@@ -79,17 +79,17 @@ def check_newest(
 def check_rows(
     batch: int, kind: str, rows: "Sequence[Flat]", document: "Document | None"
 ) -> BatchCheck:
-    """Hold new rows of a topic against a suite, ours where none is given."""
+    """Check new rows of a topic, by default with the built-in suite."""
     frame = checks.frame_of(rows, suites.COLUMNS[kind])
     return BatchCheck(batch, checks.check(frame, document or suites.OF_TOPICS[kind]), kind)
 
 
 class Standing:
-    """What the newest check has come to, and what the policy makes of it.
+    """The result of the newest check under a policy.
 
     Args:
-        policy: what follows.
-        stop: set where the job has to end after its micro-batch.
+        policy: the policy for failures.
+        stop: set if the job has to end after its micro-batch.
     """
 
     def __init__(self, policy: Policy, stop: threading.Event) -> None:
@@ -98,7 +98,7 @@ class Standing:
         self.batch = checkpoint_log.NONE
 
     def add(self, batch: int, found: Iterable[BatchCheck]) -> None:
-        """Take in the checks of a micro-batch; what `stop` ended stays ended."""
+        """Add the checks of a micro-batch; ignored after `stop`."""
         if self._ends():
             return
         self.batch = batch
@@ -111,12 +111,12 @@ class Standing:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether a check ends the job."""
+        """Whether a check ended the job."""
         return self._ends()
 
     @property
     def holds(self) -> str:
-        """Why no snapshot may be taken or removed; empty where it may."""
+        """Why snapshots are suspended, or an empty text."""
         if self._policy is Policy.WARN or not self._against:
             return ""
         return f"the check of micro-batch {self.batch} is not met: {'; '.join(self._against)}."

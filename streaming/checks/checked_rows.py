@@ -1,8 +1,8 @@
-"""Rows of a job's topics as the data checks see them: flat, with what is to be checked worked out.
+"""Flat rows of a job's topics for data checks.
 
-Repeats (the same id and the same value: Spark's sink writes at least once) are dropped first, as
-every reader drops them. A row with an id that was there and another value stays, and is a finding.
-What columns there are says `sinks/suites.py`, what they mean docs/checks.md.
+Repeats (same id and value, because Spark's sink is at-least-once) are dropped first, as by every
+reader. A row with a known id and another value stays and is a finding. `sinks/suites.py` lists the
+columns, and docs/checks.md explains them.
 """
 
 from collections import Counter
@@ -16,9 +16,9 @@ from brokertwin.state.core import outputs
 from brokertwin.state.groups import offset_records
 
 OVERDUE_MS = 600_000
-"""A request without an answer is overdue when the job has answered another that came so much later.
+"""A request is overdue if a later one was answered this long after it.
 
-Nothing waits so long: Fetch and joins have time-outs of five minutes at most by default.
+No request is pending that long: Fetch and joins time out after at most five minutes by default.
 """
 
 SEQUENCES = 2**31
@@ -28,7 +28,7 @@ Flat = dict[str, Any]
 
 
 def distinct(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows without those that were there before with the same id and the same value."""
+    """Yield rows without repeats of the same id and value."""
     seen: set[tuple[str, bytes | None]] = set()
     for row in rows:
         if (row.id, row.value) not in seen:
@@ -37,17 +37,17 @@ def distinct(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def requests(rows: Iterable[Row], responses: Iterable[Row]) -> list[Flat]:
-    """Events, each with the number of its answers."""
+    """Flatten events, each with its number of responses."""
     answers: Counter[str] = Counter()
     newest = 0
-    for answer in distinct(responses):
-        answers[answer.id] += 1
-        newest = max(newest, answer.timestamp)
+    for response in distinct(responses):
+        answers[response.id] += 1
+        newest = max(newest, response.timestamp)
     found = []
     for row in distinct(rows):
         event = _document(row)
         header = event.get("requestHeader") or {}
-        asks = "requestHeader" in event
+        is_request = "requestHeader" in event
         number = answers[str(event.get("id"))]
         found.append(
             {
@@ -63,42 +63,45 @@ def requests(rows: Iterable[Row], responses: Iterable[Row]) -> list[Flat]:
                 "apiVersion": header.get("requestApiVersion"),
                 "clientId": header.get("clientId"),
                 "answers": number,
-                "isOverdue": asks and not number and newest - row.timestamp > OVERDUE_MS,
+                "isOverdue": is_request and not number and newest - row.timestamp > OVERDUE_MS,
             }
         )
     return found
 
 
 def responses(rows: Iterable[Row], requests: Iterable[Row]) -> list[Flat]:
-    """Answers, each with the number of requests of its id. Rows that tell gateways are left out."""
-    asked = Counter(str(_document(row).get("id")) for row in distinct(requests))
+    """Flatten responses, each with its number of requests.
+
+    Leaves out rows about broker changes.
+    """
+    request_counts = Counter(str(_document(row).get("id")) for row in distinct(requests))
     found = []
     for row in distinct(rows):
         if row.id.startswith(outputs.BROKER_CHANGES):
             continue
-        answer = _document(row)
-        header = answer.get("requestHeader") or {}
-        error = answer.get("error")
+        response = _document(row)
+        header = response.get("requestHeader") or {}
+        error = response.get("error")
         found.append(
             {
                 "id": row.id,
                 "partition": row.partition,
                 "offset": row.offset,
                 "timestamp": row.timestamp,
-                "cluster": answer.get("cluster"),
-                "broker": answer.get("broker"),
+                "cluster": response.get("cluster"),
+                "broker": response.get("broker"),
                 "apiKey": header.get("requestApiKey"),
                 "clientId": header.get("clientId"),
-                "responseTime": answer.get("responseTime"),
+                "responseTime": response.get("responseTime"),
                 "error": None if error is None else str(error),
-                "requests": asked[row.id],
+                "requests": request_counts[row.id],
             }
         )
     return found
 
 
-class Logs:
-    """What comes next: in a log, of a producer, of a group's commits."""
+class RowLogs:
+    """Expected next values of logs, producers and commits."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[Any, ...], int] = {}
@@ -107,7 +110,7 @@ class Logs:
         self._commits: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def look(self, machine: tuple[Any, ...], record: Flat) -> tuple[int, int, int]:
-        """Offset gap, sequence gap, and by how much a commit goes back."""
+        """Return the offset gap, the sequence gap, and how far a commit goes back."""
         kind, log = record.get("type"), (*machine, record.get("topicId"), record.get("partition"))
         if kind == "BatchAppended":
             return *self._append(log, record["batch"]), 0
@@ -145,22 +148,22 @@ class Logs:
         return max(back, 0)
 
     def _forget(self, machine: tuple[Any, ...], log: tuple[Any, ...], record: Flat) -> None:
-        """What else is told of a log or of producers begins anew."""
+        """Reset a log or producers after any other record about them."""
         if record.get("type") == "ProducersExpired":
             self._sequences.clear()
         elif "topicId" in record and record.get("type") != "HighWatermarkMoved":
             self._ends.pop(log, None)
-            gone = [key for key in self._sequences if key[: len(log)] == log]
-            for key in gone:
+            removed = [key for key in self._sequences if key[: len(log)] == log]
+            for key in removed:
                 del self._sequences[key]
 
 
-def records(rows: Iterable[Row], logs: Logs | None = None) -> list[Flat]:
-    """The history, each record with what is wrong between it and those before.
+def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
+    """Flatten the history, each record with its gaps to earlier ones.
 
-    `logs` is what was before the first row, and then what is after the last.
+    `logs` has the state before the first row, and is updated.
     """
-    logs, found = logs or Logs(), []
+    logs, found = logs or RowLogs(), []
     for row in distinct(rows):
         entry = _document(row)
         record: Flat = entry.get("record") or {}
@@ -188,7 +191,7 @@ def records(rows: Iterable[Row], logs: Logs | None = None) -> list[Flat]:
 
 
 def offsets(rows: Iterable[Row], cluster: str) -> list[Flat]:
-    """Committed offsets in Kafka's bytes; keys of other kinds are left out."""
+    """Flatten committed offsets; other keys are left out."""
     found = []
     for row in distinct(rows):
         key = offset_records.decode_key(row.key or b"")
@@ -222,17 +225,17 @@ def _document(row: Row) -> Flat:
 
 
 Reader = Callable[[str], Iterable[Row]]
-"""Gives the rows of a topic, named without the prefix."""
+"""Yields the rows of a topic, named without the prefix."""
 
 
 def of_kind(kind: str, read: Reader, whole: Reader, cluster: str) -> list[Flat]:
-    """The rows that a kind's suite looks at.
+    """Return the rows for a suite.
 
     Args:
         kind: requests, responses, records or offsets.
-        read: reads the range that is wanted.
-        whole: reads all of a topic.
-        cluster: whose offsets.
+        read: reads the selected range.
+        whole: reads a whole topic.
+        cluster: the cluster of the offsets.
     """
     ways: Mapping[str, Callable[[], list[Flat]]] = {
         "requests": lambda: requests(read(outputs.REQUESTS), whole(outputs.RESPONSES)),

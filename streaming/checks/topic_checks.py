@@ -1,8 +1,8 @@
-"""What comes to a job's topics while it runs, as the data checks see it: each row once, in turn.
+"""Flat rows of a running job's topics, as they arrive.
 
-It is read with a consumer of its own, beside the query. From one look to the next it remembers
-where logs and producers are, and what was asked in the last ten minutes; so an answer finds its
-request, and a batch the one before it, however far apart they came.
+They are read by a separate consumer. It remembers positions of logs and producers, and the requests
+of the last ten minutes. A response can thus be matched to its request, and a batch to its
+predecessor.
 """
 
 import time
@@ -32,26 +32,29 @@ TOPICS = {
     "responses": (outputs.RESPONSES, outputs.REQUESTS),
     "records": (outputs.RECORDS,),
 }
-"""What has to be read for each, in order: what an answer answers is there when it is."""
+"""Topics to read for each kind; responses come before requests.
+
+This way the request of each response has been written.
+"""
 
 REMEMBERED_MAX = 100_000
-"""Requests that are remembered, and rows by which repeats are known; the oldest are forgotten.
+"""Maximum number of remembered requests and of rows for repeat detection.
 
-So are requests that came `OVERDUE_MS` before the newest answer.
+The oldest are dropped, as are requests `OVERDUE_MS` older than the newest response.
 """
 
 Read = Callable[[str, Mapping[int, int]], Iterable[Row]]
-"""Gives the rows of a topic, named without the prefix, from these offsets on."""
+"""Yields the rows of a topic, named without the prefix, from given offsets."""
 
 
 class TopicRows:
-    """The rows of some kinds, as they come.
+    """New rows of some kinds.
 
     Args:
         kinds: of `KINDS`.
-        read: reads a topic from offsets on.
-        begins: topic to the offsets from which its rows are looked at.
-        before: of the requests, the offsets from which they are known: answers to these may come.
+        read: reads a topic from given offsets.
+        begins: start offsets by topic.
+        before: earlier start offsets of requests, whose responses may still come.
     """
 
     def __init__(
@@ -65,15 +68,15 @@ class TopicRows:
         self._first = dict(begins.get(outputs.REQUESTS, {}))
         self._positions = {topic: dict(offsets) for topic, offsets in begins.items()}
         self._positions[outputs.REQUESTS] = dict(before)
-        self._asked: OrderedDict[str, Flat] = OrderedDict()
+        self._known_requests: OrderedDict[str, Flat] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str, int], None] = OrderedDict()
-        self._logs = checked_rows.Logs()
+        self._logs = checked_rows.RowLogs()
         self._newest = 0
 
     def look(self) -> dict[str, list[Flat]]:
-        """What has come since the last look, by kind: columns as of `sinks/suites.py`.
+        """Return the new rows by kind, with the columns of `sinks/suites.py`.
 
-        A request is there when it comes, when it is answered, and when it is overdue.
+        A request is returned when it arrives, is answered, or becomes overdue.
         """
         rows = {
             topic: self._new(topic)
@@ -97,7 +100,7 @@ class TopicRows:
         return [row for row in rows if not self._is_repeat(topic, row)]
 
     def _is_repeat(self, topic: str, row: Row) -> bool:
-        """Whether it was there before, id and value: Spark's sink writes at least once."""
+        """Whether id and value were seen: Spark's sink is at-least-once."""
         key = (topic, row.id, hash(row.value))
         if key in self._seen:
             return True
@@ -107,30 +110,30 @@ class TopicRows:
         return False
 
     def _requests(self, rows: list[Row]) -> list[Flat]:
-        """The new ones; those from before the first look are known, and not looked at."""
+        """The new requests; those before the first look are only remembered."""
         found = checked_rows.requests(rows, ())
-        self._asked.update((str(each["id"]), each) for each in found)
+        self._known_requests.update((str(each["id"]), each) for each in found)
         return [each for each in found if each["offset"] >= self._first.get(each["partition"], 0)]
 
     def _responses(self, rows: list[Row], requests: list[Flat]) -> list[Flat]:
-        """The new ones; what they answer is looked at again."""
+        """The new responses; adds their requests to `requests`."""
         found = checked_rows.responses(rows, ())
-        there = {id(each) for each in requests}
-        for answer in found:
-            self._newest = max(self._newest, answer["timestamp"])
-            asked = self._asked.get(str(answer["id"]))
-            answer["requests"] = int(asked is not None)
-            if asked is not None:
-                asked["answers"] += 1
-                if id(asked) not in there:
-                    requests.append(asked)
-                    there.add(id(asked))
+        listed = {id(each) for each in requests}
+        for response in found:
+            self._newest = max(self._newest, response["timestamp"])
+            request = self._known_requests.get(str(response["id"]))
+            response["requests"] = int(request is not None)
+            if request is not None:
+                request["answers"] += 1
+                if id(request) not in listed:
+                    requests.append(request)
+                    listed.add(id(request))
         return found
 
     def _overdue(self) -> list[Flat]:
-        """What has become overdue; it is told once."""
+        """The requests that became overdue; returned once."""
         found = []
-        for each in self._asked.values():
+        for each in self._known_requests.values():
             is_old = self._newest - each["timestamp"] > OVERDUE_MS
             if is_old and each["apiKey"] is not None and not each["answers"]:
                 found.append({**each, "isOverdue": True})
@@ -139,20 +142,20 @@ class TopicRows:
     def _forget(self) -> None:
         old = [
             name
-            for name, each in self._asked.items()
+            for name, each in self._known_requests.items()
             if self._newest - each["timestamp"] > OVERDUE_MS
         ]
         for name in old:
-            del self._asked[name]
-        while len(self._asked) > REMEMBERED_MAX:
-            self._asked.popitem(last=False)
+            del self._known_requests[name]
+        while len(self._known_requests) > REMEMBERED_MAX:
+            self._known_requests.popitem(last=False)
 
 
 def rows_from_now(client: ClientProperties, prefix: str, kinds: Collection[str]) -> TopicRows:
-    """The rows that come to a job's topics from now on.
+    """Return the rows that arrive from now on.
 
     Raises:
-        UserError: a topic is not there, or Kafka does not answer.
+        UserError: a topic does not exist, or Kafka does not respond.
     """
 
     def read(topic: str, first: Mapping[int, int]) -> Iterable[Row]:

@@ -1,1 +1,1 @@
-"""The broker job: the streaming query, its operator, its clock and its Spark session."""
+"""The broker job: streaming query, operator, clock and Spark session."""

@@ -1,7 +1,7 @@
-"""The archives of Java classes, made: a broker and a local job run once, for what they load.
+"""Creates Java class archives by running a broker and a local job once.
 
-The job takes one row that is no event, so that the source, the operator, the state store and the
-sink have all been there; its JVM writes the archive when it ends.
+The job processes one invalid row, so that source, operator, state store and sink are loaded. Its
+JVM writes the archive when it ends.
 """
 
 import tempfile
@@ -20,21 +20,21 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import jvm, runner, session
 
 MADE_WITHIN_S = 300.0
-"""How long a JVM may take to end; it writes 50 or 170 MB."""
+"""Timeout for a JVM to end; it writes 50 or 170 MB."""
 
 NO_EVENT = b"no event"
 
 
-def make(settings: Settings, say: Callable[[str], None]) -> None:
-    """Make the archives that are not there yet; the jars are.
+def make(settings: Settings, report: Callable[[str], None]) -> None:
+    """Create the missing archives; the jars must exist.
 
     Args:
-        settings: where they go (`home`).
-        say: is told before it begins.
+        settings: has the target directory (`home`).
+        report: called with a text before the start.
 
     Raises:
         UserError: no Java, or Kafka did not start.
-        QueryFailed: the job did.
+        QueryFailed: the job failed.
     """
     java = java_executable()
     kafka_jars = settings.home / "jars" / jars.kafka_jars().directory
@@ -42,7 +42,7 @@ def make(settings: Settings, say: Callable[[str], None]) -> None:
     driver = session.driver_archive(settings.home)
     if broker.is_file() and driver.is_file():
         return
-    say("creating class archives of Kafka and Spark, which halve their start time")
+    report("creating class archives of Kafka and Spark, which halve their start time")
     with (
         tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch,
         _kafka(settings, Path(scratch), broker) as bootstrap,
@@ -53,7 +53,7 @@ def make(settings: Settings, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _kafka(settings: Settings, scratch: Path, archive: Path) -> Iterator[str]:
-    """A broker that makes its archive at its end, where there is none."""
+    """A broker that writes its archive when it ends, if there is none."""
     if archive.is_file():
         yield from _running(EmbeddedKafka(scratch / "kafka", settings.home))
         return
@@ -92,7 +92,7 @@ def _run_a_job(settings: Settings, scratch: Path, bootstrap: str, archive: Path)
             producer.flush()
             started = session.spark_session(own, java_options=options)
             try:
-                stop = runner.Stop(own.stop_timeout_s)
+                stop = runner.StopReason(own.stop_timeout_s)
                 runner.run(prepared, stop, available_now=True, session=started)
             finally:
                 started.stop()

@@ -1,8 +1,8 @@
-"""The clock: writes a `tick` event when a cell's outstanding deadline has come.
+"""The clock: writes a `tick` event when a cell's deadline is due.
 
-Cells read no clock. Each puts its earliest deadline on the compacted topic `timers`; this thread
-reads that topic and, when a deadline is due, writes a tick to the cell's partition of `requests`.
-The cell then does what was due at its own time. A tick too many does nothing.
+Cells read no clock. Each writes its earliest deadline to the compacted topic `timers`. This thread
+reads the topic and writes a tick to the cell's partition of `requests` when a deadline is due. The
+cell then handles its expired timers, each at its own time. An extra tick has no effect.
 """
 
 import heapq
@@ -29,37 +29,40 @@ from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, wri
 from brokertwin.state.core import outputs
 
 LONGEST_WAIT_S = 0.2
-"""How long the clock waits for new deadlines at most before it looks at the time again."""
+"""Maximum wait for new deadlines before the time is checked again."""
 
 RETRY_MS = 1_000
-"""When a tick is tried again that Kafka did not take."""
+"""Delay before a failed tick is retried."""
 
 
-class Timer(msgspec.Struct, rename="camel"):
-    """The value of a row of `timers`; its key is the cell. `deadline` is in ms since 1970."""
+class JobTimer(msgspec.Struct, rename="camel"):
+    """The value of a row of `timers`; `deadline` is in ms since 1970.
+
+    The key is the cell.
+    """
 
     cluster: str
     deadline: int
 
 
-class Deadlines:
-    """The outstanding deadline of each cell; a new one takes the former's place."""
+class TimerDeadlines:
+    """The pending deadline of each cell; a new one replaces it."""
 
     def __init__(self) -> None:
         self._of_cell: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
 
     def has(self, cell: str) -> bool:
-        """Whether a cell's deadline is outstanding."""
+        """Whether the cell has a pending deadline."""
         return cell in self._of_cell
 
     def set(self, cell: str, deadline: int) -> None:
-        """Note a cell's deadline, in ms since 1970."""
+        """Set a cell's deadline, in ms since 1970."""
         self._of_cell[cell] = deadline
         heapq.heappush(self._heap, (deadline, cell))
 
     def next(self) -> int | None:
-        """The earliest deadline, or None."""
+        """Return the earliest deadline, or None."""
         while self._heap:
             deadline, cell = self._heap[0]
             if self._of_cell.get(cell) == deadline:
@@ -77,19 +80,19 @@ class Deadlines:
         return due
 
 
-class Clock(threading.Thread):
+class JobClock(threading.Thread):
     """Reads `timers` and writes ticks until `stop`.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the topics.
+        client: the connection to Kafka.
+        prefix: the topic prefix.
         placements: the job's clusters, by name.
-        skew_ms: `event_time_max_skew_ms`: a cell clamps a tick's time to its LogAppendTime.
-        known: deadlines by cell that `timers` may not have, in ms since 1970.
+        skew_ms: `event_time_max_skew_ms`; a cell clamps a tick's time to its LogAppendTime.
+        known: deadlines by cell that `timers` may lack, in ms since 1970.
 
     Attributes:
-        failure: what ended the thread before `stop`, if anything.
-        ticks: how many ticks have been written.
+        failure: the error that ended the thread, if any.
+        ticks: number of written ticks.
     """
 
     def __init__(
@@ -108,18 +111,20 @@ class Clock(threading.Thread):
         self._requests = full_name(prefix, REQUESTS)
         self._cells = {cell: placed for placed in placements.values() for cell in placed.cells}
         self._skew_ms = skew_ms
-        self._deadlines = Deadlines()
-        self._known = Deadlines()  # beside the others: `timers` may have former ones of the cells
+        self._deadlines = TimerDeadlines()
+        self._known = (
+            TimerDeadlines()
+        )  # kept apart, because `timers` may have older deadlines of the cells
         for cell, deadline in (known or {}).items():
             self._known.set(cell, deadline)
         self._unread: set[int] = set()
         self._has_stopped = threading.Event()
 
     def run(self) -> None:
-        """Read, wait, tick."""
+        """Read, wait and tick until stopped."""
         try:
             self._run()
-        except Exception as error:  # noqa: BLE001 (whoever started the thread decides)
+        except Exception as error:  # noqa: BLE001 - the caller handles the failure
             self.failure = error
 
     def stop(self) -> None:
@@ -151,18 +156,18 @@ class Clock(threading.Thread):
         return min(max(min(found) - now_ms(), 0) / 1000, LONGEST_WAIT_S)
 
     def _note(self, row: Row) -> None:
-        """Take a cell's deadline; what is no timer of this job's cells is passed over."""
+        """Set a cell's deadline; rows that are no timers of this job are skipped."""
         cell = (row.key or b"").decode("utf-8", "replace")
         if row.value is None or cell not in self._cells:
             return
         try:
-            timer = msgspec.json.decode(row.value, type=Timer)
+            timer = msgspec.json.decode(row.value, type=JobTimer)
         except msgspec.MsgspecError:
             return
         self._deadlines.set(cell, timer.deadline)
 
     def _tick(self, producer: Producer) -> None:
-        """Write a tick for each cell whose deadline has come."""
+        """Write a tick for each due deadline."""
         now = now_ms()
         for cell, deadline in (*self._known.take_due(now), *self._deadlines.take_due(now)):
             placed = self._cells[cell]
@@ -181,10 +186,10 @@ class Clock(threading.Thread):
     def _delivered(
         self, cell: str, deadline: int, error: KafkaError | None, message: Message
     ) -> None:
-        """Tick again where the tick was not written, or is too early by Kafka's clock.
+        """Retry a tick that failed or is too early by Kafka's clock.
 
-        A cell clamps a tick's time to its LogAppendTime; where that clock is far behind this one,
-        the tick does not reach the deadline.
+        A cell clamps a tick's time to its LogAppendTime. If Kafka's clock is far behind, the tick
+        does not reach the deadline.
         """
         missing = RETRY_MS if error else deadline - (message.timestamp()[1] + self._skew_ms)
         if missing > 0 and not self._deadlines.has(cell):

@@ -1,13 +1,11 @@
-"""The edge: what is put on an event before it goes to `requests`, and what is refused there.
+"""The edge: turns documents into events for `requests`, or rejects them.
 
-A document from outside becomes an event with id, cluster, broker and nonce; its principal is marked
-as asserted: nobody has checked it. What the job would only make a dead letter of is refused at
-once, with the same checks that a cell makes. Recorded answers (`response`, `responseTime`,
-`delivered`) are left out.
+An event has an id, cluster, broker and nonce. Its principal is marked as asserted, because it was
+not authenticated. Documents that would become dead letters are rejected at once, with the checks of
+a cell. Recorded results (`response`, `responseTime`, `delivered`) are dropped.
 
-Of a recorded cluster's own traffic two kinds of requests are refused, because the machine makes
-them itself: the copy that a broker forwarded to the controller, and what came in on the
-controller's listener.
+Two kinds of internal requests of a recorded cluster are rejected, because the model creates them
+itself: copies forwarded to the controller, and requests on the controller's listener.
 """
 
 import secrets
@@ -18,7 +16,7 @@ import msgspec
 
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.recordings.formats.documents import clusters_own, is_controllers
-from brokertwin.recordings.formats.order import Arrivals
+from brokertwin.recordings.formats.order import ArrivalOrder
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.cell.requests import api_of
@@ -38,13 +36,13 @@ from brokertwin.wording import counted
 NONCE_BYTES = 16
 NOT_GIVEN = msgspec.Raw(b"")
 INTERNAL_FIELDS = {"choices": "choices", "isHeld": "is_held", "of": "of"}
-"""Fields of events that only brokertwin itself writes, and what they are called here."""
+"""Fields of internal events, and their names here."""
 
 
 class Sendable(NamedTuple):
-    """An event that may be sent: its cell (the key), its partition, its document.
+    """An event to send: its cell (the key), partition and document.
 
-    `time` is the event's, in ms since 1970; `connection` is its connection's name.
+    `time` is in ms since 1970; `connection` is the connection's name.
     """
 
     cell: str
@@ -56,7 +54,7 @@ class Sendable(NamedTuple):
 
 
 class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is taken over from a document; the type of an Event, but nothing is required."""
+    """Accepted fields of a document: those of an Event, all optional."""
 
     id: str = ""
     cluster: str = ""
@@ -83,12 +81,12 @@ _body_decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
 def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
-    """Events of several files, (file, event) in the order of their lines, as one history.
+    """Merge events of several files, given in line order, by time.
 
-    They are ordered by time, ties by file and line. Requests of one connection keep their order,
-    whatever their times say: Kafka answers them one after the other.
+    Ties are ordered by file and line. Requests of a connection keep their order, because Kafka
+    answers them in sequence.
     """
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     keyed = [
         (arrivals.time((file, event.connection), event.time), place, event)
         for place, (file, event) in enumerate(events)
@@ -97,18 +95,18 @@ def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
     return [event for _, _, event in keyed]
 
 
-class Edge:
-    """Makes events for the clusters of a job.
+class JobEdge:
+    """Creates events for the clusters of a job.
 
     Args:
         placements: the job's clusters by name, from the topic `placement`.
-        cluster: the cluster of documents that name none; None where the job has several.
-        broker: the broker of documents that name none; None: the cluster's first.
-        now: gives the time, in ms since 1970, for documents that have none.
+        cluster: default cluster; None if the job has several.
+        broker: default broker; None means the cluster's first.
+        now: returns the default time, in ms since 1970.
 
     Attributes:
-        controllers: listeners of controllers: requests on them are the cluster's own. Requests
-            that only a controller gets add theirs.
+        controllers: listeners of controllers, whose requests are internal. Requests that only
+            controllers handle add their listener.
     """
 
     def __init__(
@@ -125,11 +123,11 @@ class Edge:
         self.controllers: set[str] = set()
 
     def event(self, document: bytes, event_id: str) -> Sendable | Refusal:
-        """The event that a document stands for, or why there is none.
+        """Return the event for a document, or the reason of a rejection.
 
         Args:
-            document: one JSON object in the shape of Kafka's request log.
-            event_id: the id of an event whose document has none.
+            document: a JSON object in the format of Kafka's request log.
+            event_id: the id if the document has none.
         """
         try:
             outside = _outside_decoder.decode(document)
@@ -175,11 +173,13 @@ class Edge:
         return placed
 
     def _check(self, outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
-        """What concerns the frame of the event."""
+        """Check the envelope of the event."""
         internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
         if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
-            what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
-            return Refusal(Reason.INTERNAL_KIND, f"{what} cannot be sent by clients")
+            subject = (
+                f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
+            )
+            return Refusal(Reason.INTERNAL_KIND, f"{subject} cannot be sent by clients")
         if event.kind == Kind.DISCONNECT and not event.connection:
             return Refusal(Reason.MISSING_FIELD, "no `connection` for the end of a connection")
         header = outside.request_header
@@ -202,7 +202,7 @@ class Edge:
 
 
 def check_event(document: bytes) -> Refusal | None:
-    """What a cell would refuse before it handles the request, or the end of a connection."""
+    """Return the refusal of a cell before it handles the request, if any."""
     event = decode_event(document)
     if isinstance(event, Refusal):
         return event

@@ -1,9 +1,8 @@
-"""A recording through a job that runs: its events into `requests`, the job's answers compared.
+"""Sends a recording to a running job and compares its responses.
 
-The recorded ids are kept (`choices.py`), as with the other engines. A job that takes times as
-written (event_time `recorded`) gets the events in the order that explains the recorded answers;
-one that clamps times gets them as they arrived. Nothing is said of a request that the job has not
-answered yet.
+The recorded ids are kept (`choices.py`), as in the other engines. A job with event_time `recorded`
+receives events in the order that explains the recorded responses; a job that clamps times receives
+them in arrival order. Requests without a response yet are not reported.
 """
 
 import time
@@ -20,8 +19,8 @@ from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions
 from brokertwin.kafka_io.topic_writer import NewRow
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import report
-from brokertwin.recordings.replay.comparison import Answer, Verdict, decode_answer
-from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_response
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.replay.report import Compared
 from brokertwin.recordings.replay.schedule import Events
@@ -36,22 +35,22 @@ POLL_S = 0.5
 
 
 class Handover(NamedTuple):
-    """What a job is given of a recording.
+    """A recording prepared for a job.
 
     Attributes:
-        exchanges: those that the job takes, in order.
-        refused: the others, and why.
-        planned: the events; None where the job takes none of the exchanges.
+        exchanges: those that the job accepts, in order.
+        refused: the others, with reasons.
+        planned: the events; None without accepted exchanges.
         placed: the job's cluster.
     """
 
     exchanges: list[Exchange]
     refused: list[tuple[Exchange, Refusal]]
-    planned: Plan | None
+    planned: ReplayPlan | None
     placed: Placement
 
     def rows(self) -> Iterator[NewRow]:
-        """The rows of the topic `requests`."""
+        """Yield the rows for the topic `requests`."""
         cell = self.placed.cells[0]
         partition = self.placed.partition_of(cell)
         for document in self.planned.documents if self.planned is not None else ():
@@ -59,21 +58,21 @@ class Handover(NamedTuple):
             yield NewRow(cell, document, partition, event_id)
 
     def wanted(self) -> set[str]:
-        """The ids of the requests that will be answered."""
+        """The ids of the requests that get a response."""
         steps = self.planned.schedule.steps if self.planned is not None else ()
         return {step.exchange_id for step in steps if step.kind is Kind.REQUEST}
 
-    def compared(self, answers: Mapping[str, Answer]) -> list[Compared]:
-        """The verdict on each request that the job has answered and the real broker had, too.
+    def compared(self, responses: Mapping[str, ModelResponse]) -> list[Compared]:
+        """Compare the responses of the job with recorded ones.
 
-        Times are not compared: a job answers when its micro-batch comes.
+        Times are not compared, because a job responds after its micro-batch.
         """
         if self.planned is None:
             return []
         schedule = msgspec.structs.replace(self.planned.schedule, unexplained=frozenset())
-        known = [one for one in self.exchanges if one.id in answers or one.id in schedule.lost]
-        found = report.compare_all(known, schedule, answers, frozenset())
-        return [one for one in found if one.outcome.verdict is not Verdict.NOT_RECORDED]
+        known = [one for one in self.exchanges if one.id in responses or one.id in schedule.lost]
+        found = report.compare_all(known, schedule, responses, frozenset())
+        return [one for one in found if one.outcome.verdict is not CompareVerdict.NOT_RECORDED]
 
 
 class _Identified(msgspec.Struct):
@@ -83,12 +82,12 @@ class _Identified(msgspec.Struct):
 def prepare(
     history: Recording, placed: Placement, on_progress: Callable[[int], None] = lambda _: None
 ) -> Handover:
-    """Choose what the job takes of a recording, and put it in order.
+    """Select and order the exchanges that the job accepts.
 
     Args:
         history: the recording.
-        placed: the job's cluster that gets it.
-        on_progress: called with the number of moments that are decided, of two for each event.
+        placed: the job's cluster for it.
+        on_progress: called with the number of processed moments, two for each event.
     """
     ends = [each for each in history.ends if each.broker in placed.brokers]
     events = Events(history.exchanges, [None] * len(history.exchanges), placed.cluster)
@@ -120,12 +119,12 @@ def _refusal(exchange: Exchange, placed: Placement, events: Events) -> Refusal |
 
 
 def settings_of_job(placed: Placement) -> BrokerSettings:
-    """The settings of the brokers that a job models."""
+    """The broker settings that a job models."""
     return broker_config.parse(placed.broker_settings)[0]
 
 
 def unlike(recorded: BrokerSettings, placed: Placement) -> dict[str, tuple[object, object]]:
-    """Settings that the recorded broker had otherwise than the job has them: name to both."""
+    """Settings that differ between recorded broker and job, by name."""
     of_job = settings_of_job(placed)
     both = {
         name: (getattr(recorded, field), getattr(of_job, field))
@@ -135,54 +134,54 @@ def unlike(recorded: BrokerSettings, placed: Placement) -> dict[str, tuple[objec
 
 
 def ends(client: ClientProperties, prefix: str) -> dict[int, int]:
-    """Where each partition of `responses` ends now. Raises UserError as `read_all`."""
+    """End offsets of `responses` now. Raises UserError like `read_all`."""
     topic = full_name(prefix, outputs.RESPONSES)
     partitions = range(partitions_of(client, topic))
     with closing(consumer(client)) as reader:
         return {n: first_and_end(reader, TopicPartition(topic, n))[1] for n in partitions}
 
 
-def all_answers(client: ClientProperties, prefix: str) -> dict[str, Answer]:
-    """What the job has answered so far, by request id; of a repeated id the last."""
+def all_responses(client: ClientProperties, prefix: str) -> dict[str, ModelResponse]:
+    """Responses of the job so far by request id; the last of a repeated id."""
     rows = read_all(client, full_name(prefix, outputs.RESPONSES))
-    return {row.id: decode_answer(row.value) for row in rows if row.value}
+    return {row.id: decode_response(row.value) for row in rows if row.value}
 
 
-def wait_for_answers(
+def wait_for_responses(
     client: ClientProperties,
     prefix: str,
     first: Mapping[int, int],
     wanted: set[str],
     patience_s: float,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> dict[str, Answer]:
-    """What the job answers from now on, by request id.
+) -> dict[str, ModelResponse]:
+    """Collect the responses from now on, by request id.
 
     Args:
-        client: how to reach Kafka.
-        prefix: the job's.
-        first: from `ends`, before the events were sent.
+        client: the connection to Kafka.
+        prefix: the job's topic prefix.
+        first: result of `ends` before the events were sent.
         wanted: the ids to wait for.
-        patience_s: it ends, too, when there was no news for so long.
-        on_progress: called with the number of answers.
+        patience_s: gives up after this time without a new response.
+        on_progress: called with the number of responses.
 
     Raises:
-        UserError: Kafka does not answer.
+        UserError: Kafka does not respond.
     """
     topic = full_name(prefix, outputs.RESPONSES)
     position = dict(first)
-    found: dict[str, Answer] = {}
-    heard = time.monotonic()
+    found: dict[str, ModelResponse] = {}
+    last_news = time.monotonic()
     while len(found) < len(wanted):
         before = len(found)
         for row in read_all(client, topic, position):
             position[row.partition] = row.offset + 1
             if row.id in wanted and row.id not in found and row.value:
-                found[row.id] = decode_answer(row.value)
+                found[row.id] = decode_response(row.value)
         on_progress(len(found))
         if len(found) > before:
-            heard = time.monotonic()
-        elif time.monotonic() - heard > patience_s:
+            last_news = time.monotonic()
+        elif time.monotonic() - last_news > patience_s:
             break
         time.sleep(POLL_S)
     return found

@@ -1,8 +1,8 @@
-"""The streaming query: requests in, one stateful pass, every output through one Kafka sink.
+"""The streaming query: requests, one stateful operator, one Kafka sink.
 
     requests -> grouping key -> applyInPandasWithState -> responses, offsets, records, ...
 
-The JVM never looks into a document: values are bytes from the source to the sink.
+The JVM handles documents as bytes only.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
-    """Everything that the query is made of.
+class StreamingJob:
+    """The parts of the query.
 
     Attributes:
         settings: the job's settings.
-        client: how to reach Kafka.
-        cells: Spark grouping key to the settings of the cell.
+        client: the connection to Kafka.
+        cells: cell settings by Spark grouping key.
     """
 
     settings: Settings
@@ -43,14 +43,14 @@ class Job:
 def placements(
     settings: Settings, broker_settings: BrokerSettings | None = None
 ) -> list[Placement]:
-    """The clusters of a job, as the topic `placement` has them.
+    """The clusters of a job, for the topic `placement`.
 
     Args:
         settings: the job's.
         broker_settings: of the modelled brokers.
 
     Raises:
-        UserError: more cells than a cluster has brokers, or several where that is not possible.
+        UserError: more cells than brokers, or several cells where one is required.
     """
     return [
         Placement(
@@ -100,7 +100,7 @@ def cell_settings(
     cell: str = "",
     incarnation: int = 0,
 ) -> CellSettings:
-    """What a cluster's cell is told; the first one where none is named."""
+    """The settings of a cluster's cell; of the first cell by default."""
     brokers = {name: placed.brokers_of(name) for name in placed.cells}
     return CellSettings(
         name=cell or placed.cells[0],
@@ -121,15 +121,15 @@ def cell_settings(
 
 
 def start_query(
-    session: "SparkSession", job: Job, rows_max: int, count: Count | None = None
+    session: "SparkSession", job: StreamingJob, rows_max: int, count: Count | None = None
 ) -> "StreamingQuery":
     """Start the query on the job's checkpoint.
 
     Args:
         session: from `spark_session`.
-        job: what the query is made of.
-        rows_max: events that the first micro-batch takes at most.
-        count: is told, in the workers, what `measures` counts.
+        job: the parts of the query.
+        rows_max: maximum number of events in the first micro-batch.
+        count: called in the workers with the counts of `measures`.
     """
     return (
         _rows(_outputs(_requests(session, job, rows_max), job, count), job.settings.prefix)
@@ -144,7 +144,7 @@ def start_query(
     )
 
 
-def _requests(session: "SparkSession", job: Job, rows_max: int) -> "DataFrame":
+def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "DataFrame":
     """The topic `requests`, each row with its grouping key."""
     from pyspark.sql import functions as f
 
@@ -169,7 +169,7 @@ def _requests(session: "SparkSession", job: Job, rows_max: int) -> "DataFrame":
 
 
 def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
-    """The cell's grouping key; for rows of no cell a negative one for each source partition."""
+    """The cell's grouping key; negative by source partition without a cell."""
     from pyspark.sql import functions as f
 
     names = f.array(*(f.lit(cell.name.encode()) for cell in cells.values()))
@@ -178,8 +178,8 @@ def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
     return f.coalesce(known, -1 - f.col("partition"))
 
 
-def _outputs(requests: "DataFrame", job: Job, count: Count | None) -> "DataFrame":
-    """The stateful pass."""
+def _outputs(requests: "DataFrame", job: StreamingJob, count: Count | None) -> "DataFrame":
+    """The stateful operator."""
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     return requests.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
@@ -192,7 +192,7 @@ def _outputs(requests: "DataFrame", job: Job, count: Count | None) -> "DataFrame
 
 
 def _rows(outputs: "DataFrame", prefix: str) -> "DataFrame":
-    """What Spark's Kafka sink takes: topic, partition, key, value and the header `id`."""
+    """Rows for Spark's Kafka sink: topic, partition, key, value, header `id`."""
     from pyspark.sql import functions as f
 
     chosen = f.when(f.col("partition") != operator.NO_PARTITION, f.col("partition"))

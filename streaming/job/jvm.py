@@ -1,9 +1,8 @@
-"""Spark's JVM, started as PySpark starts it, without one line on standard error.
+"""Starts Spark's JVM like PySpark, but without one warning.
 
-Spark's launcher always gives the JVM `--add-modules=jdk.incubator.vector` (JavaModuleOptions), and
-the JVM then says `WARNING: Using incubator modules`, which no option turns off and about which
-nobody can do anything. All else that the JVM and Spark's Python workers write on standard error
-passes as it comes.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector` (JavaModuleOptions). The JVM
+then prints `WARNING: Using incubator modules`, which no option turns off. All other standard error
+output of the JVM and Spark's Python workers is passed on.
 """
 
 import os
@@ -15,10 +14,10 @@ STDERR = 2
 
 
 def start(configuration: Mapping[str, str]) -> None:
-    """Start the JVM if there is none; the session that is made next uses it.
+    """Start the JVM if there is none; the next session uses it.
 
     Args:
-        configuration: of the session, for what has to be known when the JVM starts.
+        configuration: of the session, for JVM options.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -36,7 +35,7 @@ def start(configuration: Mapping[str, str]) -> None:
 
 
 def relay(source: int, target: int) -> None:
-    """Copy lines from one file descriptor to another, until the first ends, without the warning."""
+    """Copy lines between file descriptors until the end, without the warning."""
     with open(source, "rb") as lines:
         for line in lines:
             if not line.startswith(INCUBATOR_WARNING):
@@ -44,13 +43,13 @@ def relay(source: int, target: int) -> None:
 
 
 def stop(timeout_s: float) -> None:
-    """End the JVM that PySpark leaves running until the interpreter exits; none is as well.
+    """Stop the JVM that PySpark keeps until the interpreter exits, if any.
 
     Args:
-        timeout_s: how long it may take.
+        timeout_s: maximum wait.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer.
+        subprocess.TimeoutExpired: after the timeout.
     """
     from pyspark import SparkContext
 

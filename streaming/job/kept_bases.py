@@ -1,65 +1,64 @@
-"""What a worker keeps of large columns from one micro-batch to the next: their bases, as read.
+"""A worker's cache of decoded column bases between micro-batches.
 
-Reading a base takes longer than all else that a micro-batch does with items that rest. What it
-gives is a function of its bytes, and nobody changes it. So a base is kept under its place and used
-where the row that Spark hands over has the very same bytes there, whatever has happened meanwhile:
-a task that is tried again, a cell that another worker had, a job that went back.
+Decoding a base is the most expensive step for unchanged items. A base depends on its bytes alone
+and is never modified. So it is cached by cell and table, and used if the row from Spark has the
+same bytes. That holds after retries, after another worker had the cell, and after a rollback.
 
-A worker asks for its cells' bases in turn. Where they do not fit in all together, to keep those
-read last would keep none: each would go before its turn comes again. So another one makes way only
-if it has had no turn since this one had its last, or if what makes way is less than what comes.
+A worker reads its cells' bases in turn. If they do not all fit, LRU would keep none of them,
+because each would be evicted before its next turn. So a base is evicted only if it was not read
+since the new one's last read, or if the evicted bases are smaller than the new one.
 """
 
 from brokertwin.state.core.layers import Base
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""Bytes of items and their keys that a worker keeps: in memory three times that, or four."""
+"""Maximum bytes of cached items and keys; in memory three or four times that."""
 
 Place = tuple[str, str]
-"""A cell's name and a table's."""
+"""Cell name and table name."""
 
 NEVER = -1
 
 
 class KeptBases:
-    """Bases by place, as far as there is room.
+    """Cached bases by cell and table.
 
     Args:
-        room: bytes of items and keys (`Base.size`).
+        room: maximum bytes of items and keys (`Base.size`).
     """
 
     def __init__(self, room: int = KEPT_BYTES) -> None:
         self._room = room
         self._kept: dict[Place, Base] = {}
-        self._asked: dict[Place, int] = {}
-        """When a place was last asked for, counted in questions."""
+        self._read_at: dict[Place, int] = {}
+        """Counter value of the last read of each base."""
         self._now = 0
 
     def read(self, cell: str, table: str, packed: bytes) -> Base:
-        """The base in `packed`, which is read unless the one kept has the same bytes."""
+        """Return the decoded base, from the cache if the bytes are equal."""
         place = cell, table
         base = self._kept.get(place)
         if base is None or base.packed != packed:
             self._kept.pop(place, None)
             base = Base(packed)
-            if self._make_room(base.size, self._asked.get(place, NEVER)):
+            if self._make_room(base.size, self._read_at.get(place, NEVER)):
                 self._kept[place] = base
         self._now += 1
-        self._asked[place] = self._now
+        self._read_at[place] = self._now
         return base
 
     def _make_room(self, size: int, before: int) -> bool:
-        """Whether so many bytes, last asked for at `before`, are kept; lets go what makes way."""
+        """Whether a base fits, last read at `before`; evicts others if needed."""
         missing = size + sum(each.size for each in self._kept.values()) - self._room
-        going, in_use = [], 0
-        for place in sorted(self._kept, key=self._asked.__getitem__):
+        evicted, in_use = [], 0
+        for place in sorted(self._kept, key=self._read_at.__getitem__):
             if missing <= 0:
                 break
-            going.append(place)
+            evicted.append(place)
             missing -= self._kept[place].size
-            in_use += self._kept[place].size if self._asked[place] > before else 0
-        if missing > 0 or (going and in_use >= size):
+            in_use += self._kept[place].size if self._read_at[place] > before else 0
+        if missing > 0 or (evicted and in_use >= size):
             return False
-        for place in going:
+        for place in evicted:
             del self._kept[place]
         return True

@@ -1,7 +1,7 @@
-"""What the workers count while a job runs: rows for each topic, answers, how large each cell is.
+"""Counts of the workers: rows by topic, responses, sizes of cells.
 
-The counts come to the driver through a Spark accumulator. They are for progress only: a task that
-runs again counts again.
+A Spark accumulator carries them to the driver. They are for progress reports only: a repeated task
+counts again.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 Counts = dict[str, int]
 
 STATE, SESSIONS, PARTITIONS_CACHED, EVICTIONS = "state", "sessions", "cached", "evictions"
-"""What is measured of a cell: bytes of state; its fetch sessions, their partitions, evictions."""
+"""Measures of a cell: state bytes; fetch sessions, partitions, evictions."""
 
 LOAD = "load"
-"""And what its events have taken of a processor, in µs."""
+"""Processor time of a cell's events, in µs."""
 
 
 def of_cell(measure: str, cell: str) -> str:
-    """The name of what is measured of a cell; of others a slash is in no name."""
+    """The name of a cell's measure; other names have no slash."""
     return f"{measure}/{cell}"
 
 
@@ -43,7 +43,7 @@ def _sum_over_cells(counts: Mapping[str, int], measure: str) -> int:
 
 
 def merge(total: Counts, update: Mapping[str, int]) -> Counts:
-    """Add an update to a total: rows and loads add up, of a cell's sizes the newest holds."""
+    """Add an update: counts and loads are summed, sizes are replaced."""
     for name, value in update.items():
         is_size = _is_of_cell(name) and not name.startswith(of_cell(LOAD, ""))
         total[name] = value if is_size else total.get(name, 0) + value
@@ -51,7 +51,7 @@ def merge(total: Counts, update: Mapping[str, int]) -> Counts:
 
 
 def loads_of(counts: Mapping[str, int]) -> Counts:
-    """The load of each cell, by its name."""
+    """The load of each cell, by name."""
     start = of_cell(LOAD, "")
     return {name.removeprefix(start): n for name, n in counts.items() if name.startswith(start)}
 
@@ -70,18 +70,18 @@ def accumulator(context: "SparkContext") -> "Accumulator[Counts]":
     return context.accumulator({}, Param())
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """Where a job stands after a micro-batch.
+class QueryProgress(msgspec.Struct, frozen=True):
+    """Progress of a job after a micro-batch.
 
     Attributes:
         batch: its number.
-        events: events in it.
-        seconds: how long it took.
-        lag: events that were in `requests` and not yet taken.
-        counts: rows for each topic since the job's start.
-        state_bytes: the size of all cells' state rows that were touched since the job's start.
-        fetch_sessions: what the fetch-session caches of these cells hold and have evicted.
-        tallies: answers and errors by API, dead letters by reason, since the job's start.
+        events: number of its events.
+        seconds: its duration.
+        lag: number of events in `requests` not yet read.
+        counts: rows by topic since the job's start.
+        state_bytes: size of the state rows updated since the job's start.
+        fetch_sessions: fetch-session caches of these cells.
+        tallies: responses and errors by API, dead letters by reason, since the job's start.
     """
 
     batch: int
@@ -94,20 +94,20 @@ class Progress(msgspec.Struct, frozen=True):
     tallies: Tallies = Tallies({}, {}, {})
 
     def document(self) -> dict[str, Any]:
-        """The same for programs: all that is in it has a name."""
+        """Return the progress as a JSON-like document."""
         values = msgspec.to_builtins(self)
         del values["tallies"]
         return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}
 
 
-def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
-    """Put together what Spark reports (StreamingQueryProgress, as a dict) and the counts."""
+def progress_of(reported: Mapping[str, object], counts: Counts) -> QueryProgress:
+    """Combine Spark's report (StreamingQueryProgress as a dict) and the counts."""
     report = msgspec.convert(reported, _Reported)
     lag = 0
     for source in report.sources:
         ends, latest = source.of("end_offset"), source.of("latest_offset")
         lag += sum(latest[partition] - ends.get(partition, 0) for partition in latest)
-    return Progress(
+    return QueryProgress(
         batch=report.batch_id,
         events=report.num_input_rows,
         seconds=report.duration_ms.get("triggerExecution", 0) / 1000,
@@ -128,7 +128,7 @@ class _Source(msgspec.Struct, rename="camel"):
     latest_offset: str | dict[str, dict[str, int]] | None = None
 
     def of(self, name: str) -> dict[tuple[str, str], int]:
-        """Offset by topic and partition; empty where Spark has none (a batch that runs again)."""
+        """Offset by topic and partition; empty for a repeated batch."""
         value = getattr(self, name)
         if isinstance(value, str):
             try:

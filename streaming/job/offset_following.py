@@ -1,9 +1,8 @@
-"""A real cluster's `__consumer_offsets` as a stream of a running job, kept by `offset_history`.
+"""Follows a real cluster's `__consumer_offsets` beside a running job.
 
-A query of its own beside the job's, in the same Spark session. Each of its micro-batches adds a
-file to the directory. The files say where the next one begins, and nothing else does: each start of
-the query begins there, and a micro-batch that comes twice leaves out what is in the files already.
-So no row is missing and none is there twice, whatever was killed when.
+It is a separate query in the job's Spark session. Each micro-batch adds a file to the directory of
+`offset_history`. The files alone define where the next start continues, and a repeated micro-batch
+skips rows that the files have. So no row is lost or duplicated after a crash.
 """
 
 import json
@@ -24,16 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TRIGGER = "10 seconds"
-"""Between micro-batches: each with rows makes a file."""
+"""Micro-batch interval; each micro-batch with rows writes a file."""
 
 ROWS_MAX = 50_000
-"""Rows of one micro-batch; they go through the driver."""
+"""Maximum rows of a micro-batch, because they pass through the driver."""
 
 BY_CONSUMER = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
-"""Spark's other way to look for offsets, by an admin client, does not see internal topics."""
+"""Makes Spark fetch offsets with a consumer.
+
+Its admin client does not see internal topics.
+"""
 
 FORGETS_CHECKPOINT = "spark.sql.streaming.forceDeleteTempCheckpointLocation"
-"""Spark's own checkpoint of the query lies in a temporary directory and goes with it."""
+"""Deletes the query's temporary checkpoint directory."""
 
 EARLIEST = -2
 RESTART_S = 60.0
@@ -46,18 +48,18 @@ def start(
     trigger: str = TRIGGER,
     tell: Callable[[int], None] = lambda _: None,
 ) -> "StreamingQuery":
-    """Begin to follow a cluster where the directory ends.
+    """Start following a cluster at the end of the directory.
 
     Args:
         session: the job's.
-        client: how to reach the cluster.
-        store: where the rows go.
-        trigger: the time between micro-batches.
-        tell: is told how many rows each has added.
+        client: the connection to the cluster.
+        store: the directory of the rows.
+        trigger: the micro-batch interval.
+        tell: called with the number of rows that each micro-batch added.
 
     Raises:
-        UserError: the cluster does not answer, nobody has committed there yet, or the directory
-            has another cluster's rows.
+        UserError: the cluster does not respond, has no commits yet, or differs from the
+            directory's.
     """
     from pyspark.sql import functions as f
 
@@ -82,9 +84,9 @@ def start(
     rows = (
         own.readStream.format("kafka")
         .options(**client.for_spark())
-        .option("assign", json.dumps({TOPIC: list(range(partitions))}))  # and joins no group
+        .option("assign", json.dumps({TOPIC: list(range(partitions))}))  # joins no group
         .option("startingOffsets", json.dumps({TOPIC: first}))
-        .option("failOnDataLoss", "false")  # the cluster may have deleted what was not read yet
+        .option("failOnDataLoss", "false")  # unread rows may have been deleted
         .option("kafka.isolation.level", "read_committed")
         .option("maxOffsetsPerTrigger", ROWS_MAX)
         .load()
@@ -99,7 +101,7 @@ def start(
 
 
 def _add(store: OffsetHistoryStore, cluster: str, batch: "DataFrame") -> int:
-    """Add what is new of a micro-batch; gives back how many rows."""
+    """Add the new rows of a micro-batch; returns their number."""
     found = sorted(
         CoordinatorRow(row.partition, row.offset, row.ms, bytes(row.key), _bytes(row.value))
         for row in batch.collect()
@@ -114,11 +116,11 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 class Following:
-    """The query while a job runs: looked at now and then, and begun again where it has failed.
+    """The query beside a job, restarted after failures.
 
     Args:
-        begin: starts the query, as `start` does.
-        warn: is told why it has ended.
+        begin: starts the query, like `start`.
+        warn: called with the reason of a failure.
     """
 
     def __init__(self, begin: Callable[[], "StreamingQuery"], warn: Callable[[str], None]) -> None:
@@ -127,7 +129,7 @@ class Following:
         self._next_look = 0.0
 
     def look(self) -> None:
-        """Starts the query where it does not run, at the earliest a minute after it failed."""
+        """Start the query if it is not running; waits a minute after a failure."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + 1
@@ -144,9 +146,9 @@ class Following:
             self._warn(f"stopped following {TOPIC}: {error.message} The job continues.")
 
     def stop(self) -> None:
-        """Ends the query; what a micro-batch has not added is read at the next start.
+        """Stop the query; unadded rows are read at the next start.
 
-        One that waits for its cluster is left to the end of the process.
+        A query that waits for its cluster ends with the process.
         """
         if self._query is not None and not stop_query(self._query):
             self._warn(f"{TOPIC}: its cluster did not respond; the next start continues here")

@@ -1,9 +1,8 @@
-"""The stateful operator: one Spark group is one cell, its state one row.
+"""The stateful operator: a Spark group is a cell with one state row.
 
-Spark hands over the rows of a group in chunks and in no order; they are collected and sorted by
-partition and offset. Each goes through `Cell.handle`; the outputs leave as ready-made bytes, and
-the state is written once. Rows that belong to no cell make up groups of their own, one for each
-source partition, without state: each becomes a dead letter.
+Spark passes the rows of a group in unordered chunks. They are collected and sorted by partition and
+offset, and handled by `Cell.handle`. Outputs are bytes, and the state is written once. Rows without
+a cell form stateless groups by source partition and become dead letters.
 
 This module runs in Spark's Python workers.
 """
@@ -36,24 +35,24 @@ GROUP_COLUMN = "cell"
 OUTPUT_SCHEMA = "topic STRING, partition INT, key BINARY, value BINARY, id STRING"
 STATE_SCHEMA = ", ".join(["version INT", *(f"{name} BINARY" for name in state_columns())])
 NO_PARTITION = -1
-"""In an output row: the key decides."""
+"""In an output row: partition by key."""
 
 FRAME_BYTES = 32 * 1024 * 1024
-"""An output frame is handed over when its values have this many bytes, so memory stays bounded."""
+"""An output frame is passed on at this size to bound memory."""
 
 STRAY_CELL = "stray"
 REQUESTS = "requests"
-"""What the rows that come in are counted as."""
+"""Name of the input row count."""
 
-TOLD = "between cells"
-"""What those are counted as that leave for the same topic."""
+BETWEEN_CELLS = "between cells"
+"""Name of the count of messages between cells."""
 
 _bases = KeptBases()
-"""What this worker has read of large columns."""
+"""Cached column bases of this worker."""
 
 
-class GroupState(Protocol):
-    """What is used of pyspark.sql.streaming.state.GroupState."""
+class OperatorGroupState(Protocol):
+    """The used part of pyspark.sql.streaming.state.GroupState."""
 
     @property
     def exists(self) -> bool:
@@ -67,7 +66,7 @@ class GroupState(Protocol):
         """Write the state row."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class OperatorEvent(msgspec.Struct, frozen=True):
     """A row of the request topic."""
 
     position: Position
@@ -75,24 +74,24 @@ class Event(msgspec.Struct, frozen=True):
 
 
 Frames = Iterable["pd.DataFrame"]
-GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Iterator["pd.DataFrame"]]
+GroupFunction = Callable[[tuple[Any, ...], Frames, OperatorGroupState], Iterator["pd.DataFrame"]]
 
 
 Count = Callable[[Counts], None]
 
 
 def group_function(cells: dict[int, CellSettings], count: Count | None = None) -> GroupFunction:
-    """The function that Spark calls once for each group of a micro-batch.
+    """Create the function that Spark calls for each group of a micro-batch.
 
     Args:
-        cells: grouping key to the cell's settings; every other key is one of strays.
-        count: is told how many rows went to each topic, and what is measured of the cell.
+        cells: cell settings by grouping key; other keys are stray rows.
+        count: called with the number of rows by topic and the cell's measures.
     """
     encoded = {key: msgspec.msgpack.encode(settings) for key, settings in cells.items()}
     some_cell = next(iter(encoded.values()))
 
     def handle_group(
-        key: tuple[Any, ...], frames: Frames, state: GroupState
+        key: tuple[Any, ...], frames: Frames, state: OperatorGroupState
     ) -> "Iterator[pd.DataFrame]":
         begun_ns = time.process_time_ns()
         encoded_settings = encoded.get(int(key[0]))
@@ -115,10 +114,10 @@ def _decode_settings(encoded: bytes) -> CellSettings:
     return msgspec.msgpack.decode(encoded, type=CellSettings)
 
 
-def collect(frames: Frames) -> list[Event]:
-    """All rows of a group, in the order of partition and offset."""
+def collect(frames: Frames) -> list[OperatorEvent]:
+    """Return all rows of a group, ordered by partition and offset."""
     events = [
-        Event(Position(partition, offset, timestamp, key), value)
+        OperatorEvent(Position(partition, offset, timestamp, key), value)
         for frame in frames
         for partition, offset, timestamp, key, value in zip(
             *(frame[column].tolist() for column in INPUT_COLUMNS), strict=True
@@ -129,12 +128,12 @@ def collect(frames: Frames) -> list[Event]:
 
 
 def handle_cell(
-    settings: CellSettings, events: list[Event], state: GroupState, counts: Counts
+    settings: CellSettings, events: list[OperatorEvent], state: OperatorGroupState, counts: Counts
 ) -> Iterator[Output]:
-    """Hand a cell its events and write its state; what is measured of it goes into `counts`.
+    """Process a cell's events, write its state, and add to `counts`.
 
     Raises:
-        RuntimeError: the state row is of a version that this program does not know.
+        RuntimeError: the version of the state row is unknown.
     """
     read_base = partial(_bases.read, settings.name)
     cell = Cell(settings, _columns_of(state), read_base=read_base)
@@ -162,7 +161,7 @@ def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
         counts[measures.of_cell(measure, cell.settings.name)] = value
 
 
-def _columns_of(state: GroupState) -> dict[str, bytes] | None:
+def _columns_of(state: OperatorGroupState) -> dict[str, bytes] | None:
     if not state.exists:
         return None
     version, *columns = state.get
@@ -179,13 +178,13 @@ def _columns_of(state: GroupState) -> dict[str, bytes] | None:
     return found
 
 
-def _refusal_of(event: Event, home: int) -> Refusal | None:
-    """Why a row with a cell's key is not the cell's, if so."""
+def _refusal_of(event: OperatorEvent, home: int) -> Refusal | None:
+    """Return why a row with a cell's key is invalid, if it is."""
     if event.position.partition != home:
         return Refusal(
             Reason.WRONG_PARTITION,
-            f"the row lies in partition {event.position.partition}, its key belongs to {home}"
-            " (murmur2, as Kafka's Java producer has it)",
+            f"the row is in partition {event.position.partition}, its key belongs to {home}"
+            " (murmur2, as in Kafka's Java producer)",
         )
     if event.value is None:
         return Refusal(Reason.NOT_JSON, "the row has no value")
@@ -193,9 +192,9 @@ def _refusal_of(event: Event, home: int) -> Refusal | None:
 
 
 def handle_strays(
-    some_cell: CellSettings, cells: set[bytes], events: list[Event]
+    some_cell: CellSettings, cells: set[bytes], events: list[OperatorEvent]
 ) -> Iterator[Output]:
-    """Refuse rows that belong to no cell: no key, or one that no cell has."""
+    """Refuse rows without a key, or with an unknown one."""
     clusters = {_decode_settings(encoded).cluster for encoded in cells}
     settings = msgspec.structs.replace(some_cell, name=STRAY_CELL, cluster="")
     for event in events:
@@ -204,11 +203,11 @@ def handle_strays(
         yield from refused_event(settings, document, event.position, refusal)
 
 
-def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
+def _stray_refusal(event: OperatorEvent, cluster: str, clusters: set[str]) -> Refusal:
     if cluster and cluster not in clusters:
         return Refusal(
             Reason.UNKNOWN_CLUSTER,
-            f"this job holds {', '.join(sorted(clusters))}, not {cluster!r}",
+            f"this job has the clusters {', '.join(sorted(clusters))}, not {cluster!r}",
         )
     if event.position.key is None:
         return Refusal(Reason.WRONG_KEY, "the row has no key; it must be the name of a cell")
@@ -217,15 +216,15 @@ def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
 
 
 def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFrame]":
-    """Output rows as pandas frames of OUTPUT_SCHEMA, one unless they are large.
+    """Yield output rows as pandas frames of OUTPUT_SCHEMA.
 
-    The rows are counted in `counts`: by topic, and as `tallies` has it.
+    Counts the rows by topic and for `tallies`.
     """
     rows: list[Output] = []
     size = 0
     for output in outputs:
         rows.append(output)
-        name = TOLD if output.topic == REQUESTS else output.topic
+        name = BETWEEN_CELLS if output.topic == REQUESTS else output.topic
         counts[name] = counts.get(name, 0) + 1
         tallies.count(output, counts)
         size += len(output.value or b"")

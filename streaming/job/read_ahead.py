@@ -1,12 +1,11 @@
-"""How many events the next micro-batch may take, so that their bytes stay within a bound.
+"""Limits the bytes of the next micro-batch by a number of rows.
 
-Spark's Kafka source knows a bound of rows alone (`maxOffsetsPerTrigger`), and Kafka does not tell
-how many bytes lie between two offsets. So a consumer reads the lengths of the events that no
-micro-batch has planned yet, as many as fit into two, and the query is given the number of rows
-that have so many bytes: the source is told its limit before each micro-batch.
+Spark's Kafka source limits rows only (`maxOffsetsPerTrigger`), and Kafka does not report the bytes
+between two offsets. A consumer therefore reads the sizes of unplanned events, up to two
+micro-batches ahead, and sets the row limit of the source before each micro-batch.
 
-What has come since the last look is taken to be as large as what was read before it, and where
-nothing was read yet as the largest event.
+Events that arrived since the last look count with the mean size of earlier ones, or with the
+maximum size if none was read.
 """
 
 import math
@@ -31,52 +30,52 @@ if TYPE_CHECKING:
 POLL_MESSAGES = 10_000
 POLL_S = 0.05
 FIRST_READ_S = 10.0
-"""So long a start waits for the lengths of what is there."""
+"""Maximum time to read sizes at a start."""
 
 LOOK_S = 0.1
-"""And so long one look reads at most: who runs the job has more to look at."""
+"""Maximum time of one look, because the runner has other tasks."""
 
 BATCHES = 2
-"""So many micro-batches are looked ahead."""
+"""Number of micro-batches to look ahead."""
 
 QUEUED_KIB = 16 * 1024
-"""Of events that the consumer has fetched and nobody has looked at yet, whole."""
+"""Maximum of fetched but unread events."""
 
 FULL_QUEUE_MS = 10
-"""How long it waits to fetch again where there are so many; librdkafka's own is a second."""
+"""Wait of the consumer when that is exceeded; librdkafka's default is a second."""
 
 
 class Ahead:
-    """What is known of one partition's events that no micro-batch has planned.
+    """Sizes of a partition's unplanned events.
 
     Attributes:
-        first: the offset of the first of them.
-        end: the offset after the last.
+        first: the offset of the first unplanned event.
+        end: the end offset.
     """
 
     def __init__(self, first: int, end: int) -> None:
         self.first, self.end = first, end
         self._totals = [0]
-        """The bytes of all read so far, then after each of those that are known."""
+        """Cumulative bytes, before the first and after each known event."""
         self._mean = float(ROW_BYTES_MAX)
 
     @property
     def known(self) -> int:
-        """Of how many offsets, from the first on, the bytes are known."""
+        """Number of leading offsets with known sizes."""
         return len(self._totals) - 1
 
     @property
     def known_bytes(self) -> int:
-        """How many bytes these have."""
+        """Bytes of these."""
         return self._totals[-1] - self._totals[0]
 
     @property
     def lag(self) -> int:
-        """How many offsets there are."""
+        """Number of unplanned offsets."""
         return max(self.end - self.first, self.known)
 
     def add(self, offset: int, size: int) -> None:
-        """An event that was read; offsets left out before it have no bytes."""
+        """Add the size of an event; skipped offsets have no bytes."""
         left_out = offset - self.first - self.known
         if left_out < 0:
             return
@@ -85,7 +84,7 @@ class Ahead:
         self._totals.append(total + size)
 
     def plan(self, end: int) -> None:
-        """A micro-batch has taken what is before this offset."""
+        """Drop the events that a micro-batch has planned."""
         if self.known:
             self._mean = self.known_bytes / self.known
         taken = max(0, end - self.first)
@@ -93,17 +92,17 @@ class Ahead:
         self.first += taken
 
     def bytes_of(self, rows: int) -> int:
-        """The bytes of so many from the first on; what is not known is as what is known before."""
+        """Bytes of the first `rows` events; unknown ones have the mean size."""
         known = min(rows, self.known)
         mean = self.known_bytes / self.known if self.known else self._mean
         return self._totals[known] - self._totals[0] + round((rows - known) * mean)
 
 
 def rows_within(partitions: Sequence[Ahead], rows_max: int, bytes_max: int) -> int:
-    """The most rows that a micro-batch may be told to take; at least one.
+    """Return the row limit of a micro-batch; at least one.
 
-    The one after it may begin before it is told another number: both together have twice the bytes
-    at most.
+    The following micro-batch may start with the same limit, so both together may have twice the
+    bytes.
     """
     lags = [each.lag for each in partitions]
 
@@ -120,7 +119,7 @@ def rows_within(partitions: Sequence[Ahead], rows_max: int, bytes_max: int) -> i
 
 
 def _shares(rows: int, lags: Sequence[int]) -> list[int]:
-    """What each partition gives of so many rows (KafkaMicroBatchStream.rateLimit)."""
+    """Rows by partition of a micro-batch (KafkaMicroBatchStream.rateLimit)."""
     total = max(1, sum(lags))
     wanted = [rows * (lag / total) for lag in lags]
     return [
@@ -130,10 +129,10 @@ def _shares(rows: int, lags: Sequence[int]) -> list[int]:
 
 
 class ReadAhead:
-    """Keeps the bound of a job's query.
+    """Keeps the row limit of a job's query.
 
     Args:
-        reader: a consumer of its own.
+        reader: a separate consumer.
         settings: the job's.
     """
 
@@ -151,10 +150,10 @@ class ReadAhead:
         )
         self._set = 0
         self._paused: set[int] = set()
-        """The partitions of which enough is known."""
+        """Partitions with enough known sizes."""
 
     def at_start(self) -> int:
-        """The bound of the first micro-batch: all that is there is read, as far as it counts."""
+        """Return the limit of the first micro-batch, after reading sizes."""
         deadline = time.monotonic() + FIRST_READ_S
         while self._is_unread() and time.monotonic() < deadline:
             self._read(POLL_S)
@@ -162,12 +161,12 @@ class ReadAhead:
         return self._set
 
     def look(self, session: "SparkSession", query: "StreamingQuery") -> None:
-        """Read on behind the newest planned micro-batch, and give the query its bound."""
+        """Read sizes after the newest planned batch, and set the limit."""
         planned = checkpoint_log.planned(self._settings.checkpoint_dir)
         if planned > self._planned:
             self._planned = planned
             for number, end in self._ends_of(planned).items():
-                if number in self._partitions:  # the next start refuses one that has come since
+                if number in self._partitions:  # the next start rejects new partitions
                     self._partitions[number].plan(end)
         for number, each in self._partitions.items():
             at = TopicPartition(self._topic, number)
@@ -183,28 +182,29 @@ class ReadAhead:
         return checkpoint_log.end_offsets(self._settings.checkpoint_dir, batch).get(self._topic, {})
 
     def _rows(self) -> int:
-        """The bound by what is known now."""
+        """The limit by current knowledge."""
         settings = self._settings
         most, bytes_max = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
         return rows_within(list(self._partitions.values()), most, bytes_max)
 
     def _is_unread(self) -> bool:
-        """Whether more is to be known of any partition."""
+        """Whether more sizes are needed."""
         return any(
             each.known < each.lag and not self._is_enough(each)
             for each in self._partitions.values()
         )
 
     def _is_enough(self, one: Ahead) -> bool:
-        """Whether so much of a partition is known as micro-batches may take while it is read."""
+        """Whether the known sizes cover the next micro-batches."""
         rows_max = self._settings.max_offsets_per_trigger * BATCHES
         bytes_max = self._settings.max_bytes_per_trigger * BATCHES
         return one.known >= rows_max or one.known_bytes > bytes_max
 
     def _pause(self) -> None:
-        """Have nothing fetched of partitions of which enough is known: one's backlog is no other's.
+        """Pause partitions with enough known sizes.
 
-        One that is read up to its end is fetched from all the same: so its end is known.
+        Otherwise one backlog would delay the others. A partition that was read to its end is not
+        paused, so that its end is updated.
         """
         enough = {n for n, each in self._partitions.items() if self._is_enough(each)}
         if enough != self._paused:
@@ -213,7 +213,7 @@ class ReadAhead:
             self._paused = enough
 
     def _read(self, timeout_s: float) -> bool:
-        """Take what the consumer has fetched; gives back whether that was anything."""
+        """Read fetched sizes; returns whether there were any."""
         self._pause()
         messages = self._reader.consume(POLL_MESSAGES, timeout_s)
         for message in messages:
@@ -224,7 +224,7 @@ class ReadAhead:
 
 @contextmanager
 def reading_ahead(client: ClientProperties, settings: Settings) -> Iterator[ReadAhead]:
-    """A consumer of lengths while a job runs."""
+    """Open the consumer for sizes while a job runs."""
     changes = {
         "enable.partition.eof": False,
         "queued.max.messages.kbytes": QUEUED_KIB,
@@ -235,10 +235,10 @@ def reading_ahead(client: ClientProperties, settings: Settings) -> Iterator[Read
 
 
 def _limit(session: "SparkSession", query: "StreamingQuery", rows: int) -> bool:
-    """Have the micro-batches that come take at most so many rows; False before the first one.
+    """Set the row limit of later micro-batches; False before the first one.
 
-    The options of a source are read once, but what they make, `StreamExecution.uniqueSources`, is
-    looked at before each micro-batch.
+    A source's options are read once. `StreamExecution.uniqueSources`, which has the resulting
+    limit, is read before each micro-batch.
     """
     execution = query._jsq.streamingQuery()
     sources = execution.uniqueSources()

@@ -1,8 +1,8 @@
-"""Running a job: preparation, the query, the clock, and an end in order.
+"""Runs a job: preparation, query, clock, and an orderly stop.
 
-A stop finishes the running micro-batch: Spark's `query.stop()` would cut it off. The query's loop
-is told not to begin another batch, in the way Spark itself ends a query with an `availableNow`
-trigger, and what is planned commits.
+A stop finishes the running micro-batch, which Spark's `query.stop()` would interrupt. The query's
+loop is set to start no other batch, as Spark does for an `availableNow` trigger, and the planned
+batch commits.
 """
 
 import json
@@ -34,8 +34,8 @@ from brokertwin.streaming.checkpoint import (
     torn_logs,
 )
 from brokertwin.streaming.job import job, measures
-from brokertwin.streaming.job.clock import Clock, now_ms
-from brokertwin.streaming.job.measures import Counts, Progress, progress_of
+from brokertwin.streaming.job.clock import JobClock, now_ms
+from brokertwin.streaming.job.measures import Counts, QueryProgress, progress_of
 from brokertwin.streaming.job.read_ahead import ReadAhead, reading_ahead
 from brokertwin.streaming.job.session import spark_session, stop_query
 
@@ -45,36 +45,36 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 QUIET_CHECK_S = 0.5
-"""How often an `available_now` run looks whether it is done."""
+"""How often an `available_now` run checks whether it is done."""
 
 STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
 QUERY_PLAN = "=== Streaming Query ==="
-"""Where Spark's message begins to be about the query instead of the error."""
+"""Start of the part of Spark's message about the query."""
 
 LOADS_KEPT_S = 60.0
-"""How often the cells' loads are put into the facts while the job runs; so they are at its end."""
+"""How often the cells' loads are stored in the facts; also at the end."""
 
 SLEEPING_POLLS = 3
-"""So often a query must be seen between two batches before it counts as sleeping."""
+"""Number of polls between batches before a query counts as idle."""
 
 UNPLANNED_POLLS = 30
-"""And so often without a planned batch before it counts as one whose Kafka does not answer."""
+"""Number of polls without a planned batch before Kafka counts as unresponsive."""
 
-Observer = Callable[[Progress], None]
-"""Is told where the job stands after each micro-batch."""
+Observer = Callable[[QueryProgress], None]
+"""Called with the progress after each micro-batch."""
 
 
 class QueryFailed(Exception):
-    """The query ended with an error; the text is Spark's."""
+    """The query failed; the text is Spark's."""
 
 
 @dataclass
-class Stop:
-    """How a run is told to end.
+class StopReason:
+    """How to stop a run.
 
     Attributes:
-        wanted: set to end after the running batch.
-        timeout_s: how long to wait for its commit.
+        wanted: set to stop after the running batch.
+        timeout_s: maximum wait for its commit.
     """
 
     timeout_s: float
@@ -83,10 +83,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended.
+    """The last batches of a run.
 
     Attributes:
-        planned: the newest planned batch, -1 where there is none.
+        planned: the newest planned batch, -1 if there is none.
         committed: the newest committed batch.
     """
 
@@ -101,21 +101,23 @@ class Ended:
 
 @contextmanager
 def prepared(
-    settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
-) -> Iterator[job.Job]:
-    """Everything that comes before the query; the checkpoint is held inside.
+    settings: Settings,
+    broker_settings: BrokerSettings,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[job.StreamingJob]:
+    """Prepare topics and checkpoint; the checkpoint is locked inside.
 
-    Checks the topics that are there and the checkpoint, creates the topics that are missing, and
-    writes the placement. What is refused has created nothing in Kafka.
+    Checks existing topics and the checkpoint, creates missing topics, and writes the placement.
+    Nothing is created in Kafka if a check fails.
 
     Args:
         settings: the job's settings.
         broker_settings: of the modelled brokers.
-        say: is told which topics are created.
+        say: called with a text about created topics.
 
     Raises:
-        UserError: Kafka does not answer; topics or checkpoint do not fit the settings; another
-            job holds the checkpoint.
+        UserError: Kafka does not respond, topics or checkpoint do not match the settings, or
+            another job runs on the checkpoint.
     """
     placed = job.placements(settings, broker_settings)
     client = client_properties(settings)
@@ -127,7 +129,7 @@ def prepared(
         damaged_files.check_metadata(checkpoint)
         _upgrade(checkpoint, say)
         topic_id = topics.prepare(client, settings, say)
-        _check_events_are_there(client, settings, say)
+        _check_no_events_lost(client, settings, say)
         fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
         placement.write(client, settings.prefix, placed)
         by_key = {
@@ -137,11 +139,11 @@ def prepared(
             for each in placed
             for name in each.cells
         }
-        yield job.Job(settings, client, by_key)
+        yield job.StreamingJob(settings, client, by_key)
 
 
 def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
-    """Say that a state of a former version is upgraded. Raises UserError where it cannot be."""
+    """Report the upgrade of an old state. Raises UserError if impossible."""
     former = facts.read(checkpoint)
     if former is None or former.state_version == STATE_VERSION:
         return
@@ -150,13 +152,13 @@ def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
     say(f"upgrading the state from version {former.state_version} to {STATE_VERSION}")
 
 
-def _check_events_are_there(
+def _check_no_events_lost(
     client: ClientProperties, settings: Settings, say: Callable[[str], None]
 ) -> None:
-    """Refuse to go on where `requests` has lost events that no micro-batch has taken.
+    """Check that `requests` has all events after the last micro-batch.
 
     Raises:
-        UserError: it has.
+        UserError: events are lost.
     """
     checkpoint, topic = settings.checkpoint_dir, topics.full_name(settings.prefix, topics.REQUESTS)
     newest = checkpoint_log.committed(checkpoint)
@@ -179,25 +181,25 @@ def _check_events_are_there(
 
 
 def run(
-    prepared_job: job.Job,
-    stop: Stop,
+    prepared_job: job.StreamingJob,
+    stop: StopReason,
     available_now: bool = False,
     observe: Observer = lambda _: None,
     session: "SparkSession | None" = None,
     looked: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Run the query until it is told to stop, or is done.
+    """Run the query until it is stopped or done.
 
     Args:
         prepared_job: from `prepared`.
-        stop: how it is told to end.
-        available_now: end when the topic's end is committed and no request waits any more.
-        observe: is told each micro-batch's progress.
-        session: a Spark session to use; without it one is started, or found.
-        looked: is called each time that the query was looked at and ran, every `POLL_S`.
+        stop: how to stop it.
+        available_now: end when the topic's end is committed and no request is pending.
+        observe: called with the progress of each micro-batch.
+        session: a Spark session; by default one is started or reused.
+        looked: called after each check of the running query, every `POLL_S`.
 
     Raises:
-        QueryFailed: the query ended with an error, or the clock did.
+        QueryFailed: the query or the clock failed.
     """
     session = session or spark_session(prepared_job.settings)
     counts = measures.accumulator(session.sparkContext)
@@ -220,13 +222,13 @@ def run(
 
 
 def ended(checkpoint: Path) -> Ended:
-    """How the last run on a checkpoint has ended."""
+    """Return the last batches of a checkpoint."""
     return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
 
 
 @contextmanager
-def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
-    """The clock while the query runs; with recorded times there is none."""
+def _clock(prepared_job: job.StreamingJob) -> Iterator[JobClock | None]:
+    """The clock while the query runs; none with recorded times."""
     settings = prepared_job.settings
     if settings.event_time == "recorded":
         yield None
@@ -234,7 +236,7 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
     placed = {p.cluster: p for p in job.placements(settings)}
     known = state_reader.outstanding(settings.checkpoint_dir)
     skew_ms = settings.event_time_max_skew_ms
-    clock = Clock(prepared_job.client, settings.prefix, placed, skew_ms, known)
+    clock = JobClock(prepared_job.client, settings.prefix, placed, skew_ms, known)
     clock.start()
     try:
         yield clock
@@ -246,7 +248,7 @@ _log = structlog.get_logger("brokertwin")
 
 
 class _Loads:
-    """Puts what the cells' events have taken since the start into the facts, now and then."""
+    """Periodically stores the processor times of cells in the facts."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
@@ -254,13 +256,13 @@ class _Loads:
         self._next = time.monotonic() + LOADS_KEPT_S
 
     def keep_if_due(self, counts: Counts) -> None:
-        """Where `LOADS_KEPT_S` are over."""
+        """Store them if `LOADS_KEPT_S` have passed."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LOADS_KEPT_S
             self.keep(counts)
 
     def keep(self, counts: Counts) -> None:
-        """What has come since the last time."""
+        """Store the increase since the last time."""
         loads = measures.loads_of(counts)
         newer = {name: load - self._kept.get(name, 0) for name, load in loads.items()}
         try:
@@ -273,12 +275,12 @@ class _Loads:
 
 @dataclass
 class _Run:
-    """A query that runs, and what is watched of it."""
+    """A running query and its observers."""
 
     session: "SparkSession"
     query: "StreamingQuery"
-    job: job.Job
-    clock: Clock | None
+    job: job.StreamingJob
+    clock: JobClock | None
     ahead: ReadAhead
     counts: Callable[[], Counts]
     observe: Observer
@@ -290,7 +292,7 @@ class _Run:
         self.loads = _Loads(self.job.settings.checkpoint_dir)
 
     def check(self) -> None:
-        """Hand on progress. Raises QueryFailed."""
+        """Report progress. Raises QueryFailed."""
         newest = self.query._jsq.lastProgress()
         if newest is not None and newest.timestamp() != self.seen_at:
             reports = list(self._reports())
@@ -310,10 +312,10 @@ class _Run:
         self.looked()
 
     def _reports(self) -> Iterator[dict[str, Any]]:
-        """What Spark has reported since `seen_at`, the newest first.
+        """Yield Spark's reports since `seen_at`, newest first.
 
-        PySpark's own `recentProgress` takes up to a hundred reports apart each time, with hundreds
-        of calls into the JVM for each of them.
+        PySpark's `recentProgress` decodes up to a hundred reports each time, with hundreds of calls
+        into the JVM for each.
         """
         recent = self.query._jsq.recentProgress()
         for at in range(len(recent) - 1, -1, -1):
@@ -322,13 +324,13 @@ class _Run:
             yield json.loads(recent[at].json())
 
     def is_done(self) -> bool:
-        """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""
+        """Whether the topic's end is committed and no request is pending."""
         return is_at_end(self.job.client, self.job.settings) and (
             self.clock is None or not waits(self.job.settings, lambda: self.session)
         )
 
 
-def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
+def _watch(running: _Run, stop: StopReason, available_now: bool) -> None:
     next_check = time.monotonic()
     while not stop.wanted.is_set():
         running.check()
@@ -342,15 +344,15 @@ def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
 
 
 def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
-    """Let the running batch commit and begin no other.
+    """Let the running batch commit, and start no other.
 
-    Spark's loop looks at the query's state before each batch and ends where it is TERMINATED; with
-    an `availableNow` trigger it sets that itself (MicroBatchExecution). A query that only sleeps
-    until its next trigger may then be stopped; so may one that has planned nothing and looks for
-    news, which it does for minutes where Kafka does not answer.
+    Spark's loop checks the query's state before each batch and ends if it is TERMINATED; it sets
+    that itself for an `availableNow` trigger (MicroBatchExecution). A query that sleeps until its
+    next trigger may then be stopped. So may one without a planned batch, which can wait minutes for
+    an unresponsive Kafka.
 
     Returns:
-        False if it took longer than the timeout; the query is left as it is.
+        False after the timeout; the query then continues.
     """
     from pyspark import SparkContext
 
@@ -362,7 +364,7 @@ def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
     while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
         if time.monotonic() >= deadline:
             return False
-        execution.state().compareAndSet(active, terminated)  # not before it has become active
+        execution.state().compareAndSet(active, terminated)  # no effect before it is active
         time.sleep(POLL_S)
         is_between = execution.state().get().equals(terminated)
         sleeping = sleeping + 1 if is_between and not query.status["isTriggerActive"] else 0
@@ -377,7 +379,7 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def is_at_end(client: ClientProperties, settings: Settings) -> bool:
-    """Whether every row that is in `requests` now belongs to a committed batch."""
+    """Whether every row of `requests` belongs to a committed batch."""
     checkpoint = settings.checkpoint_dir
     topic = topics.full_name(settings.prefix, topics.REQUESTS)
     batch = checkpoint_log.committed(checkpoint)
@@ -390,12 +392,14 @@ def is_at_end(client: ClientProperties, settings: Settings) -> bool:
     return all(done.get(partition, 0) >= end for partition, end in ends.items())
 
 
-def has_nothing_to_do(prepared_job: job.Job, session: "Callable[[], SparkSession]") -> bool:
-    """Whether an `available_now` run would end where it began, without a micro-batch.
+def has_nothing_to_do(
+    prepared_job: job.StreamingJob, session: "Callable[[], SparkSession]"
+) -> bool:
+    """Whether an `available_now` run would run no micro-batch.
 
     Args:
         prepared_job: from `prepared`.
-        session: as of `state_reader.read_cells`.
+        session: see `state_reader.read_cells`.
     """
     settings = prepared_job.settings
     checkpoint = settings.checkpoint_dir
@@ -407,7 +411,7 @@ def has_nothing_to_do(prepared_job: job.Job, session: "Callable[[], SparkSession
 
 
 def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
-    """Whether a request waits in any cell for what time will bring."""
+    """Whether a request is pending in any cell."""
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
     cells = state_reader.read_cells(settings.checkpoint_dir, session=session)

@@ -1,4 +1,4 @@
-"""The Spark session of a job. PySpark is imported when a session is asked for, not before."""
+"""The Spark session of a job; PySpark is imported on first use."""
 
 import importlib.metadata
 import importlib.util
@@ -24,34 +24,39 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SHIPPED = tuple("brokertwin" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming"))
-"""The packages that Spark's Python workers import."""
+"""Packages that Spark's Python workers import."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS_PER_ARROW_BATCH = 5_000
 WORKER_DAEMON = "brokertwin.streaming.job.worker_daemon"
 POLLING_DELAY = "50ms"
-"""How long an idle query waits before it asks Kafka for news again."""
+"""How long an idle query waits before it polls Kafka again."""
 
 STOP_TIMEOUT = "3s"
-"""So long `query.stop()` waits for a query that is interrupted; Spark's own is for ever."""
+"""How long `query.stop()` waits; Spark's default is unlimited."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-"""How a local job writes its checkpoint: a file under another name first, then renamed, as Spark's
-own choice does. That one asks `readlink`, a process each time, 32 times in a micro-batch of two
-tasks; a rename in a directory of this machine replaces nothing half-way in either case."""
+"""How a local job writes checkpoint files: under a temporary name, then renamed.
+
+Spark's default does the same but runs `readlink` as a process, 32 times in a micro-batch of two
+tasks. A rename on a local disk is atomic in both.
+"""
 
 COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
-"""A small micro-batch runs a little of nearly all of Spark's code: compiling it a second time, more
-thoroughly, took a third of the JVM's time, and large micro-batches gained nothing by it."""
+"""Disables the second JIT compiler.
+
+A small micro-batch runs most of Spark's code once. Recompiling took a third of the JVM's time, and
+large micro-batches gained nothing.
+"""
 
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
-"""Hadoop starts a `chmod` for each file of the checkpoint, which so takes half as long."""
+"""Halves the time of the `chmod` that Hadoop starts for each checkpoint file."""
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 LOCAL_TRIES = 4
-"""As often as on a cluster (`spark.task.maxFailures`)."""
+"""Like `spark.task.maxFailures` on a cluster."""
 
 LOOPBACK = "127.0.0.1"
 STANDALONE = "spark://"
@@ -64,20 +69,19 @@ def spark_session(
     say: Callable[[str], None] = lambda _: None,
     java_options: Sequence[str] = (),
 ) -> "SparkSession":
-    """Start a Spark session, or give the one that runs.
+    """Start a Spark session, or return the running one.
 
-    The connector's jars are local files, fetched beforehand if they are not there. `spark-submit`
-    may have been given others, which count. On a master that is not local the packages are sent to
-    the executors; those need Python 3.11, msgspec, pandas and pyarrow, in `PYSPARK_PYTHON` if it is
-    not this one.
+    Missing connector jars are downloaded first. `spark-submit` may have set others, which are used
+    instead. On a cluster the packages are sent to the executors. These need Python 3.11, msgspec,
+    pandas and pyarrow; set `PYSPARK_PYTHON` if it is another interpreter.
 
     Args:
-        settings: master, driver memory, shuffle partitions, where the jars lie.
-        say: is told what takes long.
-        java_options: further ones of the driver's JVM.
+        settings: master, driver memory, shuffle partitions, jar directory.
+        say: called with a text before slow steps.
+        java_options: additional options of the driver's JVM.
 
     Raises:
-        UserError: as `check_start`, or the jars cannot be fetched.
+        UserError: see `check_start`, or the jars cannot be downloaded.
     """
     check_start(settings)
     is_submitted = spark_submit.is_active()
@@ -121,11 +125,13 @@ def spark_session(
 def session_when_needed(
     settings: Settings, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Callable[[], "SparkSession"]]:
-    """Gives what starts a Spark session when it is first called; it is stopped at the end.
+    """Yield a function that starts a Spark session at its first call.
+
+    The session is stopped at the end.
 
     Args:
-        settings: as of `spark_session`.
-        say: is told what takes long.
+        settings: see `spark_session`.
+        say: called with a text before slow steps.
     """
     started: list[SparkSession] = []
 
@@ -142,10 +148,10 @@ def session_when_needed(
 
 
 def stop_query(query: "StreamingQuery") -> bool:
-    """End a query at once.
+    """Stop a query at once.
 
     Returns:
-        False where it does not end. One that waits for a Kafka that does not answer cannot be
+        False if it does not stop. A query that waits for an unresponsive Kafka cannot be
         interrupted (KAFKA-1894); it ends with the process.
     """
     from py4j.protocol import Py4JJavaError
@@ -160,24 +166,23 @@ def stop_query(query: "StreamingQuery") -> bool:
 
 
 def tried(master: str) -> str:
-    """A local master that tries a task several times, unless it says itself how often.
+    """Make a local master retry tasks, unless its retries are set.
 
-    It tries once otherwise, so that a Python worker that is killed would end the job.
+    By default it does not, so a killed Python worker would end the job.
     """
     found = LOCAL.fullmatch(master)
     return f"local[{found[1] or 1},{LOCAL_TRIES}]" if found else master
 
 
 def check_start(settings: Settings, is_spark_certain: bool = True) -> None:
-    """Check before a JVM starts what it would end for with a trace.
+    """Check what would make a starting JVM fail with a stack trace.
 
     Args:
-        settings: what the job is told.
-        is_spark_certain: whether Spark will be started; otherwise a missing Java is no fault yet.
+        settings: the job's settings.
+        is_spark_certain: Spark will be started; otherwise a missing Java is accepted.
 
     Raises:
-        UserError: no Java; nobody listens at a standalone master's address; no configuration of
-            YARN.
+        UserError: no Java, no response from a standalone master, or no YARN configuration.
     """
     _check_master(settings.master)
     if is_spark_certain:
@@ -201,17 +206,17 @@ def _check_master(master: str) -> None:
                 return
         except (OSError, OverflowError) as error:
             reasons[address] = getattr(error, "strerror", None) or str(error)
-    told = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    reasons_text = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
     raise UserError(
-        f"The Spark master {master} did not respond ({told}).",
+        f"The Spark master {master} did not respond ({reasons_text}).",
         "Check that it is running, and check --master.",
     )
 
 
 def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """Our configuration as far as `spark-submit` was not given another; the job's own stays.
+    """Our configuration without what `spark-submit` sets, except the job's own.
 
-    Jars go to the executors beside those that were given.
+    Jars are added to the submitted ones.
     """
     beside = {
         name: value
@@ -253,13 +258,13 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
 
 
 def driver_archive(home: Path) -> Path:
-    """Where the archive of a local job's classes lies, or would. Raises UserError without Java."""
+    """The path of the class archive of a local job. Raises UserError."""
     java, shipped = java_executable(), jars.pyspark_jars()
     return class_archives.archive(home, class_archives.DRIVER, java, shipped)
 
 
 def packages_zip(home: Path) -> Path:
-    """Put the packages that workers import into one zip below `home`, under their own names."""
+    """Zip the packages that workers import, under their own names."""
     target = home / "packages.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -274,6 +279,6 @@ def packages_zip(home: Path) -> Path:
 
 
 def _sources(root: Path, is_top: bool) -> list[Path]:
-    """A package's Python files; those of `brokertwin` itself without its subpackages."""
+    """A package's Python files; only the top level of `brokertwin` itself."""
     found = root.glob("*.py") if is_top else root.rglob("*.py")
     return sorted(file for file in found if "__pycache__" not in file.parts)

@@ -1,7 +1,7 @@
-"""Being started by `spark-submit`: a JVM runs already, and was given a configuration.
+"""Support for `spark-submit`, which starts the JVM with a configuration.
 
-Source: org.apache.spark.deploy.PythonRunner starts Python with the address of its gateway in
-`PYSPARK_GATEWAY_PORT`; pyspark.java_gateway.launch_gateway uses that one and starts no other.
+Source: org.apache.spark.deploy.PythonRunner starts Python with its gateway's address in
+`PYSPARK_GATEWAY_PORT`; pyspark.java_gateway.launch_gateway uses it.
 """
 
 import os
@@ -21,7 +21,7 @@ def is_active() -> bool:
 
 
 def configuration() -> dict[str, str]:
-    """What `spark-submit` was given, by `--conf`, its other options or its defaults' file."""
+    """The configuration of `spark-submit`, from options and defaults file."""
     from pyspark import SparkConf
 
     _jvm()
@@ -29,20 +29,20 @@ def configuration() -> dict[str, str]:
 
 
 def master() -> str | None:
-    """The master that `spark-submit` was given."""
+    """The master given to `spark-submit`."""
     return configuration().get(MASTER)
 
 
 def has_connector() -> bool:
-    """Whether the Spark-Kafka connector came with `--packages`, `--jars` or Spark itself."""
+    """Whether the Spark-Kafka connector is on the class path."""
     return _class_loader().getResource(CONNECTOR) is not None
 
 
 def add_to_driver(jars: Iterable[Path]) -> None:
-    """Put jars where `--jars` puts them in the driver, before there is a Spark context.
+    """Add jars to the driver like `--jars`, before there is a Spark context.
 
-    `ADD JAR` would not do: it is for one session's class loader, and the threads that read the
-    results of tasks on a cluster (TaskResultGetter) do not have that one.
+    `ADD JAR` uses a session's class loader, which the threads that read task results on a cluster
+    (TaskResultGetter) do not have.
     """
     jvm, loader = _jvm(), _class_loader()
     for jar in jars:
@@ -50,7 +50,7 @@ def add_to_driver(jars: Iterable[Path]) -> None:
 
 
 def _class_loader() -> Any:
-    """The MutableURLClassLoader that SparkSubmit makes; all threads of the JVM inherit it."""
+    """The MutableURLClassLoader of SparkSubmit, inherited by all JVM threads."""
     return _jvm().java.lang.Thread.currentThread().getContextClassLoader()
 
 

@@ -1,10 +1,10 @@
-"""What a micro-batch's rows say, counted: answers by API, errors by API, dead letters by reason.
+"""Counts responses and errors by API, and dead letters by reason.
 
-The rows are counted as they leave, from their bytes: an answer is not decoded for it. In compact
-JSON a key stands as `"errorCode":`; in a text its quotes would be escaped, so what is found is a
-key. An answer with errors for three partitions has three, as in Kafka's `ErrorsPerSec`
-(`RequestMetrics`); 0 (NONE) is none. Answers that say nothing of an API (a broker has stopped) and
-those of refused documents count as no answer: their dead letters are counted.
+The rows are counted from their bytes, without decoding. In compact JSON a key is `"errorCode":`;
+quotes inside a text are escaped, so a match is always a key. A response with errors for three
+partitions counts three errors, as in Kafka's `ErrorsPerSec` (`RequestMetrics`); 0 NONE is no error.
+Responses without an API (a broker has stopped) and those of refused documents are not counted:
+these have dead letters.
 """
 
 import re
@@ -19,24 +19,27 @@ from brokertwin.state.core.outputs import Output
 Counts = dict[str, int]
 
 SEPARATOR = ":"
-"""In the names of these counts and in no other's."""
+"""Separator in the names of these counts only."""
 
 ANSWERS, ERRORS, REASONS = "answers", "errors", "reasons"
 
 _API = re.compile(rb'"requestApiKey":(\d{1,5})')
 _ERROR = re.compile(rb'rrorCode":(?<!ConfigErrorCode":)(-1|[1-9]\d{0,4})')
-"""`errorCode`, `partitionErrorCode`; Kafka does not count CreateTopics' `topicConfigErrorCode`."""
+"""Matches `errorCode`, `partitionErrorCode` and others.
+
+Kafka does not count CreateTopics' `topicConfigErrorCode`.
+"""
 
 _REASON = re.compile(rb'"reason":"([^"\\]*)"')
 
 
 class Tallies(NamedTuple):
-    """What was counted since the job's start.
+    """Counts since the job's start.
 
     Attributes:
-        answers: by API.
-        errors: by API and error, by their names.
-        reasons: dead letters by the reason.
+        answers: responses by API.
+        errors: by API and error name.
+        reasons: dead letters by reason.
     """
 
     answers: dict[str, int]
@@ -45,7 +48,7 @@ class Tallies(NamedTuple):
 
 
 def count(output: Output, counts: Counts) -> None:
-    """Count a row in `counts`, under names that have the separator."""
+    """Count a row under a name with the separator."""
     value = output.value
     if value is None:
         return
@@ -55,7 +58,7 @@ def count(output: Output, counts: Counts) -> None:
             _add(counts, f"{REASONS}:{reason[1].decode()}")
     elif output.topic == outputs.RESPONSES:
         api = _API.search(value)
-        if api is None or b'"response":' not in value:  # as of a dead letter
+        if api is None or b'"response":' not in value:  # the response of a dead letter
             return
         key = api[1].decode()
         _add(counts, f"{ANSWERS}:{key}")
@@ -64,7 +67,7 @@ def count(output: Output, counts: Counts) -> None:
 
 
 def of(counts: Mapping[str, int]) -> Tallies:
-    """The counts by name."""
+    """Group the counts by kind."""
     found = Tallies({}, {}, {})
     for name, number in sorted(counts.items()):
         kind, *rest = name.split(SEPARATOR)
@@ -79,7 +82,7 @@ def of(counts: Mapping[str, int]) -> Tallies:
 
 
 def api_name(key: int) -> str:
-    """An API's name in the request log; its key where Kafka has none."""
+    """Return an API's name in the request log, or its unknown key."""
     return KAFKA_APIS[key].name if key in KAFKA_APIS else str(key)
 
 

@@ -1,14 +1,13 @@
-"""The process that Spark's Python workers are forked from, without archives on its path.
+"""The process that forks Spark's Python workers, with a shorter path.
 
-Spark puts three archives in front of its workers' path: `pyspark.zip`, py4j's, and its own jar. A
-worker has its caches of the path emptied before each task (`pyspark.worker_util`), and Python then
-reads the tables of contents of all three anew, thousands of entries: that was longer than all else
-a worker does in a micro-batch of one event. PySpark is installed where a local job runs, so the
-archives are taken off the path before any worker is forked, and PySpark comes from where it is
-installed. Spark starts this module by `spark.python.daemon.module` (`session.py`).
+Spark puts three archives first on its workers' path: `pyspark.zip`, py4j's, and its own jar. A
+worker clears its path caches before each task (`pyspark.worker_util`), and Python then reads
+thousands of archive entries again. That takes longer than the rest of a micro-batch with one event.
+PySpark is installed on the machine of a local job, so the archives are removed from the path before
+a fork. Spark starts this module by `spark.python.daemon.module` (`session.py`).
 
-What the operator needs is imported before any worker is forked, too: each worker would do it anew,
-and Spark ends one that had nothing to do for a minute, so the next event would wait for it.
+The operator's imports are also done before a fork. Otherwise each worker repeats them, and Spark
+ends a worker after an idle minute, so the next event would wait.
 """
 
 import gc
@@ -24,12 +23,12 @@ from typing import Any
 def without_archives(
     path: list[str], importers: MutableMapping[str, Any], spark_home: Path
 ) -> list[str]:
-    """What stays of a path when Spark's own archives go, and with them what is kept of them.
+    """Remove Spark's archives from a path and its importer cache.
 
     Args:
-        path: as `sys.path`.
-        importers: as `sys.path_importer_cache`; entries of archives are removed.
-        spark_home: where Spark lies; archives elsewhere are the user's and stay.
+        path: like `sys.path`.
+        importers: like `sys.path_importer_cache`; entries of the archives are removed.
+        spark_home: Spark's directory; other archives stay.
     """
     archives = {
         entry for entry in path if Path(entry).is_file() and Path(entry).is_relative_to(spark_home)
@@ -43,7 +42,7 @@ IMPORTED = ("pandas", "pyspark.sql.pandas.serializers", "brokertwin.streaming.jo
 
 
 def import_for_all() -> None:
-    """Import what each worker needs; none of it is looked at by the workers' garbage collection."""
+    """Import what each worker needs, and exclude it from garbage collection."""
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
@@ -51,7 +50,7 @@ def import_for_all() -> None:
 
 
 def main() -> None:
-    """Forks workers until Spark ends, as `pyspark.daemon` does."""
+    """Fork workers until Spark ends, like `pyspark.daemon`."""
     home = os.environ.get("SPARK_HOME")
     if home:
         before = sys.path

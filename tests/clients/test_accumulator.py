@@ -1,11 +1,11 @@
-"""Batches that wait: when they are ready, and what goes into one request."""
+"""Pending batches: their readiness and their requests."""
 
 import dataclasses
 
 from brokertwin.clients.accumulator import Accumulator
-from brokertwin.clients.metadata_snapshot import PartitionMetadata
+from brokertwin.clients.metadata_snapshot import PartitionInfo
 from brokertwin.clients.partitions import Node
-from brokertwin.clients.producer_batch import BATCH_OVERHEAD, ProducerBatch, Record
+from brokertwin.clients.producer_batch import BATCH_OVERHEAD, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig, checked
 from tests.support.producers import A, B, snapshot
 
@@ -16,8 +16,8 @@ def accumulator(**config: int) -> Accumulator:
     return Accumulator(checked(ProducerConfig(**config)), jitter=lambda: 0.5)
 
 
-def record(size: int = 100) -> Record:
-    return Record(1, size, 0)
+def record(size: int = 100) -> PendingRecord:
+    return PendingRecord(1, size, 0)
 
 
 def drained(queues: Accumulator, now: int = 0) -> list[ProducerBatch]:
@@ -32,7 +32,7 @@ def test_records_of_a_partition_share_a_batch_up_to_its_size() -> None:
     assert [len(batch.records) for batch in queues.queued(A)] == [2, 1]
 
 
-def test_a_batch_that_was_drained_takes_no_more_records() -> None:
+def test_a_drained_batch_accepts_no_records() -> None:
     queues = accumulator()
     batch = queues.append(0, A, record())
     drained(queues)
@@ -41,7 +41,7 @@ def test_a_batch_that_was_drained_takes_no_more_records() -> None:
     assert queues.append(0, A, record()) is not batch
 
 
-def test_a_batch_is_ready_when_it_has_lingered() -> None:
+def test_a_batch_is_ready_after_linger() -> None:
     queues = accumulator(linger_ms=5)
     queues.append(0, A, record())
     assert queues.ready(4, CLUSTER).nodes == []
@@ -49,7 +49,7 @@ def test_a_batch_is_ready_when_it_has_lingered() -> None:
     assert queues.ready(5, CLUSTER).nodes == [1]
 
 
-def test_a_full_batch_is_ready_at_once_and_so_is_everything_when_flushing() -> None:
+def test_full_batches_and_all_batches_in_a_flush_are_ready_at_once() -> None:
     queues = accumulator(batch_size=BATCH_OVERHEAD + 100)
     queues.append(0, A, record())
     assert queues.ready(0, CLUSTER).nodes == [1]
@@ -59,7 +59,7 @@ def test_a_full_batch_is_ready_at_once_and_so_is_everything_when_flushing() -> N
     assert queues.ready(0, CLUSTER).nodes == [1]
 
 
-def test_a_topic_whose_leader_is_no_node_any_more_is_named() -> None:
+def test_topics_with_a_removed_leader_are_reported() -> None:
     """Metadata of another topic took the node away, and nothing more was sent or asked."""
     queues = accumulator(linger_ms=0)
     queues.append(0, A, record())
@@ -67,7 +67,7 @@ def test_a_topic_whose_leader_is_no_node_any_more_is_named() -> None:
     assert queues.ready(0, without) == ([], [A.topic])
 
 
-def test_topics_without_leader_are_named() -> None:
+def test_topics_without_leader_are_reported() -> None:
     queues = accumulator(linger_ms=0)
     queues.append(0, A, record())
     assert queues.ready(0, snapshot({B: 1})).leaderless == [A.topic]
@@ -91,8 +91,8 @@ def test_a_retry_waits_longer_each_time_unless_the_leader_has_changed() -> None:
     assert queues.ready(1000, CLUSTER).nodes == [1]
 
 
-def led_since(epoch: int) -> PartitionMetadata:
-    return PartitionMetadata(A, 0, 1, epoch)
+def led_since(epoch: int) -> PartitionInfo:
+    return PartitionInfo(A, 0, 1, epoch)
 
 
 def test_one_request_takes_one_batch_of_each_partition() -> None:
@@ -103,7 +103,7 @@ def test_one_request_takes_one_batch_of_each_partition() -> None:
     assert [batch.topic_partition for batch in drained(queues)] == [A]
 
 
-def test_a_request_is_no_larger_than_allowed_and_the_next_begins_where_it_stopped() -> None:
+def test_a_request_respects_its_size_limit_and_the_next_continues() -> None:
     queues = accumulator(batch_size=BATCH_OVERHEAD + 100, max_request_size=2 * BATCH_OVERHEAD)
     for partition in (A, A, B):
         queues.append(0, partition, record())
@@ -119,7 +119,7 @@ def test_batches_that_fill_a_request_exactly_go_together() -> None:
     assert sum(batch.size_in_bytes for batch in drained(queues)) == 2 * size
 
 
-def test_a_partition_that_may_not_be_drained_does_not_hold_back_the_others() -> None:
+def test_a_muted_partition_does_not_block_others() -> None:
     queues = accumulator(linger_ms=0)
     queues.append(0, A, record())
     queues.append(0, B, record())
@@ -128,7 +128,7 @@ def test_a_partition_that_may_not_be_drained_does_not_hold_back_the_others() -> 
     assert len(queues.queued(A)) == 1
 
 
-def test_with_one_request_in_flight_a_partition_is_muted_until_the_answer() -> None:
+def test_with_one_in_flight_request_a_partition_is_muted_until_the_response() -> None:
     queues = accumulator(batch_size=BATCH_OVERHEAD + 100, max_in_flight_requests_per_connection=1)
     queues.append(0, A, record())
     queues.append(0, A, record())

@@ -12,7 +12,7 @@ MIDDLE = 0.5
 ALMOST_ONE = 0.999
 
 
-def test_without_jitter_it_doubles_up_to_the_greatest() -> None:
+def test_without_jitter_backoff_doubles_up_to_the_maximum() -> None:
     pauses = [retry_backoff().backoff(attempts, MIDDLE) for attempts in range(6)]
     assert pauses == [100, 200, 400, 800, 1000, 1000]
 
@@ -26,18 +26,18 @@ def test_jitter_is_a_fifth_and_comes_before_the_cap(attempts: int, least: int, m
     assert retry_backoff().backoff(attempts, ALMOST_ONE) == most
 
 
-def test_example_18_with_a_jitter_of_0_and_with_a_greatest_below_the_first() -> None:
+def test_example_18_zero_jitter_and_a_maximum_below_the_initial_backoff() -> None:
     plain = ExponentialBackoff(100, 2, 400, 0)
     assert [plain.backoff(attempts, 0.9) for attempts in range(4)] == [100, 200, 400, 400]
     capped = ExponentialBackoff(2000, 2, 1000, 0.2)
     assert [capped.backoff(attempts, 0.0) for attempts in (0, 1, 100)] == [1000, 1000, 1000]
 
 
-def test_the_constant_one_of_the_seed() -> None:
+def test_the_seeds_constant_backoff() -> None:
     assert {constant_backoff().backoff(attempts, 0.0) for attempts in range(20)} == {100}
 
 
-def test_no_first_pause_means_none_at_all() -> None:
+def test_zero_initial_backoff_means_no_backoff() -> None:
     assert ExponentialBackoff(0, 2, 1000, 0.2).backoff(7, MIDDLE) == 0
 
 
@@ -47,7 +47,7 @@ def test_no_first_pause_means_none_at_all() -> None:
     st.integers(0, 10**9),
     st.floats(0, 1, exclude_max=True),
 )
-def test_a_pause_stays_between_its_bounds(
+def test_backoff_stays_between_its_bounds(
     initial: int, greatest: int, attempts: int, unit: float
 ) -> None:
     pause = retry_backoff(initial, greatest).backoff(attempts, unit)
@@ -55,11 +55,11 @@ def test_a_pause_stays_between_its_bounds(
 
 
 @pytest.mark.parametrize("bad", [(-1, 2, 5, 0.2), (1, 1, 5, 0.2), (1, 2, 5, 1.0), (1, 2, -5, 0)])
-def test_bad_bounds_are_refused(bad: tuple[int, float, int, float]) -> None:
-    with pytest.raises(ValueError, match=r"pause|base|jitter"):
+def test_invalid_bounds_are_rejected(bad: tuple[int, float, int, float]) -> None:
+    with pytest.raises(ValueError, match=r"backoff|base|jitter"):
         ExponentialBackoff(*bad)
 
 
 def test_attempts_are_counted_from_0() -> None:
-    with pytest.raises(ValueError, match="counted from 0"):
+    with pytest.raises(ValueError, match="must not be negative"):
         retry_backoff().backoff(-1, MIDDLE)

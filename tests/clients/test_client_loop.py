@@ -2,20 +2,20 @@
 
 import pytest
 
-from brokertwin.clients.client_loop import Answered, Connected, Disconnected, Send
+from brokertwin.clients.client_loop import Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
-    MemberState,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
-    Assigned,
+    PartitionsAssigned,
 )
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import BenchNetwork, World
 
@@ -35,25 +35,25 @@ def send(made: World, producer: ProducerClient, count: int) -> None:
         producer.send(made.now, TopicPartition(TOPIC, number % PARTITIONS), 10)
 
 
-def test_what_a_producer_sends_two_members_read_once() -> None:
+def test_two_members_read_a_producers_records_once() -> None:
     made = world()
     producer = made.producer()
     first, second = (made.consumer("billing", TOPIC) for _ in range(2))
     send(made, producer, 12)
     made.run(8_000)
     told = producer.events()
-    assert [type(event) for event in told] == [Acked] * 12
+    assert [type(event) for event in told] == [RecordAcked] * 12
     read = made.read[first] + made.read[second]
     assert sorted((at.partition, offset) for at, offset, _ in read) == sorted(
         (event.topic_partition.partition, event.offset)
         for event in told
-        if isinstance(event, Acked)
+        if isinstance(event, RecordAcked)
     )
     assert first.subscription.assigned + second.subscription.assigned
-    assert {first.coordinator.state, second.coordinator.state} == {MemberState.STABLE}
+    assert {first.coordinator.state, second.coordinator.state} == {ClientMemberState.STABLE}
 
 
-def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
+def test_a_leaving_member_commits_and_the_next_continues() -> None:
     made = world()
     producer = made.producer()
     member = made.consumer("billing", TOPIC)
@@ -70,8 +70,8 @@ def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
     assert sorted(offset for _, offset, _ in made.read[again]) == [2, 2, 2]
 
 
-def test_cut_connections_lose_nothing() -> None:
-    """Each connection of each client is cut twice: what is sent is in the log once, and read."""
+def test_disconnects_lose_no_records() -> None:
+    """Each connection of each client is closed twice; each record is written once and read."""
     made = world()
     producer = made.producer()
     member = made.consumer("billing", TOPIC)
@@ -86,14 +86,14 @@ def test_cut_connections_lose_nothing() -> None:
     made.run(5_000)
     told = producer.events()
     assert told
-    assert all(isinstance(event, Acked) for event in told)
+    assert all(isinstance(event, RecordAcked) for event in told)
     read = [(at, offset) for at, offset, _ in made.read[member]]
     assert sorted(read) == sorted(
-        (event.topic_partition, event.offset) for event in told if isinstance(event, Acked)
+        (event.topic_partition, event.offset) for event in told if isinstance(event, RecordAcked)
     )
 
 
-def test_a_broker_that_is_away_is_tried_again() -> None:
+def test_an_unavailable_broker_is_retried() -> None:
     made = world((1,))
     producer = made.producer()
     made.networks[producer].is_down.add(1)
@@ -102,23 +102,23 @@ def test_a_broker_that_is_away_is_tried_again() -> None:
     assert producer.events() == []
     made.networks[producer].is_down.clear()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
-def test_the_coordinator_has_a_connection_of_its_own() -> None:
+def test_the_coordinator_has_a_separate_connection() -> None:
     made = world((1,))
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
     assert made.networks[member].nodes == [-1, 1, COORDINATOR_NODE - 1]
-    assert [event for event in member.events() if isinstance(event, Assigned)]
+    assert [event for event in member.events() if isinstance(event, PartitionsAssigned)]
 
 
-def test_a_partition_without_a_leader_waits_and_a_topic_that_is_missing_counts_none() -> None:
+def test_a_partition_without_leader_waits_and_a_missing_topic_has_none() -> None:
     made = World((1,), auto_create_topics_enable=False)
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
     assert member.metadata.counts() == {TOPIC: 0}
-    assert member.coordinator.state is MemberState.STABLE
+    assert member.coordinator.state is ClientMemberState.STABLE
     made.bench.topic(TOPIC, PARTITIONS)
     made.run(310_000)
     assert len(member.subscription.assigned) == PARTITIONS
@@ -149,12 +149,12 @@ def greeted(made: ConsumerClient, body: dict[str, object], now: int = NOW) -> li
     (hello,) = made.turn(now).actions
     assert isinstance(hello, Send)
     assert (hello.api, hello.version) == ("API_VERSIONS", 4)
-    made.take(now, Answered(-1, hello.request_id, body))
+    made.take(now, ResponseReceived(-1, hello.request_id, body))
     return [action for action in made.turn(now).actions if isinstance(action, Send)]
 
 
 @pytest.mark.parametrize(("newest", "version"), [(20, 13), (9, 9)])
-def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, version: int) -> None:
+def test_requests_use_the_newest_common_version(newest: int, version: int) -> None:
     sent = greeted(client(), spoken((3, 0, newest), (10, 0, 6)))
     assert {each.api: each.version for each in sent} == {
         "FIND_COORDINATOR": 6,
@@ -173,9 +173,7 @@ def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, versi
         ([(0, 2), (0, 1)], 1),
     ],
 )
-def test_of_features_the_newest_that_a_broker_tells_count(
-    told: list[tuple[int, int]], level: int | None
-) -> None:
+def test_the_newest_reported_features_apply(told: list[tuple[int, int]], level: int | None) -> None:
     """By the epoch of the cluster's metadata; a broker that has none to tell changes nothing."""
     made = client()
     for at, (epoch, known) in enumerate(told):
@@ -189,20 +187,20 @@ def test_of_features_the_newest_that_a_broker_tells_count(
     assert made.features.get("transaction.version") == level
 
 
-def test_an_older_broker_is_asked_again_for_its_versions() -> None:
+def test_an_older_broker_receives_a_second_api_versions_request() -> None:
     body = spoken((18, 0, 2), error=Error.UNSUPPORTED_VERSION)
     (again,) = greeted(client(), body)
     assert (again.api, again.version) == ("API_VERSIONS", 2)
 
 
-def test_an_api_that_is_not_spoken_is_named_and_not_asked() -> None:
+def test_an_unsupported_api_is_reported_and_not_sent() -> None:
     made = client()
     sent = greeted(made, spoken((3, 0, 12), (10, 0, 2)))
     assert {each.api for each in sent} == {"METADATA"}
     assert made.unsupported == "FIND_COORDINATOR"
 
 
-def test_a_connection_that_does_not_come_is_given_up() -> None:
+def test_a_connection_attempt_times_out() -> None:
     made = client()
     made.poll(NOW)
     made.turn(NOW)
@@ -213,35 +211,35 @@ def test_a_connection_that_does_not_come_is_given_up() -> None:
     assert made.turn(later).actions == []
 
 
-def test_a_producer_gives_up_a_connection_without_answers() -> None:
+def test_a_producer_closes_a_connection_without_responses() -> None:
     made = world((1,))
     producer = made.producer(request_timeout_ms=2_000, delivery_timeout_ms=5_000, linger_ms=0)
     made.run(1_000)
     network = made.networks[producer]
     send(made, producer, 1)
     made.run(500)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
     network.is_mute = True
     send(made, producer, 1)
     made.run(2_600)
     network.is_mute = False
     made.run(1_000)
     assert network.asked["PRODUCE"] >= 2
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
-def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
+def test_unsent_records_fail_after_the_delivery_timeout() -> None:
     made = world((1,))
     producer = made.producer(request_timeout_ms=1_000, delivery_timeout_ms=2_000)
     made.networks[producer].is_down.add(1)
     send(made, producer, 1)
     made.run(2_500)
     (failed,) = producer.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert (failed.error, failed.may_be_written) == (Error.REQUEST_TIMED_OUT, False)
 
 
-def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
+def test_a_turn_returns_the_time_to_the_next_work() -> None:
     made = world((1,))
     member = made.consumer("billing", TOPIC, heartbeat_interval_ms=3_000)
     made.run(4_000)
@@ -252,18 +250,18 @@ def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
 
 
 def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each answer says so from now on."""
+    """Set the throttle time of all further responses."""
     told = network._answer
 
-    def throttled(event_id: str) -> Answered:
+    def throttled(event_id: str) -> ResponseReceived:
         answered = told(event_id)
         body = {**answered.body, "throttleTimeMs": throttle_ms}
-        return Answered(answered.node, answered.request_id, body, answered.records)
+        return ResponseReceived(answered.node, answered.request_id, body, answered.records)
 
     monkeypatch.setattr(network, "_answer", throttled)
 
 
-def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
+def test_a_throttled_node_receives_nothing_until_the_throttle_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """KIP-219: it reads nothing from this client meanwhile."""
@@ -280,7 +278,7 @@ def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
     assert network.asked["PRODUCE"] - before == 2
     monkeypatch.undo()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked] * 11
+    assert [type(event) for event in producer.events()] == [RecordAcked] * 11
 
 
 def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,4 +291,4 @@ def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert network.asked == {"API_VERSIONS": 1}
     monkeypatch.undo()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]

@@ -34,7 +34,7 @@ for each in threads:
 
 
 @pytest.mark.processes
-def test_first_answers_may_come_to_several_threads_at_once() -> None:
+def test_several_threads_decode_first_responses_concurrently() -> None:
     """Seven of ten processes ended by a signal before the types were known to begin with."""
     for _ in range(4):
         assert subprocess.run([sys.executable, "-c", CLIENTS]).returncode == 0

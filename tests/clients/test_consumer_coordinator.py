@@ -7,16 +7,15 @@ import pytest
 
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.assignors.member import ConsumersOwn
-from brokertwin.clients.backoff import constant_backoff
-from brokertwin.clients.consumer_config import ConsumerConfig, config_0_10
+from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
-    ConsumerCoordinator,
-    MemberState,
+    ClassicMembership,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Failed,
-    Revoked,
+    ConsumerFailed,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
@@ -29,7 +28,7 @@ from brokertwin.state.apis.offset_commit import (
     OffsetCommitResponse,
 )
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.group_answers import JoinGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse
 from tests.support.group_network import (
     GROUP,
     HEARTBEAT_MS,
@@ -79,7 +78,7 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     assert member is not None
     seen = []
     began = net.now
-    while member.coordinator.state is not MemberState.STABLE and net.now - began < SESSION_MS:
+    while member.coordinator.state is not ClientMemberState.STABLE and net.now - began < SESSION_MS:
         seen += [api for api in sent(member) if api != "HEARTBEAT"]
         net._request(member)
         net._answer(member)
@@ -92,7 +91,7 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     assert numbers(member) == list(range(PARTITIONS))
 
 
-def test_who_joins_and_who_leaves_says_why() -> None:
+def test_join_and_leave_requests_have_a_reason() -> None:
     """KIP-800."""
     net, (first,) = group_of(1, AssignorName.RANGE)
     coordinator = first.coordinator
@@ -105,8 +104,8 @@ def test_who_joins_and_who_leaves_says_why() -> None:
         net.wait(HEARTBEAT_MS)
         coordinator.tick(net.now)
         answer = HeartbeatResponse(error_code=error)
-        coordinator.answered(net.now, asked("HEARTBEAT").id, answer)
-        while not coordinator._is_under_way("JOIN_GROUP"):
+        coordinator.on_response(net.now, asked("HEARTBEAT").id, answer)
+        while not coordinator._is_in_flight("JOIN_GROUP"):
             net.wait(100)
             coordinator.poll(net.now, {TOPIC: PARTITIONS})
         return str(asked("JOIN_GROUP").body.reason)
@@ -116,9 +115,9 @@ def test_who_joins_and_who_leaves_says_why() -> None:
     net, (first,) = group_of(1, AssignorName.RANGE)
     coordinator = first.coordinator
     assert why(Error.UNKNOWN_MEMBER_ID) == "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
-    (join,) = [each for each in coordinator._pending if coordinator._is_under_way("JOIN_GROUP")]
+    (join,) = [each for each in coordinator._pending if coordinator._is_in_flight("JOIN_GROUP")]
     given = JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id="a")
-    coordinator.answered(net.now, join, given)
+    coordinator.on_response(net.now, join, given)
     coordinator.poll(net.now, {TOPIC: PARTITIONS})
     again = "need to re-join with the given member-id: a"
     assert asked("JOIN_GROUP").body.reason == again
@@ -127,7 +126,7 @@ def test_who_joins_and_who_leaves_says_why() -> None:
     assert leaving.reason == "the consumer is being closed"
 
 
-def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:
+def test_example_11_a_crashed_members_partitions_move_to_the_others() -> None:
     """The seed's figure 6."""
     net, (first, second) = group_of(2)
     assert sorted(numbers(first) + numbers(second)) == list(range(PARTITIONS))
@@ -137,12 +136,12 @@ def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:
     assert numbers(first) == list(range(PARTITIONS))
 
 
-def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what_moves() -> None:
+def test_example_12_eager_revokes_all_and_cooperative_only_moved_partitions() -> None:
     net, (first,) = group_of(1, RANGE)
     before = first.coordinator.generation.id
     net.start()
     net.settle()
-    assert ("m1", "Revoked") in net.events
+    assert ("m1", "PartitionsRevoked") in net.events
     assert first.coordinator.generation.id == before + 1
     net, (first,) = group_of(1, COOPERATIVE)
     kept = set(numbers(first))
@@ -155,10 +154,12 @@ def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what
     assert [len(numbers(member)) for member in net.members] == [3, 2]
 
 
-def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
+def test_example_13_a_member_without_polls_leaves_and_loses_its_partitions() -> None:
     net, (first, second) = group_of(2)
     polled = net.now
-    while first.coordinator.state is MemberState.STABLE and net.now - polled < 2 * REBALANCE_MS:
+    while (
+        first.coordinator.state is ClientMemberState.STABLE and net.now - polled < 2 * REBALANCE_MS
+    ):
         net.wait(500)
         first.coordinator.tick(net.now)
         net._send(first)
@@ -173,12 +174,12 @@ def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> 
     assert sent(first) == ["LEAVE_GROUP"]
     assert net.now - polled in range(REBALANCE_MS - 1_000, REBALANCE_MS + 1_001)
     net.poll(first)
-    assert ("m1", "Lost") in net.events
+    assert ("m1", "PartitionsLost") in net.events
     assert numbers(first) == []
     assert net.violations == []
 
 
-def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> None:
+def test_example_14_offsets_are_committed_before_a_rejoin() -> None:
     net = GroupNetwork(msgspec.structs.replace(config(), auto_commit_interval_ms=600_000))
     first = net.start()
     assert first is not None
@@ -194,9 +195,9 @@ def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> N
     assert all((second.subscription.positions[p] or 0) >= 40 for p in second.subscription.assigned)
 
 
-def test_example_15_a_commit_while_the_member_joins_fails_with_27() -> None:
+def test_example_15_a_commit_during_a_join_fails_as_rebalance_in_progress() -> None:
     net, (first,) = group_of(1)
-    first.coordinator.state = MemberState.PREPARING_REBALANCE
+    first.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
     assert first.coordinator.events == [CommitFailed(commit, Error.REBALANCE_IN_PROGRESS)]
 
@@ -216,11 +217,11 @@ def refused(error: Error) -> OffsetCommitResponse:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
+def test_a_pending_commit_is_retried_after_backoff(waits: bool) -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     number, request = commit_sent(net, first, waits=waits)
-    coordinator.answered(net.now, request, refused(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    coordinator.on_response(net.now, request, refused(Error.COORDINATOR_LOAD_IN_PROGRESS))
     failed = CommitFailed(number, Error.COORDINATOR_LOAD_IN_PROGRESS)
     assert coordinator.events == ([] if waits else [failed])
     net.wait(1_000)
@@ -232,22 +233,22 @@ def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (Error.UNKNOWN_MEMBER_ID, MemberState.UNJOINED),
-        (Error.ILLEGAL_GENERATION, MemberState.UNJOINED),
-        (Error.OFFSET_METADATA_TOO_LARGE, MemberState.STABLE),
+        (Error.UNKNOWN_MEMBER_ID, ClientMemberState.UNJOINED),
+        (Error.ILLEGAL_GENERATION, ClientMemberState.UNJOINED),
+        (Error.OFFSET_METADATA_TOO_LARGE, ClientMemberState.STABLE),
     ],
 )
-def test_who_is_told_by_a_commit_that_it_is_no_member_joins_again(
-    error: Error, state: MemberState
+def test_an_unknown_member_error_of_a_commit_causes_a_rejoin(
+    error: Error, state: ClientMemberState
 ) -> None:
     net, (first,) = group_of(1)
     number, request = commit_sent(net, first, waits=False)
-    first.coordinator.answered(net.now, request, refused(error))
+    first.coordinator.on_response(net.now, request, refused(error))
     assert first.coordinator.state is state
     assert CommitFailed(number, error) in first.coordinator.events
 
 
-def test_offsets_that_are_pending_in_transactions_are_waited_for() -> None:
+def test_offset_fetch_retries_while_transactional_offsets_are_pending() -> None:
     """KIP-447."""
     assert offset_fetch(config(), [TopicPartition(TOPIC, 0)]).require_stable
 
@@ -268,24 +269,26 @@ def test_offsets_are_fetched_from_any_broker_if_the_option_is_on(from_any: bool)
     assert (member.coordinator.coordinator is not None) == from_any
 
 
-def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
+def test_example_16_a_response_to_an_earlier_generation_is_ignored() -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     net.wait(HEARTBEAT_MS)
     coordinator.tick(net.now)
     (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
     coordinator.generation = coordinator.generation._replace(id=7)
-    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
-    assert coordinator.state is MemberState.STABLE
+    coordinator.on_response(net.now, beat.id, HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+    assert coordinator.state is ClientMemberState.STABLE
     net.wait(HEARTBEAT_MS)
     coordinator.tick(net.now)
     (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
-    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.ILLEGAL_GENERATION))
-    assert coordinator.state is MemberState.UNJOINED
+    coordinator.on_response(
+        net.now, beat.id, HeartbeatResponse(error_code=Error.ILLEGAL_GENERATION)
+    )
+    assert coordinator.state is ClientMemberState.UNJOINED
     assert coordinator.generation.member_id != ""
 
 
-def test_example_17_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_example_17_a_static_member_returns_without_a_rebalance() -> None:
     net, (first, _) = group_of(2)
     net.config = msgspec.structs.replace(net.config, group_instance_id="i")
     static = net.start()
@@ -299,25 +302,25 @@ def test_example_17_a_static_member_comes_back_without_a_rebalance() -> None:
     assert (again.coordinator.generation.id, numbers(again)) == (generation, had)
 
 
-def test_example_18_a_coordinator_that_is_another_is_looked_for() -> None:
+def test_example_18_a_moved_coordinator_is_looked_up() -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     net.wait(HEARTBEAT_MS)
     coordinator.tick(net.now)
     (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
-    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.NOT_COORDINATOR))
+    coordinator.on_response(net.now, beat.id, HeartbeatResponse(error_code=Error.NOT_COORDINATOR))
     coordinator.tick(net.now)
     assert [outgoing.api for outgoing in coordinator.take()] == ["FIND_COORDINATOR"]
-    assert coordinator.state is MemberState.STABLE
+    assert coordinator.state is ClientMemberState.STABLE
 
 
-def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
+def test_example_19_a_leader_waits_for_metadata_of_other_members_topics() -> None:
     subscription = SubscriptionState([TOPIC])
-    coordinator = ConsumerCoordinator(config(), subscription)
+    coordinator = ClassicMembership(config(), subscription)
     coordinator.poll(0, {})
     (find,) = coordinator.take()
     found = FindCoordinatorResponse(coordinators=[Coordinator(key=GROUP, node_id=1)])
-    coordinator.answered(0, find.id, found)
+    coordinator.on_response(0, find.id, found)
     coordinator.poll(0, {})
     (join,) = coordinator.take()
     body = join.body
@@ -325,29 +328,25 @@ def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
     members = [{"memberId": "a", "metadata": metadata}]
     answer = {"generationId": 1, "protocolName": "range", "leader": "a", "memberId": "a"}
     joined = msgspec.convert({**answer, "members": members}, JoinGroupResponse)
-    coordinator.answered(0, join.id, joined)
+    coordinator.on_response(0, join.id, joined)
     assert coordinator.take() == []
     assert coordinator.group_topics == {TOPIC}
     coordinator.poll(10, {TOPIC: 3})
     assert [outgoing.api for outgoing in coordinator.take()] == ["SYNC_GROUP"]
 
 
-def test_example_20_the_seeds_era() -> None:
-    old = config_0_10(GROUP)
-    assert (old.session_timeout_ms, old.heartbeat_interval_ms) == (10_000, 3_000)
-    assert old.retry_backoff == constant_backoff()
-    assert old.assignors == (RANGE,)
+def test_example_20_range_is_not_cooperative() -> None:
     assert not ConsumersOwn(ConsumerConfig(group_id=GROUP).assignors).is_cooperative
     assert ConsumersOwn((COOPERATIVE,)).is_cooperative
 
 
-def test_a_group_that_it_may_not_read_is_the_end() -> None:
-    coordinator = ConsumerCoordinator(config(), SubscriptionState([TOPIC]))
+def test_a_missing_group_permission_is_fatal() -> None:
+    coordinator = ClassicMembership(config(), SubscriptionState([TOPIC]))
     coordinator.poll(0, {})
     (find,) = coordinator.take()
     refused = Coordinator(key=GROUP, error_code=Error.GROUP_AUTHORIZATION_FAILED)
-    coordinator.answered(0, find.id, FindCoordinatorResponse(coordinators=[refused]))
-    assert coordinator.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    coordinator.on_response(0, find.id, FindCoordinatorResponse(coordinators=[refused]))
+    assert coordinator.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     coordinator.poll(10_000, {TOPIC: 1})
     assert coordinator.take() == []
 
@@ -366,13 +365,13 @@ def test_new_partitions_make_the_leader_join_again() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"session_timeout_ms": 3_000}, {"assignors": ()}], ids=["heartbeat", "assignors"]
 )
-def test_settings_that_kafka_refuses(wrong: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"heartbeat.interval.ms|partition.assignment.strategy"):
         msgspec.convert({"group_id": GROUP, **wrong}, ConsumerConfig)
 
 
-def test_what_the_application_is_told_names_the_partitions() -> None:
+def test_consumer_events_name_the_partitions() -> None:
     net, (first,) = group_of(1)
     assigned = first.subscription.assigned
     first.coordinator.close(net.now)
-    assert first.coordinator.events[-1] == Revoked(assigned)
+    assert first.coordinator.events[-1] == PartitionsRevoked(assigned)

@@ -72,13 +72,13 @@ def drawn(seed: int) -> Schedule:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_schedules_that_found_broken_rules(seed: int) -> None:
+def test_schedules_detect_known_bugs(seed: int) -> None:
     assert play(AssignorName.RANGE, drawn(seed)).violations == []
     assert play(AssignorName.COOPERATIVE_STICKY, drawn(seed)).violations == []
 
 
-def test_everything_that_can_go_wrong_did() -> None:
-    """Counted over the schedules above, and one of its own for each kind."""
+def test_all_faults_occurred() -> None:
+    """Counted over the schedules above and one for each kind."""
     for number in range(3):
         play(
             AssignorName.RANGE,

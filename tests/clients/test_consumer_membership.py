@@ -14,12 +14,12 @@ from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import GroupProtocol
 from brokertwin.clients.consumer_events import (
-    Assigned,
     Event,
-    Lost,
-    Revoked,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
-from brokertwin.clients.consumer_membership import ConsumerMembership, Phase
+from brokertwin.clients.consumer_membership import ConsumerMembership, MembershipPhase
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.apis.offset_fetch import (
     GroupOffsets,
@@ -49,14 +49,16 @@ def member(made: World, **config: Any) -> ConsumerClient:
     return made.consumer("billing", TOPIC, group_protocol=GroupProtocol.CONSUMER, **config)
 
 
-def phase(client: ConsumerClient) -> Phase:
+def phase(client: ConsumerClient) -> MembershipPhase:
     assert isinstance(client.coordinator, ConsumerMembership)
     return client.coordinator.phase
 
 
 def kinds(events: list[Event]) -> list[str]:
     return [
-        type(event).__name__ for event in events if isinstance(event, Assigned | Revoked | Lost)
+        type(event).__name__
+        for event in events
+        if isinstance(event, PartitionsAssigned | PartitionsRevoked | PartitionsLost)
     ]
 
 
@@ -71,10 +73,10 @@ def asked(made: World, client: ClientLoop) -> int:
 def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
     made = world()
     client = member(made)
-    assert phase(client) is Phase.JOINING
+    assert phase(client) is MembershipPhase.JOINING
     made.run(1_500)
-    assert (phase(client), owned(client)) == (Phase.STABLE, [0, 1, 2, 3])
-    assert kinds(client.events()) == ["Assigned"]
+    assert (phase(client), owned(client)) == (MembershipPhase.STABLE, [0, 1, 2, 3])
+    assert kinds(client.events()) == ["PartitionsAssigned"]
     assert client.coordinator.generation.id > 0
     assert len(client.coordinator.generation.member_id) == 22
     before = asked(made, client)
@@ -82,7 +84,7 @@ def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
     assert asked(made, client) - before in (9, 10)
 
 
-def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -> None:
+def test_example_28_a_second_member_gets_partitions_after_revocation_and_commit() -> None:
     made = world()
     first, producer = member(made), made.producer()
     made.run(2_000)
@@ -97,26 +99,26 @@ def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -
     made.run(3_000)
     assert sorted(owned(first) + owned(second)) == [0, 1, 2, 3]
     assert (len(owned(first)), len(owned(second))) == (2, 2)
-    assert kinds(first.events()) == ["Revoked", "Assigned"]
+    assert kinds(first.events()) == ["PartitionsRevoked", "PartitionsAssigned"]
     assert made.read[second] == []
 
 
-def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -> None:
+def test_example_29_a_member_without_polls_leaves_and_rejoins_with_the_same_id() -> None:
     made = world()
     client = member(made, max_poll_interval_ms=3_000)
     made.run(2_000)
     member_id = client.coordinator.generation.member_id
     made.stalled.add(client)
     made.run(4_000)
-    assert phase(client) is Phase.STALE
+    assert phase(client) is MembershipPhase.STALE
     made.stalled.clear()
     client.events()
     made.run(2_000)
-    assert kinds(client.events()) == ["Lost", "Assigned"]
+    assert kinds(client.events()) == ["PartitionsLost", "PartitionsAssigned"]
     assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
 
 
-def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_anew() -> None:
+def test_example_30_a_member_is_fenced_after_its_session_and_rejoins() -> None:
     made = world()
     client = member(made)
     made.run(2_000)
@@ -127,11 +129,11 @@ def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_ane
     made.networks[client].is_down.clear()
     client.events()
     made.run(4_000)
-    assert kinds(client.events()) == ["Lost", "Assigned"]
-    assert phase(client) is Phase.STABLE
+    assert kinds(client.events()) == ["PartitionsLost", "PartitionsAssigned"]
+    assert phase(client) is MembershipPhase.STABLE
 
 
-def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None:
+def test_example_31_a_returning_static_member_gets_its_partitions() -> None:
     made = world()
     static, other = member(made, group_instance_id="a"), member(made)
     made.run(5_000)
@@ -148,7 +150,7 @@ def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None
     assert owned(again) == had
 
 
-def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> None:
+def test_example_32_an_unsupported_assignor_is_fatal() -> None:
     made = world()
     client = member(made, group_remote_assignor="none")
     made.run(2_000)
@@ -156,7 +158,7 @@ def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> Non
 
 
 @pytest.mark.parametrize("error", [Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID])
-def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: Error) -> None:
+def test_offset_fetches_have_the_member_id_and_are_retried(error: Error) -> None:
     made = world()
     client = member(made)
     made.run(2_000)
@@ -169,20 +171,20 @@ def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: 
     generation = coordinator.generation
     assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
     refused = OffsetFetchResponse(groups=[GroupOffsets(group_id="billing", error_code=error)])
-    coordinator.answered(made.now, asked.id, refused)
+    coordinator.on_response(made.now, asked.id, refused)
     assert (coordinator.fatal, coordinator.take()) == (None, [])
     made.run(1_000)
     assert None not in client.subscription.positions.values()
 
 
-def test_a_leaving_member_is_gone_at_once() -> None:
+def test_a_leaving_member_is_removed_at_once() -> None:
     made = world()
     first, second = member(made), member(made)
     made.run(5_000)
     first.close(made.now)
     made.run(2_500)
     assert owned(second) == [0, 1, 2, 3]
-    assert phase(first) is Phase.LEAVING
+    assert phase(first) is MembershipPhase.LEAVING
 
 
 # Losses
@@ -200,7 +202,7 @@ happened: Counter[str] = Counter()
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(4))
 @given(SCHEDULES)
-def test_partitions_have_one_owner_and_what_is_acknowledged_is_read(
+def test_partitions_have_one_owner_and_acknowledged_records_are_read(
     protocol: str, schedule: Schedule
 ) -> None:
     assert play(protocol, schedule).violations == []
@@ -216,14 +218,14 @@ def play(protocol: str, schedule: Schedule) -> LossyWorld:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_schedules_that_find_broken_rules(protocol: str, seed: int) -> None:
+def test_schedules_detect_broken_rules(protocol: str, seed: int) -> None:
     random = Random(seed)
     steps = [*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START]
     schedule = [(random.choice(steps), random.randrange(12)) for _ in range(30)]
     assert play(protocol, schedule).violations == []
 
 
-def test_everything_that_can_go_wrong_did() -> None:
+def test_all_faults_occurred() -> None:
     told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
     sys.stdout.write(f"losses: {told}\n")
     if happened:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.clients.fetch_session import PartitionData, Verdict
+from brokertwin.clients.fetch_session import PartitionData, ResponseCheck
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
@@ -53,7 +53,7 @@ LIMITS: dict[Poll, dict[str, int]] = {
 
 
 class Lossy:
-    """A client, a broker, and the network between them; counts what it loses."""
+    """A client, a broker and a lossy network; counts the losses."""
 
     def __init__(self, losses: Counter[Loss], latest: int) -> None:
         self.losses = losses
@@ -83,22 +83,22 @@ class Lossy:
             self.gone.add(topic)
 
     def create(self, topic: str) -> None:
-        """A deleted topic is made anew; the client does not know yet."""
+        """Recreate a deleted topic; the client does not know it yet."""
         if topic in self.gone:
             self.gone.remove(topic)
             self.ids[topic] = self.bench.topic(topic, PARTITIONS)
             self.unheard.add(topic)
 
     def learn(self) -> None:
-        """The client hears of the topics that were made anew, and reads them from the start."""
+        """The client learns of recreated topics and reads them from the start."""
         for partition, data in self.client.wanted.items():
             if partition.topic in self.unheard:
                 topic_id = self.ids[partition.topic] if data.topic_id != ZERO_UUID else ZERO_UUID
                 self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
         self.unheard.clear()
 
-    def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> Verdict | None:
-        """One request of the client; what it makes of the answer, if it gets one."""
+    def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> ResponseCheck | None:
+        """Send one request; return the check of its response, if it arrives."""
         if loss is Loss.EVICTION:
             self.evict()
         body, version = self.client.next_request()
@@ -145,14 +145,14 @@ class Lossy:
             self.losses[Loss.EVICTION] += 1
 
     def high_watermark(self, partition: TopicPartition, data: PartitionData) -> int:
-        """What the broker has to say of a partition; -1 where it can not be read."""
+        """Return the broker's high watermark; -1 if the partition is unreadable."""
         topic_id = self.ids[partition.topic] if data.topic_id == ZERO_UUID else data.topic_id
         log = self.bench.cell.tables.logs.get(log_key(1, topic_id, partition.partition), Log)
         is_readable = log is not None and data.fetch_offset <= log.log_end_offset
         return log.high_watermark if log is not None and is_readable else -1
 
     def check_view(self, *, has_all: bool) -> None:
-        """The client has missed no advance: it knows of each partition what the broker knows."""
+        """The client has missed no advance of a high watermark."""
         for partition, data in self.client.handler.session_partitions.items():
             high_watermark = self.high_watermark(partition, data)
             assert self.client.high_watermarks[partition] == high_watermark, partition
@@ -207,7 +207,7 @@ CHANGES = st.one_of(
 STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=20, max_size=40)
 
 
-def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest) -> None:
+def test_both_sides_converge_to_the_same_session(request: pytest.FixtureRequest) -> None:
     losses: Counter[Loss] = Counter()
 
     @settings(

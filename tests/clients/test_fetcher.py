@@ -3,7 +3,7 @@
 from typing import Any
 
 from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
@@ -20,12 +20,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def snapshot(leader: int | None = 1) -> MetadataSnapshot:
-    partitions = {p: PartitionMetadata(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
+    partitions = {p: PartitionInfo(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
     return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
 
 
 def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
-    """A fetcher of two partitions that stand at 0."""
+    """Return a fetcher of two partitions at offset 0."""
     subscription = SubscriptionState(["t"])
     subscription.assign([T0, T1])
     for partition in (T0, T1):
@@ -43,10 +43,10 @@ def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None
     )
     items = [(each, f"r{each}") for each in offsets]
     found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}
-    fetcher.answered(1, response, VERSION, found, NOW)
+    fetcher.on_response(1, response, VERSION, found, NOW)
 
 
-def test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come() -> None:
+def test_example_21_the_next_fetch_is_sent_after_the_last_buffered_record() -> None:
     fetcher, subscription = reader(max_poll_records=2)
     (first,) = fetcher.requests(snapshot(), VERSION, NOW)
     assert fetcher.requests(snapshot(), VERSION, NOW) == []
@@ -58,7 +58,7 @@ def test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come() -> 
     assert first.body.session_epoch == 0
 
 
-def test_example_22_a_session_goes_on_with_what_has_changed() -> None:
+def test_example_22_a_session_continues_with_changed_partitions() -> None:
     fetcher, _ = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
@@ -69,7 +69,7 @@ def test_example_22_a_session_goes_on_with_what_has_changed() -> None:
     assert [(each.partition, each.fetch_offset) for each in topic.partitions] == [(0, 2)]
 
 
-def test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped() -> None:
+def test_example_23_records_of_a_revoked_partition_are_dropped() -> None:
     fetcher, subscription = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
@@ -83,7 +83,7 @@ def test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped() -
     assert fetcher.take() == []
 
 
-def test_example_24_what_came_for_another_position_is_dropped() -> None:
+def test_example_24_records_for_another_position_are_dropped() -> None:
     fetcher, subscription = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
@@ -93,7 +93,7 @@ def test_example_24_what_came_for_another_position_is_dropped() -> None:
     assert again.body.topics[0].partitions[0].fetch_offset == 40
 
 
-def test_example_25_out_of_range_begins_where_the_reset_says() -> None:
+def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
     fetcher, subscription = reader(auto_offset_reset=OffsetReset.EARLIEST)
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
@@ -105,7 +105,7 @@ def test_example_25_out_of_range_begins_where_the_reset_says() -> None:
     assert subscription.positions[T0] == 30
 
 
-def test_example_26_no_answer_begins_a_new_session_and_asks_for_metadata() -> None:
+def test_example_26_a_missing_response_restarts_the_session_and_requests_metadata() -> None:
     fetcher, _ = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0)
@@ -118,13 +118,13 @@ def test_example_26_no_answer_begins_a_new_session_and_asks_for_metadata() -> No
     assert len(again.body.topics[0].partitions) == 2
 
 
-def test_without_a_leader_metadata_is_asked_for() -> None:
+def test_a_missing_leader_requests_metadata() -> None:
     fetcher, _ = reader()
     assert fetcher.requests(snapshot(None), VERSION, NOW) == []
     assert fetcher.needs_metadata
 
 
-def test_a_lookup_without_an_answer_is_made_again() -> None:
+def test_an_unanswered_lookup_is_repeated() -> None:
     fetcher, subscription = reader()
     subscription.positions[T0] = None
     subscription.without_offset.add(T0)
@@ -133,7 +133,7 @@ def test_a_lookup_without_an_answer_is_made_again() -> None:
     assert len(fetcher.lookups(snapshot())) == 1
 
 
-def test_another_leader_in_an_answer_asks_for_metadata() -> None:
+def test_another_leader_in_a_response_requests_metadata() -> None:
     fetcher, subscription = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
@@ -141,7 +141,7 @@ def test_another_leader_in_an_answer_asks_for_metadata() -> None:
     assert subscription.positions[T0] == 0
 
 
-def test_a_paused_partition_is_not_fetched_and_what_has_come_is_given() -> None:
+def test_a_paused_partition_is_not_fetched_but_buffered_records_are_returned() -> None:
     fetcher, subscription = reader()
     fetcher.requests(snapshot(), VERSION, NOW)
     subscription.paused.add(T0)

@@ -10,13 +10,13 @@ def requests(*nodes: int, in_flight_max: int = 2) -> InFlightRequests:
     return made
 
 
-def test_a_node_takes_requests_until_it_has_its_number() -> None:
+def test_a_node_accepts_requests_up_to_its_limit() -> None:
     made = requests(1)
     made.sent(1, 10, now=0)
     assert made.may_send(1, now=0)
     made.sent(1, 11, now=0)
     assert not made.may_send(1, now=0)
-    made.answered(1, 10)
+    made.on_response(1, 10)
     assert made.may_send(1, now=0)
 
 
@@ -25,7 +25,7 @@ def test_an_unknown_node_takes_none() -> None:
     assert requests().least_loaded(now=0) is None
 
 
-def test_the_least_loaded_node_has_the_fewest_requests_under_way() -> None:
+def test_the_least_loaded_node_has_the_fewest_requests_in_flight() -> None:
     made = requests(3, 1, 2)
     assert made.least_loaded(now=0) == 1
     made.sent(1, 10, now=0)
@@ -33,13 +33,11 @@ def test_the_least_loaded_node_has_the_fewest_requests_under_way() -> None:
     made.sent(2, 11, now=0)
     made.sent(3, 12, now=0)
     made.sent(3, 13, now=0)
-    made.answered(2, 11)
+    made.on_response(2, 11)
     assert made.least_loaded(now=0) == 2
 
 
-def test_a_closed_connection_gives_its_requests_back_in_order_and_rests_for_longer_each_time() -> (
-    None
-):
+def test_a_closed_connection_returns_its_requests_and_backs_off() -> None:
     made = requests(1)
     made.sent(1, 10, now=0)
     made.sent(1, 11, now=0)
@@ -52,16 +50,16 @@ def test_a_closed_connection_gives_its_requests_back_in_order_and_rests_for_long
     assert not made.may_send(1, now=149)
     assert made.may_send(1, now=150)
     made.sent(1, 13, now=150)
-    made.answered(1, 13)
+    made.on_response(1, 13)
     assert made.disconnected(1, now=200) == []
     assert made.may_send(1, now=250), "an answer has made the pause short again"
 
 
-def test_a_node_that_has_gone_stays_until_its_requests_are_answered() -> None:
+def test_a_removed_node_stays_until_its_responses_arrive() -> None:
     made = requests(1, 2)
     made.sent(1, 10, now=0)
     made.set_nodes([2])
-    made.answered(1, 10)
+    made.on_response(1, 10)
     made.set_nodes([2])
     assert not made.may_send(1, now=0)
     assert made.may_send(2, now=0)

@@ -1,4 +1,4 @@
-"""When a client asks for metadata again, and what it makes of the answers (worked examples)."""
+"""Metadata updates and their responses (worked examples)."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from brokertwin.clients.metadata import (
     ClusterChanged,
     Metadata,
     MetadataError,
+    MetadataRules,
     MetadataSettings,
     RequestAndVersion,
-    Rules,
     VersionAdvanced,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -111,7 +111,7 @@ def test_example_4_failures_wait_longer_each_time_and_a_request_does_not_shorten
     assert metadata.time_to_next_update(10_700, unit=0.0) == 640
 
 
-def test_example_5_answers_that_bring_nothing_new_are_asked_for_ever_later() -> None:
+def test_example_5_equivalent_responses_increase_the_backoff() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(7), now=-1000)
     assert metadata.equivalent_response_count == 0
@@ -127,7 +127,7 @@ def test_example_5_answers_that_bring_nothing_new_are_asked_for_ever_later() -> 
     assert 300 + metadata.time_to_next_update(300) == 400
 
 
-def test_an_expired_update_forgets_that_answers_brought_nothing_new() -> None:
+def test_an_expired_update_resets_the_equivalent_response_count() -> None:
     metadata = Metadata(MetadataSettings(metadata_max_age_ms=1000))
     update(metadata, with_epoch(7), now=0)
     for now in (10, 20, 30, 40, 50):
@@ -138,7 +138,7 @@ def test_an_expired_update_forgets_that_answers_brought_nothing_new() -> None:
     assert metadata.equivalent_response_count == 0
 
 
-def test_example_9_and_10_only_a_newer_epoch_of_a_known_partition_is_news() -> None:
+def test_example_9_and_10_only_a_newer_epoch_updates_a_known_partition() -> None:
     metadata = Metadata()
     assert not metadata.update_last_seen_epoch_if_newer(TOPIC_0, 99)
     update(metadata, with_epoch(0))
@@ -146,11 +146,11 @@ def test_example_9_and_10_only_a_newer_epoch_of_a_known_partition_is_news() -> N
     news = [metadata.update_last_seen_epoch_if_newer(TOPIC_0, epoch) for epoch in fed]
     assert [epoch for epoch, is_news in zip(fed, news, strict=True) if is_news] == [42, 43, 44]
     assert news == [True, False, False, False, False, True, False, False, False, True]
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         metadata.update_last_seen_epoch_if_newer(TOPIC_0, -1)
 
 
-def test_example_11_an_older_answer_does_not_overwrite() -> None:
+def test_example_11_an_older_response_does_not_overwrite() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(100))
     update(metadata, with_epoch(99, isr_nodes=[]))
@@ -159,12 +159,12 @@ def test_example_11_an_older_answer_does_not_overwrite() -> None:
     assert metadata.snapshot.partitions[TOPIC_0].isr_ids == ()
     update(metadata, answer())
     assert metadata.snapshot.partitions == {}
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 100
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 100
     update(metadata, with_epoch(99))
     assert metadata.snapshot.partitions == {}
 
 
-def test_example_12_an_epoch_heard_elsewhere_makes_the_known_leader_doubtful() -> None:
+def test_example_12_a_newer_epoch_from_elsewhere_invalidates_the_leader() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(100))
     assert metadata.current_leader(TOPIC_0).epoch == 100
@@ -185,17 +185,17 @@ def test_example_13_another_topic_id_counts_from_its_own_epoch() -> None:
     seen = []
     for epoch, topic_id in ((100, ZERO_UUID), (10, A), (12, A), (3, B), (20, C)):
         update(metadata, with_epoch(epoch, topic_id))
-        seen.append(metadata.last_seen_leader_epoch(TOPIC_0))
+        seen.append(metadata.last_seen_leader_epochs.get(TOPIC_0))
     assert seen == [100, 10, 12, 3, 20]
     missing = topic("topic", error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
     update(metadata, answer(missing))
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 20
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 20
     assert metadata.snapshot.partitions == {}
     update(metadata, with_epoch(1, C))
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 1
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 1
 
 
-def test_example_14_a_partial_answer_is_merged_into_what_is_retained() -> None:
+def test_example_14_a_partial_response_is_merged() -> None:
     class Retaining(Metadata):
         retained = frozenset({"keep-valid", "keep-new-partitions", "old", "new-valid"})
 
@@ -221,10 +221,10 @@ def test_example_14_a_partial_answer_is_merged_into_what_is_retained() -> None:
     counts = {name: len(found) for name, found in metadata.snapshot.by_topic.items()}
     assert counts == {"keep-valid": 2, "keep-new-partitions": 3, "new-valid": 4}
     assert metadata.snapshot.topic_ids == {"keep-new-partitions": A}
-    assert metadata.last_seen_leader_epoch(TopicPartition("old", 0)) is None
+    assert metadata.last_seen_leader_epochs.get(TopicPartition("old", 0)) is None
 
 
-def test_example_20_a_partition_without_a_leader_is_taken_and_asked_for_again() -> None:
+def test_example_20_a_partition_without_leader_is_stored_and_requested_again() -> None:
     metadata = Metadata()
     leaderless = partition(leader_id=-1, error_code=Error.LEADER_NOT_AVAILABLE)
     update(metadata, answer(topic("topic", partition(1), leaderless)), now=50)
@@ -235,18 +235,20 @@ def test_example_20_a_partition_without_a_leader_is_taken_and_asked_for_again() 
     assert metadata.time_to_next_update(50) == 100
 
 
-def test_example_21_the_bootstrap_asks_at_once_and_once_was_an_update_itself() -> None:
+def test_example_21_the_bootstrap_requests_an_update_at_once() -> None:
     today = Metadata()
     today.bootstrap([("localhost", 9092), ("other", 9093)])
     assert today.time_to_next_update(1000) == 0
     assert today.update_version == 1
     assert today.snapshot.nodes == {-1: Node(-1, "localhost", 9092), -2: Node(-2, "other", 9093)}
-    seed = Metadata(MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10))
+    seed = Metadata(
+        MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+    )
     seed.bootstrap([("localhost", 9092)], 1000)
     assert (seed.update_version, seed.time_to_next_update(1000)) == (1, 300_000)
 
 
-def test_example_22_a_leader_out_of_another_answer_is_taken_at_once() -> None:
+def test_example_22_a_leader_from_another_response_applies_at_once() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(7))
     version = metadata.update_version
@@ -267,7 +269,7 @@ def test_example_22_a_leader_out_of_another_answer_is_taken_at_once() -> None:
     ("where", "leader"),
     [(TOPIC_0, (9, 8)), (TopicPartition("else", 0), (0, 8)), (TOPIC_0, (0, -1))],
 )
-def test_a_leader_of_an_unknown_node_partition_or_epoch_is_passed_over(
+def test_a_leader_of_an_unknown_node_partition_or_epoch_is_ignored(
     where: TopicPartition, leader: tuple[int, int]
 ) -> None:
     metadata = Metadata()
@@ -275,7 +277,7 @@ def test_a_leader_of_an_unknown_node_partition_or_epoch_is_passed_over(
     assert metadata.update_partition_leadership({where: leader}, []) == ([], [])
 
 
-def test_an_update_counts_the_version_and_tells_listeners_before_waiters() -> None:
+def test_an_update_increments_the_version_and_notifies_listeners_first() -> None:
     metadata = Metadata()
     assert metadata.request_update() == 0
     events = metadata.update(metadata.new_request(0), with_epoch(1), LATEST, 5)
@@ -296,7 +298,7 @@ def test_epochs_of_old_brokers_are_not_trusted() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(10))
     update(metadata, with_epoch(5), version=V8)
-    assert metadata.last_seen_leader_epoch(TOPIC_0) is None
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) is None
     assert metadata.snapshot.partitions[TOPIC_0].leader_epoch is None
     assert metadata.partition_if_current(TOPIC_0) is not None
 
@@ -312,7 +314,7 @@ def test_epochs_of_old_brokers_are_not_trusted() -> None:
         (Error.NONE, False),
     ],
 )
-def test_which_errors_ask_again(code: int, asks_again: bool) -> None:
+def test_retriable_errors_request_an_update(code: int, asks_again: bool) -> None:
     metadata = Metadata()
     metadata.request_update()
     update(metadata, answer(topic("topic", error_code=code)))
@@ -329,13 +331,12 @@ def test_an_error_is_told_once_and_forgets_the_others() -> None:
     update(metadata, answer(bad, secret))
     assert metadata.take_error_of("b@d") == MetadataError(Error.INVALID_TOPIC_EXCEPTION, ("b@d",))
     update(metadata, answer(bad, secret))
-    told = metadata.take_error()
-    assert told == MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, ("secret",))
-    update(metadata, answer(bad))
-    assert metadata.take_error() == MetadataError(Error.INVALID_TOPIC_EXCEPTION, ("b@d",))
+    denied = MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, ("secret",))
+    assert metadata.take_error_of("secret") == denied
+    assert metadata.take_error_of("secret") is None
     metadata.fatal_error = MetadataError(Error.UNSUPPORTED_VERSION)
-    assert metadata.take_error() == MetadataError(Error.UNSUPPORTED_VERSION)
-    assert metadata.take_error() is None
+    assert metadata.take_error_of("topic") == MetadataError(Error.UNSUPPORTED_VERSION)
+    assert metadata.take_error_of("topic") is None
 
 
 def test_a_closed_metadata_takes_no_update() -> None:

@@ -4,7 +4,12 @@ import pytest
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
-from brokertwin.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
+from brokertwin.clients.metadata_wait import (
+    MetadataKnown,
+    MetadataUnavailable,
+    MetadataWait,
+    WaitFor,
+)
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.apis.metadata import (
     BrokerMetadata,
@@ -49,7 +54,7 @@ def asked(metadata: ProducerMetadata, now: int = 0) -> tuple[list[str | None], b
     return [topic.name for topic in sent.request.topics or []], sent.is_partial
 
 
-def test_example_6_a_new_topic_asks_at_once_and_a_known_one_does_not() -> None:
+def test_example_6_a_new_topic_requests_an_update_at_once() -> None:
     metadata = producer()
     metadata.request_update()
     update(metadata, answer(), now=1000)
@@ -60,7 +65,7 @@ def test_example_6_a_new_topic_asks_at_once_and_a_known_one_does_not() -> None:
     assert metadata.time_to_next_update(1000) == 300_000
 
 
-def test_example_7_a_topic_added_during_a_request_is_asked_for_by_the_next_one() -> None:
+def test_example_7_a_topic_added_during_a_request_is_in_the_next_one() -> None:
     metadata = producer()
     update(metadata, answer())
     metadata.add("a", 0)
@@ -76,7 +81,7 @@ def test_example_7_a_topic_added_during_a_request_is_asked_for_by_the_next_one()
     assert not metadata.is_update_requested
 
 
-def test_example_8_whatever_else_is_due_makes_the_request_a_full_one() -> None:
+def test_example_8_a_due_full_update_includes_new_topics() -> None:
     metadata = producer()
     update(metadata, answer())
     metadata.add("a", 0)
@@ -92,7 +97,7 @@ def test_example_8_whatever_else_is_due_makes_the_request_a_full_one() -> None:
     assert asked(metadata, 300_000) == (["a", "b", "c"], False)
 
 
-def test_example_19_an_idle_topic_is_forgotten_but_not_an_unanswered_one() -> None:
+def test_example_19_an_idle_topic_expires_but_not_a_pending_one() -> None:
     metadata = producer()
     for name in ("a", "unanswered"):
         metadata.add(name, 0)
@@ -102,19 +107,19 @@ def test_example_19_an_idle_topic_is_forgotten_but_not_an_unanswered_one() -> No
     update(metadata, answer("a"), now=300_000)
     assert list(metadata.topics) == ["unanswered"]
     assert metadata.snapshot.partitions == {}
-    assert metadata.last_seen_leader_epoch(TopicPartition("a", 0)) is None
+    assert metadata.last_seen_leader_epochs.get(TopicPartition("a", 0)) is None
     update(metadata, answer(), now=600_000)
     assert list(metadata.topics) == ["unanswered"]
 
 
-def test_topics_that_nobody_asked_for_are_not_kept() -> None:
+def test_unrequested_topics_are_not_retained() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a", "other"))
     assert metadata.snapshot.by_topic.keys() == {"a"}
 
 
-def test_a_known_topic_with_an_error_is_asked_for_in_full() -> None:
+def test_a_known_topic_with_an_error_requests_a_full_update() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a", error=Error.LEADER_NOT_AVAILABLE))
@@ -128,12 +133,12 @@ def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(1000) == WaitFor(version=1, remaining_ms=60_000)
     update(metadata, answer("a"), now=1500)
-    assert wait.resume(1500) == Known(partition_count=3, waited_ms=500)
+    assert wait.resume(1500) == MetadataKnown(partition_count=3, waited_ms=500)
     again = MetadataWait(metadata, "a", 2, MAX_BLOCK_MS)
-    assert again.start(2000) == Known(partition_count=3, waited_ms=0)
+    assert again.start(2000) == MetadataKnown(partition_count=3, waited_ms=0)
 
 
-def test_example_15_a_partition_that_there_is_not_times_out() -> None:
+def test_example_15_a_missing_partition_times_out() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a"))
@@ -144,7 +149,7 @@ def test_example_15_a_partition_that_there_is_not_times_out() -> None:
         update(metadata, answer("a"), now=now)
         step = wait.resume(now)
     update(metadata, answer("a"), now=MAX_BLOCK_MS)
-    assert wait.resume(MAX_BLOCK_MS) == Failed(
+    assert wait.resume(MAX_BLOCK_MS) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT,
         "partition 5 of topic 'a', which has 3, is not in the metadata after 60000 ms",
     )
@@ -157,23 +162,23 @@ def test_a_wait_for_more_partitions_ends_when_they_come() -> None:
     wait = MetadataWait(metadata, "a", 5, MAX_BLOCK_MS)
     wait.start(0)
     update(metadata, answer("a", partitions=6), now=300)
-    assert wait.resume(300) == Known(6, 300)
+    assert wait.resume(300) == MetadataKnown(6, 300)
 
 
-def test_a_wake_up_without_a_new_version_waits_on() -> None:
+def test_a_wake_up_without_a_new_version_keeps_waiting() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(0) == WaitFor(0, 60_000)
     assert wait.resume(100) == WaitFor(0, 59_900)
 
 
-def test_a_time_out_has_the_topics_own_error_as_its_cause() -> None:
+def test_a_timeout_has_the_topic_error_as_cause() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, 200)
     wait.start(0)
     update(metadata, answer("a", error=Error.UNKNOWN_TOPIC_OR_PARTITION), now=100)
     assert isinstance(wait.resume(100), WaitFor)
-    assert wait.resume(200) == Failed(
+    assert wait.resume(200) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT,
         "topic 'a' is not in the metadata after 200 ms",
         Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -187,9 +192,11 @@ def test_an_error_of_the_topic_ends_the_wait(error: Error) -> None:
     wait.start(0)
     update(metadata, answer("a", error=error), now=100)
     failed = wait.resume(100)
-    assert isinstance(failed, Failed) and failed.code == error
+    assert isinstance(failed, MetadataUnavailable) and failed.code == error
     at_once = MetadataWait(metadata, "a", None, MAX_BLOCK_MS).start(200)
-    assert isinstance(at_once, Failed if error is Error.INVALID_TOPIC_EXCEPTION else WaitFor)
+    assert isinstance(
+        at_once, MetadataUnavailable if error is Error.INVALID_TOPIC_EXCEPTION else WaitFor
+    )
 
 
 def test_closing_and_a_fatal_error_end_the_wait() -> None:
@@ -198,7 +205,7 @@ def test_closing_and_a_fatal_error_end_the_wait() -> None:
     wait.start(0)
     metadata.fatal_error = MetadataError(Error.UNSUPPORTED_VERSION)
     failed = wait.resume(10)
-    assert isinstance(failed, Failed) and failed.code == Error.UNSUPPORTED_VERSION
+    assert isinstance(failed, MetadataUnavailable) and failed.code == Error.UNSUPPORTED_VERSION
     metadata.close()
     closed = wait.resume(20)
-    assert isinstance(closed, Failed) and closed.message == "the producer was closed"
+    assert isinstance(closed, MetadataUnavailable) and closed.message == "the producer was closed"

@@ -1,15 +1,15 @@
-"""How long a client waits for the network, whom it asks, and what a lost connection means."""
+"""Poll timeouts, node choice and lost connections of the network client."""
 
 from brokertwin.clients.metadata import (
     Metadata,
     MetadataError,
+    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
-    Rules,
 )
 from brokertwin.clients.network import (
     Connect,
-    Lost,
+    LostConnections,
     NetworkClient,
     NetworkSettings,
     RecoveryStrategy,
@@ -55,7 +55,7 @@ class Client(NetworkClient):
         return node.id if node is not None else None
 
 
-def test_example_16_the_shortest_of_the_three_times_is_waited() -> None:
+def test_example_16_the_poll_timeout_is_the_shortest_of_three() -> None:
     client = Client(0)
     client.connect(0)
     age = client.metadata.settings.metadata_max_age_ms
@@ -66,7 +66,7 @@ def test_example_16_the_shortest_of_the_three_times_is_waited() -> None:
     assert (metadata_timeout, select) == (30_000, 100)
 
 
-def test_example_17_without_a_node_it_looks_again_after_the_reconnect_back_off() -> None:
+def test_example_17_without_a_node_it_retries_after_the_reconnect_backoff() -> None:
     client = Client()
     client.poll(0, NOW)
     client.disconnected(-1, NOW)
@@ -87,28 +87,28 @@ def test_a_request_for_metadata_connects_first_then_sends_then_waits() -> None:
     actions = client.poll(FOREVER, NOW + 2).actions
     assert [type(action) for action in actions] == [SendMetadata]
     assert client.poll(FOREVER, NOW + 3) == ([], 30_000, 30_000)
-    client.metadata_answered(-1, answer(0), LATEST, NOW + 9)
+    client.on_metadata_response(-1, answer(0), LATEST, NOW + 9)
     assert list(client.metadata.snapshot.nodes) == [0]
     assert client.poll(FOREVER, NOW + 9).metadata_timeout_ms == 300_000
 
 
-def test_an_answer_without_brokers_is_a_failed_update() -> None:
+def test_a_response_without_brokers_is_a_failed_update() -> None:
     client = Client()
     client.connect(-1)
     version = client.metadata.update_version
-    assert client.metadata_answered(-1, answer(), LATEST, NOW) == []
+    assert client.on_metadata_response(-1, answer(), LATEST, NOW) == []
     assert client.metadata.update_version == version
     assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
 
 
-def test_a_full_connection_waits_for_its_answers() -> None:
+def test_a_connection_at_its_limit_waits_for_responses() -> None:
     client = Client(0)
     client.connect(0)
     for request in range(5):
         client.sent(0, request, NOW)
     client.metadata.request_update()
     assert client.poll(FOREVER, NOW + 100) == ([], 50, 50)
-    client.answered(0, 3)
+    client.on_response(0, 3)
     assert [type(a) for a in client.poll(FOREVER, NOW + 100).actions] == [SendMetadata]
 
 
@@ -131,7 +131,7 @@ def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_long
     assert client.least_loaded(NOW + 500) == 0
 
 
-def test_it_begins_with_a_drawn_node() -> None:
+def test_the_first_node_is_random() -> None:
     metadata = Metadata()
     draws = iter([0.0, 0.34, 0.99])
     client = NetworkClient(metadata, lambda: next(draws))
@@ -140,7 +140,7 @@ def test_it_begins_with_a_drawn_node() -> None:
     assert [node.id for node in chosen if node is not None] == [-1, -2, -3]
 
 
-def test_a_lost_connection_asks_for_metadata() -> None:
+def test_a_lost_connection_requests_metadata() -> None:
     client = Client(0, 1)
     client.connect(0)
     client.sent(0, 7, NOW)
@@ -164,7 +164,7 @@ def test_a_connection_lost_while_an_update_is_due_is_a_failed_update() -> None:
     assert client.metadata.attempts == 1
 
 
-def test_a_failed_authentication_is_told_to_the_caller() -> None:
+def test_a_failed_authentication_is_reported() -> None:
     client = Client(0)
     client.connect(0)
     denied = MetadataError(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -172,26 +172,18 @@ def test_a_failed_authentication_is_told_to_the_caller() -> None:
     assert client.metadata.take_fatal_error() == denied
 
 
-def test_a_metadata_request_that_no_broker_understands_is_fatal() -> None:
-    client = Client()
-    client.connect(-1)
-    client.metadata_failed(-1, MetadataError(Error.UNSUPPORTED_VERSION), NOW)
-    assert client.metadata.take_fatal_error() == MetadataError(Error.UNSUPPORTED_VERSION)
-    assert client.metadata.attempts == 1
-
-
-def test_overdue_answers_and_connections_are_given_up() -> None:
+def test_overdue_responses_and_connections_time_out() -> None:
     client = Client(0, 1)
     client.connect(0)
     client.sent(0, 7, NOW)
     client.ready(client.metadata.snapshot.nodes[1], NOW)
     assert client.expire(NOW + 8_000) == ([], [])
-    assert client.expire(NOW + 8_001) == Lost([1], [])
+    assert client.expire(NOW + 8_001) == LostConnections([1], [])
     assert client.expire(NOW + 30_000) == ([], [])
-    assert client.expire(NOW + 30_001) == Lost([0], [7])
+    assert client.expire(NOW + 30_001) == LostConnections([0], [7])
 
 
-def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
+def test_rebootstrap_restarts_from_the_configured_addresses() -> None:
     recovery = NetworkSettings(metadata_recovery_strategy=RecoveryStrategy.REBOOTSTRAP)
     client = Client(0, settings=recovery)
     client.connect(0)
@@ -204,7 +196,7 @@ def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
     assert list(client.metadata.snapshot.nodes) == [-1]
 
 
-def test_a_broker_may_say_that_the_client_begins_again() -> None:
+def test_a_broker_may_request_a_rebootstrap() -> None:
     """KIP-1102."""
     told = MetadataResponse(brokers=[], error_code=Error.REBOOTSTRAP_REQUIRED)
     for strategy, nodes in ((RecoveryStrategy.REBOOTSTRAP, [-1]), (RecoveryStrategy.NONE, [0, 1])):
@@ -213,11 +205,11 @@ def test_a_broker_may_say_that_the_client_begins_again() -> None:
         client.metadata.request_update()
         (asked,) = client.poll(FOREVER, NOW + 100).actions
         assert isinstance(asked, SendMetadata)
-        client.metadata_answered(0, told, LATEST, NOW + 200)
+        client.on_metadata_response(0, told, LATEST, NOW + 200)
         assert list(client.metadata.snapshot.nodes) == nodes
 
 
-def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
+def test_consecutive_failures_increase_backoff_and_setup_timeout() -> None:
     connections = NodeConnections()
     waits = []
     for _ in range(7):
@@ -236,7 +228,7 @@ def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
     assert connections.delay_ms(0, NOW + 20) == 30
 
 
-def test_a_throttled_node_takes_nothing_until_its_time_is_over() -> None:
+def test_a_throttled_node_is_not_ready_until_the_throttle_ends() -> None:
     """KIP-219."""
     client = Client(0, 1)
     client.connect(0, 1)
@@ -254,7 +246,7 @@ def test_a_throttled_node_takes_nothing_until_its_time_is_over() -> None:
     assert client.poll_delay_ms(0, NOW + 300) == UNLIMITED_MS
 
 
-def test_a_lost_connection_does_not_end_the_time() -> None:
+def test_a_lost_connection_does_not_end_the_throttle() -> None:
     client = Client(0)
     client.connect(0)
     client.throttled(0, "HEARTBEAT", 4, 5_000, NOW)
@@ -267,7 +259,7 @@ def test_a_lost_connection_does_not_end_the_time() -> None:
 
 
 def test_clients_of_0_10_know_no_throttling() -> None:
-    settings = MetadataSettings(rules=Rules.KAFKA_0_10)
+    settings = MetadataSettings(rules=MetadataRules.KAFKA_0_10)
     client = NetworkClient(ProducerMetadata(settings), first)
     client.throttled(0, "PRODUCE", 9, 300, NOW)
     assert client.poll_delay_ms(0, NOW) == 0

@@ -8,8 +8,8 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import (
     NO_SEQUENCE,
     IdAndEpoch,
+    PendingRecord,
     ProducerBatch,
-    Record,
     split,
 )
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after
@@ -19,7 +19,7 @@ ID = IdAndEpoch(7, 0)
 
 
 def batch(count: int, size: int = 50) -> ProducerBatch:
-    records = [Record(number, size, number) for number in range(count)]
+    records = [PendingRecord(number, size, number) for number in range(count)]
     return ProducerBatch(topic_partition=TopicPartition("t", 0), created=0, records=records)
 
 
@@ -31,7 +31,7 @@ def started_at(sequence: int) -> PartitionSequences:
 
 
 @given(SEQUENCES, st.integers(1, SEQUENCE_MAX // 2))
-def test_what_lies_ahead_is_later_and_not_the_other_way_round(sequence: int, ahead: int) -> None:
+def test_sequence_order_wraps_around(sequence: int, ahead: int) -> None:
     later = sequence_after(sequence, ahead)
     assert is_later(later, sequence)
     assert not is_later(sequence, later)
@@ -45,9 +45,7 @@ def test_every_sequence_is_later_than_none(sequence: int) -> None:
 
 
 @given(SEQUENCES, st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_batches_follow_one_another_and_all_are_acked_at_the_end(
-    start: int, counts: list[int]
-) -> None:
+def test_batches_are_consecutive_and_acknowledged(start: int, counts: list[int]) -> None:
     sequences = started_at(start)
     batches = [batch(count) for count in counts]
     for each in batches:
@@ -63,7 +61,7 @@ def test_batches_follow_one_another_and_all_are_acked_at_the_end(
     assert sequences.in_flight == []
 
 
-def test_after_the_greatest_sequence_the_last_acked_goes_on_at_0() -> None:
+def test_the_last_acked_sequence_wraps_to_0() -> None:
     """Kafka's client keeps the greater number here, and never again finds a batch in sequence."""
     sequences = started_at(SEQUENCE_MAX)
     before, after = batch(1), batch(1)
@@ -77,7 +75,7 @@ def test_after_the_greatest_sequence_the_last_acked_goes_on_at_0() -> None:
     assert sequences.expected == sequences.next_sequence == 1
 
 
-def test_the_unresolved_sequence_goes_on_at_0() -> None:
+def test_the_unresolved_sequence_wraps_to_0() -> None:
     sequences = started_at(SEQUENCE_MAX)
     before, after = batch(1), batch(1)
     sequences.assign(before)
@@ -89,7 +87,7 @@ def test_the_unresolved_sequence_goes_on_at_0() -> None:
     assert sequences.unresolved == 1
 
 
-def test_an_acknowledgement_that_comes_late_does_not_move_the_last_acked_back() -> None:
+def test_a_late_acknowledgement_does_not_decrease_the_last_acked() -> None:
     sequences = started_at(0)
     first, second = batch(2), batch(1)
     sequences.assign(first)
@@ -99,7 +97,7 @@ def test_an_acknowledgement_that_comes_late_does_not_move_the_last_acked_back() 
     assert (sequences.last_acked, sequences.last_acked_offset) == (2, 2)
 
 
-def test_an_acknowledgement_of_a_former_epoch_says_nothing_about_this_one() -> None:
+def test_an_acknowledgement_of_a_former_epoch_is_ignored() -> None:
     sequences = started_at(0)
     old = batch(3)
     sequences.assign(old)
@@ -109,7 +107,7 @@ def test_an_acknowledgement_of_a_former_epoch_says_nothing_about_this_one() -> N
     assert sequences.last_acked == NO_SEQUENCE
 
 
-def test_a_restart_renumbers_what_is_in_flight() -> None:
+def test_a_restart_renumbers_in_flight_batches() -> None:
     sequences = started_at(5)
     for count in (2, 3):
         sequences.assign(batch(count))
@@ -122,7 +120,7 @@ def test_a_restart_renumbers_what_is_in_flight() -> None:
     assert sequences.unresolved is None
 
 
-def test_only_what_is_certainly_not_written_may_be_renumbered() -> None:
+def test_only_certainly_unwritten_batches_are_renumbered() -> None:
     sequences = started_at(0)
     overtaken, acked, unanswered, refused = (batch(1) for _ in range(4))
     for each in (overtaken, acked, unanswered, refused):
@@ -139,7 +137,7 @@ def test_the_parts_of_a_split_batch_are_the_batch(
     start: int, sizes: list[int], size_max: int
 ) -> None:
     big = batch(0)
-    big.records = [Record(number, size, 0) for number, size in enumerate(sizes)]
+    big.records = [PendingRecord(number, size, 0) for number, size in enumerate(sizes)]
     big.number(ID, start)
     parts = split(big, size_max)
     assert len(parts) > 1

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokertwin.clients.metadata import Rules
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitioner import Partitioner
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World
 
@@ -21,7 +21,7 @@ BATCH = 1_000
 
 def snapshot(*leaders: int | None, nodes: tuple[int, ...] = (1,)) -> MetadataSnapshot:
     partitions = {
-        TopicPartition(TOPIC, at): PartitionMetadata(TopicPartition(TOPIC, at), 0, leader, 0)
+        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), 0, leader, 0)
         for at, leader in enumerate(leaders)
     }
     known = {node: Node(node, "localhost", 9091 + node) for node in nodes}
@@ -36,7 +36,7 @@ def draws(*numbers: float) -> Iterator[float]:
 def partitioner(
     *numbers: float,
     queued: dict[int, int] | None = None,
-    rules: Rules = Rules.TODAY,
+    rules: MetadataRules = MetadataRules.TODAY,
     **more: object,
 ) -> Partitioner:
     config = ProducerConfig(batch_size=BATCH, **more)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def partitioner(
 @pytest.mark.parametrize(
     ("key", "murmur2"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)]
 )
-def test_a_key_goes_where_javas_producer_puts_it(key: bytes, murmur2: int) -> None:
+def test_a_key_maps_to_javas_partition(key: bytes, murmur2: int) -> None:
     """The hashes are those of Kafka's own test; partitions without a leader count, too."""
     found = partitioner().partition(TOPIC, key, snapshot(1, None, 1))
     assert found == (murmur2 & 0x7FFFFFFF) % 3
@@ -74,13 +74,13 @@ def test_an_open_batch_is_filled_up_to_twice_the_size() -> None:
     assert chooser.partition(TOPIC, None, cluster) == 2
 
 
-def test_only_partitions_with_a_leader_are_drawn() -> None:
+def test_only_partitions_with_a_leader_are_chosen() -> None:
     assert partitioner(0.0).partition(TOPIC, None, snapshot(None, 1, 1)) == 1
     assert partitioner(0.0).partition(TOPIC, None, snapshot(None, None)) == 0
     assert partitioner().partition(TOPIC, None, MetadataSnapshot()) is None
 
 
-def test_the_longer_a_queue_the_rarer_it_is_drawn() -> None:
+def test_longer_queues_are_chosen_less_often() -> None:
     """KIP-794's example: queues of 0, 3 and 1 batches; 4, 1 and 3 of 8 draws."""
     queued, cluster = {0: 0, 1: 3, 2: 1}, snapshot(1, 1, 1)
     found = Counter(
@@ -105,7 +105,7 @@ def test_the_longer_a_queue_the_rarer_it_is_drawn() -> None:
         ({2}, False, {0: 4, 1: 4, 2: 4}),
     ],
 )
-def test_partitions_of_brokers_that_take_nothing_are_not_drawn_where_there_are_others(
+def test_partitions_of_slow_brokers_are_avoided(
     slow: set[int], adaptive: bool, expected: dict[int, int]
 ) -> None:
     config = ProducerConfig(partitioner_adaptive_partitioning_enable=adaptive)
@@ -118,7 +118,7 @@ def test_partitions_of_brokers_that_take_nothing_are_not_drawn_where_there_are_o
     assert found == expected
 
 
-def test_a_broker_is_slow_while_a_batch_has_waited_for_longer_than_the_time_out() -> None:
+def test_a_broker_is_slow_while_a_batch_exceeds_the_timeout() -> None:
     latencies = NodeLatencies(100)
     latencies.looked(1, 1_000, takes=False)
     latencies.looked(1, 1_100, takes=False)
@@ -130,7 +130,7 @@ def test_a_broker_is_slow_while_a_batch_has_waited_for_longer_than_the_time_out(
 
 
 @pytest.mark.parametrize(("timeout_ms", "are_spared"), [(500, True), (0, False)])
-def test_who_is_away_gets_no_more_records_after_the_availability_time_out(
+def test_unavailable_brokers_get_no_records_after_the_timeout(
     timeout_ms: int, are_spared: bool
 ) -> None:
     """KIP-794: two brokers, each leads a partition, and one of them is not reached any more."""
@@ -161,8 +161,8 @@ def test_who_is_away_gets_no_more_records_after_the_availability_time_out(
     assert (second == first) is are_spared
 
 
-def test_the_seeds_era_goes_round() -> None:
-    chooser, cluster = partitioner(rules=Rules.KAFKA_0_10), snapshot(1, None, 1)
+def test_the_seeds_era_uses_round_robin() -> None:
+    chooser, cluster = partitioner(rules=MetadataRules.KAFKA_0_10), snapshot(1, None, 1)
     found = [chooser.partition(TOPIC, None, cluster) for _ in range(4)]
     assert found == [0, 2, 0, 2]
 
@@ -187,7 +187,7 @@ def test_a_record_waits_for_metadata_and_then_for_room() -> None:
     assert producer.offer(made.now, TOPIC, None, 30, partition=0) == 3
     producer.producer.flush()
     made.run(500)
-    assert [type(event) for event in producer.events()] == [Acked] * 3
+    assert [type(event) for event in producer.events()] == [RecordAcked] * 3
     assert producer.offer(made.now, TOPIC, None, 900, partition=0) == 4
 
 
@@ -200,11 +200,11 @@ def test_a_record_greater_than_the_buffer_fails_at_once() -> None:
     assert producer.offer(made.now, TOPIC, None, 3 * BATCH) == 1
     made.turn()
     (failed,) = producer.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert failed.error is Error.MESSAGE_TOO_LARGE
 
 
-def test_a_missing_topic_is_asked_for_with_pauses() -> None:
+def test_a_missing_topic_is_requested_with_backoff() -> None:
     made = World((1,), auto_create_topics_enable=False)
     producer = made.producer()
     for _ in range(100):
@@ -213,7 +213,7 @@ def test_a_missing_topic_is_asked_for_with_pauses() -> None:
     assert made.networks[producer].asked["METADATA"] < 20
 
 
-def test_a_partition_that_there_is_not_waits() -> None:
+def test_a_missing_partition_waits() -> None:
     made = World((1,))
     made.bench.topic(TOPIC, 1)
     producer = made.producer()

@@ -8,7 +8,7 @@ from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Reco
 from brokertwin.clients.fetching_client import ReaderClient
 from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.position_validation import PositionValidator, Question
+from brokertwin.clients.position_validation import PositionValidator, ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.metadata import (
     BrokerMetadata,
@@ -38,14 +38,14 @@ VERSION, NOW, LAG_MS = 12, 1_700_000_000_000, 1_000
 
 
 class Reader:
-    """A consumer's fetching half that has t-0, and metadata that says who leads it."""
+    """A consumer's fetching side with t-0, and metadata with its leader."""
 
     def __init__(self, leader: int = 1, epoch: int = 5) -> None:
         self.subscription = SubscriptionState(["t"])
         self.subscription.assign([T0])
         self.fetcher = Fetcher(FetchSettings(), self.subscription)
         self.metadata = Metadata()
-        self.questions: list[Question] = []
+        self.requests: list[ValidationRequest] = []
         self.led_by(leader, epoch)
 
     @property
@@ -63,21 +63,21 @@ class Reader:
         self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
 
     def asks(self) -> list[tuple[int, int, int]]:
-        """The leaders that are asked now, their epoch, and the epoch that is asked about."""
+        """Return the queried leaders, their epochs and the validated epochs."""
         self.validator.look(self.metadata)
-        questions = self.validator.questions()
+        questions = self.validator.requests()
         for question in questions:
-            self.validator.asked(question)
-        self.questions = questions or self.questions
+            self.validator.on_sent(question)
+        self.requests = questions or self.requests
         return [_said(question) for question in questions]
 
     def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
-        """The answer to what was asked."""
+        """Handle the response to the validation."""
         told = EpochEndOffset(error_code=int(error), leader_epoch=epoch, end_offset=end)
         response = OffsetForLeaderEpochResponse(
             topics=[TopicEndOffsets(topic="t", partitions=[told])]
         )
-        self.validator.answered(self.questions[0], response)
+        self.validator.on_response(self.requests[0], response)
 
     def fetches(self) -> dict[int, int]:
         """Whom it would ask for records, and from which offset."""
@@ -85,18 +85,18 @@ class Reader:
         return {node: at[T0].fetch_offset for node, at in wanted.items()}
 
     def reads(self, records: Records) -> list[int]:
-        """Fetches and takes what has come; the offsets."""
+        """Fetch and return the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
         topic = FetchResponseTopic(
             topic="t", partitions=[FetchResponsePartition(partition_index=0)]
         )
-        self.fetcher.answered(
+        self.fetcher.on_response(
             fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
         )
         return [offset for _, offset, _ in self.fetcher.take()]
 
 
-def _said(question: Question) -> tuple[int, int, int]:
+def _said(question: ValidationRequest) -> tuple[int, int, int]:
     (topic,) = question.request.topics
     (asked,) = topic.partitions
     assert (topic.topic, asked.partition) == T0
@@ -110,7 +110,7 @@ def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:
     return reader
 
 
-def test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading() -> None:
+def test_example_36_a_committed_epoch_is_validated_before_fetching() -> None:
     reader = committed(at=4)
     assert reader.asks() == [(1, 5, 4)]
     assert reader.asks() == [], "it is under way"
@@ -120,7 +120,7 @@ def test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading(
     assert reader.validator.truncations == []
 
 
-def test_example_37_a_log_that_was_cut_is_read_on_from_where_the_epoch_ends() -> None:
+def test_example_37_a_truncated_log_continues_at_the_epochs_end() -> None:
     reader = committed(at=4)
     reader.asks()
     reader.hears(epoch=3, end=7)
@@ -130,7 +130,7 @@ def test_example_37_a_log_that_was_cut_is_read_on_from_where_the_epoch_ends() ->
     assert reader.asks() == [], "this leader has said so"
 
 
-def test_example_38_of_an_epoch_that_nobody_knows_reading_begins_anew() -> None:
+def test_example_38_an_unknown_epoch_applies_the_reset_policy() -> None:
     reader = committed()
     reader.asks()
     reader.hears(epoch=-1, end=-1)
@@ -138,7 +138,7 @@ def test_example_38_of_an_epoch_that_nobody_knows_reading_begins_anew() -> None:
     assert reader.fetches() == {}
 
 
-def test_example_39_another_leader_is_asked_about_the_last_batch_that_was_read() -> None:
+def test_example_39_a_new_leader_validates_the_last_batch_read() -> None:
     reader = Reader()
     reader.subscription.seek(T0, 0)
     assert reader.asks() == [], "a position without an epoch is read as it is"
@@ -162,7 +162,7 @@ def test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metada
     assert reader.asks() == [(2, 6, 6)]
 
 
-def test_a_topic_that_was_made_anew_is_not_waited_for() -> None:
+def test_a_recreated_topic_is_not_waited_for() -> None:
     reader = committed(epoch=5, at=6)
     reader.asks()
     reader.led_by(1, 0, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
@@ -180,52 +180,52 @@ def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
     assert (reader.subscription.positions[T0], reader.subscription.epochs) == (4, {T0: 5})
 
 
-def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
+def test_buffered_records_are_dropped_during_validation() -> None:
     reader = committed()
     reader.asks()
     reader.hears(epoch=5, end=20)
     (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
     topic = FetchResponseTopic(topic="t", partitions=[FetchResponsePartition(partition_index=0)])
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
-    reader.fetcher.answered(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
+    reader.fetcher.on_response(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)
     assert reader.asks() == [(2, 6, 5)]
     assert (fetch.node, reader.fetcher.take()) == (1, [])
 
 
-def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() -> None:
+def test_validation_is_retried_with_new_metadata() -> None:
     reader = committed()
     reader.asks()
     reader.hears(error=Error.NOT_LEADER_OR_FOLLOWER)
     assert (reader.validator.needs_metadata, reader.asks()) == (True, [])
     reader.led_by(1, 5)
     assert reader.asks() == [(1, 5, 5)]
-    reader.validator.failed(reader.questions[0])
+    reader.validator.failed(reader.requests[0])
     assert reader.asks() == []
     reader.led_by(1, 5)
     assert reader.asks() == [(1, 5, 5)]
 
 
-def test_an_answer_about_another_position_or_leader_does_not_count() -> None:
+def test_a_response_for_another_position_or_leader_is_ignored() -> None:
     reader = committed()
     reader.asks()
-    former = reader.questions
+    former = reader.requests
     reader.subscription.seek(T0, 40)
     assert (reader.asks(), reader.fetches()) == ([], {1: 40})
-    reader.questions = former
+    reader.requests = former
     reader.hears(epoch=5, end=3)
     assert reader.subscription.positions == {T0: 40}
     reader.subscription.seek(T0, 10, 5)
     reader.asks()
-    former = reader.questions
+    former = reader.requests
     reader.led_by(2, 6)
     assert reader.asks() == [(2, 6, 5)]
-    reader.questions = former
+    reader.requests = former
     reader.hears(epoch=5, end=3)
     assert (reader.subscription.positions, reader.fetches()) == ({T0: 10}, {})
 
 
-def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
+def test_a_revoked_partition_is_not_validated() -> None:
     reader = committed()
     reader.asks()
     reader.subscription.assign([])
@@ -234,10 +234,10 @@ def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
     assert reader.subscription.positions == {}
 
 
-def test_a_broker_that_can_not_be_asked_is_believed() -> None:
+def test_validation_is_skipped_without_broker_support() -> None:
     reader = committed()
     reader.asks()
-    reader.validator.skip(reader.questions[0])
+    reader.validator.skip(reader.requests[0])
     assert reader.fetches() == {1: 10}
 
 
@@ -273,7 +273,7 @@ def leader_is_lost(world: World, replicas: Replicas) -> None:
     world.run(1_000)
 
 
-def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
+def test_example_41_an_unclean_election_rewinds_the_position() -> None:
     world = World(BROKERS, replica_lag_time_max_ms=LAG_MS)
     replicas, _ = cut_log(world)
     reader: ReaderClient = world.reader()
@@ -290,7 +290,7 @@ def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
     assert reader.truncations() == [Truncated(ORDERS, 5, 2)]
 
 
-def test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_for() -> None:
+def test_example_46_a_former_leader_names_the_new_leader() -> None:
     world = World(BROKERS)
     replicas = Replicas((2, 1, 3), world.bench)
     replicas.stop(2)
@@ -314,7 +314,7 @@ def test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_f
     assert (asked["OFFSET_FOR_LEADER_EPOCH"], reader.truncations()) == (1, [])
 
 
-def test_a_member_commits_the_epoch_of_what_it_has_read_and_the_next_one_has_it() -> None:
+def test_commits_include_the_epoch_of_the_last_record() -> None:
     world = World()
     world.bench.topic(TOPIC, 1)
     producer = world.producer()

@@ -1,11 +1,11 @@
-"""A consumer in a rack reads from the replica that a leader names, until it is told otherwise."""
+"""A consumer in a rack fetches from the leader's preferred read replica."""
 
 from typing import Any
 
 import pytest
 
 from brokertwin.clients.fetcher import Fetcher, FetchSettings, Records
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error
@@ -22,15 +22,14 @@ LEADER, NEARBY = 1, 3
 
 def snapshot(*offline: int) -> MetadataSnapshot:
     partitions = {
-        each: PartitionMetadata(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline)
-        for each in (T0, T1)
+        each: PartitionInfo(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
     return MetadataSnapshot(nodes=nodes, partitions=partitions)
 
 
 class Reader:
-    """A consumer of two partitions that both stand at 5."""
+    """A consumer of two partitions at offset 5."""
 
     def __init__(self) -> None:
         self.subscription = SubscriptionState(["t"])
@@ -41,7 +40,7 @@ class Reader:
         self.now = NOW
 
     def asks(self, *offline: int) -> dict[int, list[int]]:
-        """The brokers that are asked now, and for which partitions."""
+        """Return the brokers to fetch from, with their partitions."""
         fetches = self.fetcher.requests(snapshot(*offline), VERSION, self.now)
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
@@ -49,7 +48,7 @@ class Reader:
     def hears(self, node: int, *parts: FetchResponsePartition, offset: int | None = None) -> None:
         response = FetchResponse(responses=[FetchResponseTopic(topic="t", partitions=list(parts))])
         found = {T0: Records([(offset, "r")], offset + 1)} if offset is not None else {}
-        self.fetcher.answered(node, response, VERSION, found, self.now)
+        self.fetcher.on_response(node, response, VERSION, found, self.now)
 
     def is_sent_nearby(self) -> None:
         """The leader names a replica for t-0, and has t-1 itself."""
@@ -71,7 +70,7 @@ def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:
     assert list(reader.asks()) == [NEARBY], "the leader's fetch is under way"
 
 
-def test_when_metadata_would_be_old_the_leader_is_asked_again() -> None:
+def test_a_preferred_replica_expires_with_metadata_age() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.now += AGE_MS - 1
@@ -82,7 +81,7 @@ def test_when_metadata_would_be_old_the_leader_is_asked_again() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_replica_that_is_named_again_lasts_no_longer() -> None:
+def test_renaming_a_replica_does_not_extend_it() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.now += AGE_MS // 2
@@ -91,14 +90,14 @@ def test_a_replica_that_is_named_again_lasts_no_longer() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_replica_that_is_offline_is_not_asked() -> None:
+def test_an_offline_replica_is_not_used() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     assert reader.asks(NEARBY) == {LEADER: [0, 1]}
     assert reader.fetcher.needs_metadata
 
 
-def test_what_a_replica_does_not_have_the_leader_may() -> None:
+def test_out_of_range_at_a_replica_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -112,7 +111,7 @@ def test_what_a_replica_does_not_have_the_leader_may() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH])
-def test_after_another_error_the_leader_and_new_metadata_are_asked(error: Error) -> None:
+def test_other_errors_return_to_the_leader_and_request_metadata(error: Error) -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -122,7 +121,7 @@ def test_after_another_error_the_leader_and_new_metadata_are_asked(error: Error)
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_where_no_answer_comes_the_leader_is_asked() -> None:
+def test_a_missing_response_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -131,7 +130,7 @@ def test_where_no_answer_comes_the_leader_is_asked() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_partition_that_was_given_back_begins_with_its_leader() -> None:
+def test_a_reassigned_partition_starts_at_its_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.subscription.assign([T1])

@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_events import ConnectionStalled, Failed, MetadataWanted
-from brokertwin.clients.transaction_manager import State
+from brokertwin.clients.producer_events import ConnectionStalled, MetadataWanted, RecordFailed
+from brokertwin.clients.transaction_manager import IdState
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.errors import Error
@@ -20,7 +20,7 @@ from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench, sn
 ID = InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=0)
 
 
-def test_nothing_is_produced_before_the_id_has_come() -> None:
+def test_nothing_is_produced_before_the_producer_id() -> None:
     bench = ProducerBench()
     bench.send()
     assert bench.wire == []
@@ -29,7 +29,7 @@ def test_nothing_is_produced_before_the_id_has_come() -> None:
     assert bench.wire == [OnWire(A, 0, 0, 1)]
 
 
-def test_the_id_is_asked_of_the_node_with_the_least_to_do() -> None:
+def test_the_producer_id_is_requested_from_the_least_loaded_node() -> None:
     bench = ProducerBench(leaders={A: 1, B: 2})
     bench.ready(epoch=32767)
     assert bench.inits()[0].node == 1, "of equal nodes the lowest"
@@ -40,7 +40,7 @@ def test_the_id_is_asked_of_the_node_with_the_least_to_do() -> None:
     assert [request.node for request in bench.inits()] == [1, 2]
 
 
-def test_the_id_is_asked_for_again_after_a_growing_backoff() -> None:
+def test_the_producer_id_request_is_retried_with_backoff() -> None:
     bench = ProducerBench()
     bench.poll()
     bench.init_answer(Error.COORDINATOR_LOAD_IN_PROGRESS)
@@ -56,7 +56,7 @@ def test_the_id_is_asked_for_again_after_a_growing_backoff() -> None:
     assert len(bench.inits()) == 3
 
 
-def test_without_permission_what_waits_fails_and_the_next_attempt_may_succeed() -> None:
+def test_a_missing_permission_fails_pending_batches_only() -> None:
     bench = ProducerBench()
     record = bench.send()
     bench.init_answer(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -74,13 +74,13 @@ def test_after_a_fatal_error_everything_fails() -> None:
     bench.send()
     bench.send()
     bench.answer(0, Error.CLUSTER_AUTHORIZATION_FAILED)
-    assert bench.manager.state is State.FATAL_ERROR
+    assert bench.manager.state is IdState.FATAL_ERROR
     bench.send()
     assert bench.failed() == dict.fromkeys((1, 2, 3), Error.CLUSTER_AUTHORIZATION_FAILED)
     assert bench.producer.is_idle
 
 
-def test_at_most_five_requests_are_under_way() -> None:
+def test_at_most_five_requests_are_in_flight() -> None:
     bench = ProducerBench()
     bench.ready()
     for _ in range(7):
@@ -90,7 +90,7 @@ def test_at_most_five_requests_are_under_way() -> None:
     assert [sent.sequence for sent in bench.wire[5:]] == [5]
 
 
-def test_what_waits_for_a_request_goes_as_one_batch_for_each_partition() -> None:
+def test_pending_records_are_sent_as_one_batch_per_partition() -> None:
     bench = ProducerBench(linger_ms=5)
     bench.ready()
     for partition in (A, A, B):
@@ -105,7 +105,7 @@ def test_what_waits_for_a_request_goes_as_one_batch_for_each_partition() -> None
     assert body.acks == -1
 
 
-def test_with_one_in_flight_a_partition_waits_for_its_answer() -> None:
+def test_with_one_in_flight_request_a_partition_waits_for_its_response() -> None:
     bench = ProducerBench(leaders={A: 1, B: 2}, max_in_flight_requests_per_connection=1)
     bench.ready()
     bench.send(A)
@@ -125,7 +125,7 @@ def test_a_duplicate_is_an_acknowledgement_without_offset() -> None:
     assert bench.sequences().last_acked == 0
 
 
-def test_an_answer_that_comes_twice_is_taken_once() -> None:
+def test_a_repeated_response_is_ignored() -> None:
     bench = ProducerBench()
     bench.ready()
     bench.send()
@@ -144,10 +144,10 @@ def test_a_closed_connection_is_a_retriable_error_and_leaves_the_outcome_open() 
     bench.now = 30_000
     bench.poll()
     assert bench.failed() == {1: Error.REQUEST_TIMED_OUT}
-    assert [e.may_be_written for e in bench.events if isinstance(e, Failed)] == [True]
+    assert [e.may_be_written for e in bench.events if isinstance(e, RecordFailed)] == [True]
 
 
-def test_a_batch_refused_every_time_is_certainly_not_written() -> None:
+def test_a_batch_rejected_every_time_is_certainly_unwritten() -> None:
     bench = ProducerBench(retries=1)
     bench.ready()
     bench.send()
@@ -155,10 +155,10 @@ def test_a_batch_refused_every_time_is_certainly_not_written() -> None:
     bench.poll(100)
     bench.answer(1, Error.NOT_ENOUGH_REPLICAS)
     assert bench.failed() == {1: Error.NOT_ENOUGH_REPLICAS}
-    assert [e.may_be_written for e in bench.events if isinstance(e, Failed)] == [False]
+    assert [e.may_be_written for e in bench.events if isinstance(e, RecordFailed)] == [False]
 
 
-def test_a_request_without_answer_closes_its_connection() -> None:
+def test_a_request_without_response_closes_its_connection() -> None:
     bench = ProducerBench()
     bench.ready()
     bench.send()
@@ -169,7 +169,7 @@ def test_a_request_without_answer_closes_its_connection() -> None:
     assert bench.poll(1000) == [OnWire(A, 0, 0, 1)]
 
 
-def test_a_newer_leader_in_the_answer_is_tried_at_once() -> None:
+def test_a_newer_leader_in_the_response_is_used_at_once() -> None:
     bench = ProducerBench(leaders={A: 1, B: 2})
     bench.ready()
     bench.send(A)
@@ -186,7 +186,7 @@ def test_a_newer_leader_in_the_answer_is_tried_at_once() -> None:
     assert MetadataWanted([A.topic]) in bench.events
 
 
-def test_answers_that_name_topics_by_id_are_understood() -> None:
+def test_responses_with_topic_ids_are_decoded() -> None:
     topic_id = "T" * 21 + "Q"
     bench = ProducerBench()
     bench.producer.update_metadata(snapshot({A: 1}, orders=topic_id))
@@ -203,7 +203,7 @@ def test_answers_that_name_topics_by_id_are_understood() -> None:
     assert bench.acked() == [1]
 
 
-def test_a_partition_without_leader_asks_for_metadata_once() -> None:
+def test_a_partition_without_leader_requests_metadata_once() -> None:
     bench = ProducerBench()
     bench.ready()
     nowhere = TopicPartition("payments", 0)
@@ -214,7 +214,7 @@ def test_a_partition_without_leader_asks_for_metadata_once() -> None:
     ]
 
 
-def test_retries_that_are_used_up_leave_the_sequence_open_until_the_next_answer() -> None:
+def test_exhausted_retries_leave_the_sequence_unresolved_until_the_next_response() -> None:
     bench = ProducerBench(retries=1)
     bench.ready()
     bench.send()
@@ -228,7 +228,7 @@ def test_retries_that_are_used_up_leave_the_sequence_open_until_the_next_answer(
     assert bench.poll(100) == [OnWire(A, 1, 0, 1)]
 
 
-def test_without_idempotence_a_retry_goes_first_and_without_sequence() -> None:
+def test_without_idempotence_a_retry_is_first_and_has_no_sequence() -> None:
     bench = ProducerBench(enable_idempotence=False)
     bench.send()
     bench.send()
@@ -243,7 +243,7 @@ def test_without_idempotence_a_retry_goes_first_and_without_sequence() -> None:
 def test_with_acks_0_a_record_is_done_when_it_is_sent() -> None:
     bench = ProducerBench(acks="0")
     bench.send()
-    assert not bench.requests[0].wants_answer
+    assert not bench.requests[0].expects_response
     assert bench.acked() == [1]
     assert bench.producer.is_idle
 

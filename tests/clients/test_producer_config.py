@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.producer import Producer
-from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
+from brokertwin.clients.producer import ProducerMachine
+from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from brokertwin.clients.producer_config import ConfigError, ProducerConfig, chec
     ],
 )
 def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        Producer(ProducerConfig(**config), jitter=lambda: 0.5)
+    with pytest.raises(ProducerConfigError, match=says):
+        ProducerMachine(ProducerConfig(**config), jitter=lambda: 0.5)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -
         ({"enable_idempotence": False, "max_in_flight_requests_per_connection": 6}, False),
     ],
 )
-def test_idempotence_is_on_where_nothing_speaks_against_it(
+def test_idempotence_is_enabled_unless_settings_conflict(
     config: dict[str, Any], is_idempotent: bool
 ) -> None:
     assert checked(ProducerConfig(**config)).is_idempotent is is_idempotent

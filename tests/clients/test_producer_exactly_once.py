@@ -1,17 +1,16 @@
-"""A producer against a broker over a network that loses, repeats, delays and reorders.
+"""A producer and a broker over a network that loses, repeats, delays and reorders.
 
-Whatever the schedule: an acknowledged record is in its log exactly once, in the order of sending,
-at the offset that it was acknowledged at; every record ends, once; one that failed for certain is
-not there. Where nothing was refused and nothing grew too old, nothing fails. The same check finds
-the violation where the producer is not idempotent, has more than five requests in flight, or
-renumbers what it knows nothing of. Eight in flight are no violation to a broker with the seed's
-closing scheme (what lies below the next expected sequence is a duplicate), if it refuses a producer
-that begins in the middle; if it does not, what is acknowledged may be nowhere.
+For every schedule: an acknowledged record is in its log exactly once, in send order, at its
+acknowledged offset; every record completes once; a certainly failed record is not in the log.
+Without rejections and expired batches nothing fails. The same check finds the violation if the
+producer is not idempotent, has more than five requests in flight, or renumbers batches of unknown
+outcome. Eight in flight are safe with a broker that has the seed's closing scheme (a sequence below
+the next expected one is a duplicate) if it rejects a producer that starts in the middle; otherwise
+acknowledged records may be lost.
 
-A producer of transactions, before KIP-890 and as of it: readers of committed records see what was
-committed, in order, and no record more; a group's offset is the last one committed; nothing stays
-open. Only as of KIP-890 that holds where requests to coordinators come late, from connections that
-are closed.
+For transactional producers before and since KIP-890: committed reads return the committed records
+in order and no others; a group's offset is the last committed one; no transaction stays open. With
+late coordinator requests from closed connections this holds only since KIP-890.
 """
 
 from collections import Counter
@@ -51,7 +50,7 @@ def schedules(steps: list[Step], least: int = 40, most: int = 120) -> st.SearchS
 
 
 class World:
-    """A kind of producer in a kind of world, and what has happened in it so far."""
+    """A kind of producer and environment, and the faults so far."""
 
     def __init__(self, steps: list[Step], kind: type[Network] = Network, **network: object) -> None:
         config = network.pop("config", {})
@@ -77,7 +76,7 @@ class World:
 
     @property
     def kinds(self) -> list[str]:
-        """What has to happen in it."""
+        """Return the faults that have to occur."""
         told = {
             Step.REFUSE: ("refusals", "expiries"),
             Step.COMMIT: ("commits", "aborts"),
@@ -165,7 +164,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
+def test_acknowledged_records_are_in_the_log_once_and_in_order(
     name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = KEPT[name]
@@ -184,7 +183,7 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_same_check_finds_what_goes_wrong(name: str) -> None:
+def test_the_same_check_detects_planted_bugs(name: str) -> None:
     world = BROKEN[name]
     schedule = find(
         schedules(world.steps),
@@ -230,7 +229,7 @@ OVERTAKEN = [
 """The first record is refused, the second written and acknowledged, the third too large."""
 
 
-def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
+def test_six_in_flight_exceed_the_brokers_five_batches() -> None:
     five = World([], config=NEVER_TOO_OLD)
     six = World([], config=NEVER_TOO_OLD, in_flight=6)
     as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=6)
@@ -250,7 +249,9 @@ def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
         (OVERTAKEN, "partition 0 is out of order: [2, 1, 4]"),
     ],
 )
-def test_what_kafkas_rule_loses_by_renumbering_at_once(schedule: Schedule, violation: str) -> None:
+def test_kafkas_rule_loses_records_by_renumbering_at_once(
+    schedule: Schedule, violation: str
+) -> None:
     sizes = {"sizes": (50, 900), "max_message_bytes": 600}
     as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, **sizes)
     assert as_kafka.run(schedule) == [violation]
@@ -272,7 +273,7 @@ def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
 
 
 def turns(count: int) -> Schedule:
-    """A request is handled and answered, so many times."""
+    """Handle a request and its response `count` times."""
     return [(Step.REQUEST, 0), (Step.ANSWER, 0)] * count
 
 
@@ -292,7 +293,7 @@ LATE_END = [
 aborted."""
 
 
-def test_what_is_late_ends_the_next_transaction_only_before_kip_890() -> None:
+def test_a_late_request_ends_the_next_transaction_only_before_kip_890() -> None:
     assert transactions(1).run(LATE_END) == ["0 shows [1, 2], and [1] were committed"]
     assert transactions(1, is_late=False).run(LATE_END) == []
     as_of_kip_890 = transactions(2)

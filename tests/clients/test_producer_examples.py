@@ -1,9 +1,9 @@
 """The worked examples 17 to 24 of the idempotent producer, with their numbers."""
 
 from brokertwin.clients.accumulator import Accumulator
-from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.producer_batch import IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.transaction_manager import EPOCH_MAX, Retry, State
+from brokertwin.clients.transaction_manager import EPOCH_MAX, IdState, Retry
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
@@ -11,7 +11,7 @@ from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_example_17_the_first_of_three_is_refused_and_all_three_come_in_order() -> None:
+def test_example_17_a_rejected_first_batch_keeps_all_three_in_order() -> None:
     bench = ProducerBench()
     bench.ready()
     for _ in range(3):
@@ -54,7 +54,7 @@ def test_example_18_a_gap_without_a_missing_batch_bumps_the_epoch_of_its_partiti
 
 
 def with_an_expired_first_batch() -> ProducerBench:
-    """0 and 1 are sent; 0 is refused by a broker that does not lead, and expires."""
+    """Sends 0 and 1; 0 is rejected by a non-leader and expires."""
     bench = ProducerBench(delivery_timeout_ms=1000, request_timeout_ms=1000)
     bench.ready()
     bench.send()
@@ -80,7 +80,7 @@ def test_example_19_an_expired_batch_that_is_missing_bumps_the_epoch() -> None:
     assert bench.poll(100) == [OnWire(A, 1, 0, 1), OnWire(A, 1, 1, 1)], "and the third behind it"
 
 
-def test_example_20_an_expired_batch_that_was_written_changes_nothing() -> None:
+def test_example_20_an_expired_but_written_batch_keeps_the_epoch() -> None:
     bench = with_an_expired_first_batch()
     bench.answer(1, base_offset=1, polls=False)
     assert bench.sequences().last_acked == 1
@@ -91,7 +91,7 @@ def test_example_20_an_expired_batch_that_was_written_changes_nothing() -> None:
     assert bench.wire[2:] == [OnWire(A, 0, 2, 1)]
 
 
-def test_example_21_a_batch_too_large_fails_and_the_one_behind_it_begins_again() -> None:
+def test_example_21_a_too_large_batch_fails_and_the_next_restarts_at_0() -> None:
     bench = ProducerBench()
     bench.ready()
     bench.send()
@@ -104,7 +104,7 @@ def test_example_21_a_batch_too_large_fails_and_the_one_behind_it_begins_again()
     assert bench.acked() == [2]
 
 
-def test_example_22_a_batch_is_split_within_its_own_sequences() -> None:
+def test_example_22_a_split_batch_keeps_its_sequences() -> None:
     bench = ProducerBench(linger_ms=5)
     bench.ready()
     bench.send()
@@ -124,12 +124,12 @@ def test_example_22_a_batch_is_split_within_its_own_sequences() -> None:
     assert bench.manager.id_and_epoch.epoch == 0
 
 
-def test_example_23_after_the_greatest_epoch_comes_a_new_id() -> None:
+def test_example_23_the_maximum_epoch_is_followed_by_a_new_id() -> None:
     bench = ProducerBench()
     bench.ready(epoch=EPOCH_MAX)
     bench.send()
     bench.answer(0, OUT_OF_ORDER)
-    assert bench.manager.state is State.INITIALIZING
+    assert bench.manager.state is IdState.INITIALIZING
     assert not bench.manager.id_and_epoch.is_valid
     assert len(bench.inits()) == 2
     assert bench.poll(100) == []
@@ -141,7 +141,7 @@ def test_example_23_after_the_greatest_epoch_comes_a_new_id() -> None:
 
 def queued(sequence: int) -> ProducerBatch:
     return ProducerBatch(
-        topic_partition=A, created=0, records=[Record(1, 50, 0)], base_sequence=sequence
+        topic_partition=A, created=0, records=[PendingRecord(1, 50, 0)], base_sequence=sequence
     )
 
 

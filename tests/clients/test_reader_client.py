@@ -19,7 +19,7 @@ def world() -> tuple[World, ReaderClient]:
     return made, made.reader()
 
 
-def test_partitions_are_read_from_where_the_caller_says() -> None:
+def test_partitions_are_read_from_given_offsets() -> None:
     made, reader = world()
     reader.read({P0: 2, P1: None})
     made.run(1_500)
@@ -33,16 +33,16 @@ def test_partitions_are_read_from_where_the_caller_says() -> None:
     assert (reader.position(P0), reader.position(P1)) == (None, 1)
 
 
-def test_ends_are_told_again_when_they_are_asked_for_again() -> None:
+def test_end_offsets_are_returned_for_each_request() -> None:
     made, reader = world()
     reader.read({P0: None})
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.run(1_000)
     assert reader.ends == {P0: 4}
     producer = made.producer()
     producer.send(made.now, P0, 10)
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     assert reader.ends == {}
     made.networks[reader].is_mute = True
     made.run(200)
@@ -53,23 +53,23 @@ def test_ends_are_told_again_when_they_are_asked_for_again() -> None:
     assert reader.ends == {P0: 5}
 
 
-def test_an_answer_to_an_earlier_question_does_not_count() -> None:
+def test_a_response_to_an_earlier_request_is_ignored() -> None:
     made, reader = world()
     reader.read({P0: None})
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.networks[reader].is_mute = True
     made.run(100)
     producer = made.producer()
     producer.send(made.now, P0, 10)
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.networks[reader].is_mute = False
     made.run(1_000)
     assert reader.ends == {P0: 5}
 
 
-def test_a_reader_without_a_partition_asks_for_none() -> None:
+def test_a_reader_without_partitions_sends_no_fetch() -> None:
     made, reader = world()
     made.run(1_000)
     assert not {"FETCH", "LIST_OFFSETS"} & made.networks[reader].asked.keys()

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from brokertwin.clients.backoff import constant_backoff
-from brokertwin.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
+from brokertwin.clients.client_loop import Action, Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.consumer_client import ConsumerClient
-from brokertwin.clients.driver import Driver
-from brokertwin.clients.metadata import MetadataSettings, Rules
+from brokertwin.clients.driver import ClientDriver
+from brokertwin.clients.metadata import MetadataRules, MetadataSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
@@ -22,7 +22,7 @@ PAGES = ROOT / "docs" / "systems"
 TOPIC = "test"
 STEP_MS, CONNECT_MS, ANSWER_MS = 10, 120, 180
 WAITS, LINGERS = "1 send waits", "6 batch waits"
-ASKED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
+REQUESTED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
 CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
 
 
@@ -33,7 +33,7 @@ def figure(page: Path, heading: str) -> list[str]:
 
 
 class SlowNetwork:
-    """A network on which connecting and answers take their time; notes what is under way."""
+    """A network with slow connections and responses; records requests in flight."""
 
     def __init__(self, bench: Bench, timeline: Timeline) -> None:
         self._bench = bench
@@ -50,8 +50,8 @@ class SlowNetwork:
                 self._connecting.add(CONNECTS[node.id])
             case Send():
                 self.asked.append(action.api)
-                if action.api in ASKED:
-                    self._under_way[action.request_id] = ASKED[action.api]
+                if action.api in REQUESTED:
+                    self._under_way[action.request_id] = REQUESTED[action.api]
         self._fast.do(action)
         self._note()
 
@@ -61,7 +61,7 @@ class SlowNetwork:
             takes_ms = ANSWER_MS
             if isinstance(event, Connected):
                 takes_ms = CONNECT_MS
-            elif isinstance(event, Answered) and event.request_id not in self._under_way:
+            elif isinstance(event, ResponseReceived) and event.request_id not in self._under_way:
                 takes_ms = 0  # ApiVersions: the seed's clients do not ask
             self._due.append((now + takes_ms, event))
         come = [event for due, event in self._due if due <= now]
@@ -69,7 +69,7 @@ class SlowNetwork:
         for event in come:
             if isinstance(event, Connected):
                 self._connecting.discard(CONNECTS[event.node])
-            elif isinstance(event, Answered):
+            elif isinstance(event, ResponseReceived):
                 self._under_way.pop(event.request_id, None)
         self._note()
         return come
@@ -89,11 +89,11 @@ class TwoMessages:
         self.timeline = Timeline(self.bench.now)
         self.timeline.note(self.bench.now, "application", [])
         self.network = SlowNetwork(self.bench, self.timeline)
-        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
         config = ProducerConfig(linger_ms=0, acks="1", enable_idempotence=False)
         self.client = ProducerClient(config, lambda: 0.5, metadata=rules)
         self.client.metadata.bootstrap([("localhost", FIRST_PORT)], self.bench.now)
-        self._driver = Driver(self.client, self.network, lambda: self.bench.now)
+        self._driver = ClientDriver(self.client, self.network, lambda: self.bench.now)
 
     def wait(self, milliseconds: int) -> None:
         until = self.bench.now + milliseconds
@@ -117,7 +117,7 @@ class TwoMessages:
         self.bench.tick(STEP_MS)
 
 
-def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothing() -> None:
+def test_figure_1_only_the_first_message_waits_for_metadata() -> None:
     made = TwoMessages()
     made.wait(200)
     first = made.send()
@@ -127,7 +127,7 @@ def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothin
     told = made.client.events()
     shaking_hands_ms = 2 * STEP_MS
     assert (first, second) == (CONNECT_MS + shaking_hands_ms + ANSWER_MS + STEP_MS, 0)
-    assert [type(event).__name__ for event in told] == ["Acked", "Acked"]
+    assert [type(event).__name__ for event in told] == ["RecordAcked", "RecordAcked"]
     assert made.network.asked == ["API_VERSIONS", "METADATA", "API_VERSIONS", "PRODUCE", "PRODUCE"]
     drawn = made.timeline.picture(made.bench.now, 66)
     assert drawn == figure(PAGES / "producer_client.md", "## Two messages")
@@ -170,7 +170,7 @@ def coordinator_of(world: World) -> int:
     return int(broker)
 
 
-def test_figure_6_a_consumer_dies_and_the_other_one_has_its_partition_too() -> None:
+def test_figure_6_a_dead_consumers_partition_moves_to_the_other() -> None:
     world = World()
     world.bench.topic("orders", 2)
     timeline = Timeline(world.now)
@@ -211,13 +211,13 @@ def shared_and_killed(made: StreamsWorld, threads: int, runs_ms: int) -> list[st
     return made.timeline.picture(made.now)
 
 
-def test_figures_4_and_6_six_tasks_on_three_threads_one_of_which_dies() -> None:
+def test_figures_4_and_6_six_tasks_on_three_threads_and_one_dies() -> None:
     made = StreamsWorld(copying("t"), {"t": 6, "out": 1})
     drawn = shared_and_killed(made, threads=3, runs_ms=6_500)
     assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
 
 
-def test_figures_5_and_6_two_topics_on_two_threads_one_of_which_dies() -> None:
+def test_figures_5_and_6_two_topics_on_two_threads_and_one_dies() -> None:
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     drawn = shared_and_killed(made, threads=2, runs_ms=3_000)
     assert drawn == figure(PAGES / "streams.md", "### Two topics")

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.consumer_events import Failed, ShareAcknowledged
+from brokertwin.clients.consumer_events import ConsumerFailed, ShareAcknowledged
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import (
     RECORD_LIMIT,
-    Asked,
+    LeaderShareRequest,
     ShareFetcher,
     ShareRecord,
     ShareSettings,
@@ -61,19 +61,19 @@ class Shared(World):
         return self.sharer(GROUP, TOPIC, **settings)
 
     def known(self) -> MetadataSnapshot:
-        """What a client of its own knows of the cluster."""
+        """Return a client's cluster metadata."""
         client = self.log_client(frozenset([TOPIC]))
         self.run(500)
         return client.metadata.snapshot
 
     def write(self, *names: str, partition: int = 0) -> None:
-        """Each a batch of its own."""
+        """Write each name as a batch."""
         for name in names:
             answer = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
             assert answer["errorCode"] == 0
 
     def poll(self, client: ShareClient, milliseconds: int = 2_000) -> list[tuple[int, Any, int]]:
-        """What it gets in that time, with one poll that gives anything."""
+        """Return the records of the first poll with any in that time."""
         self.stalled.add(client)
         until = self.now + milliseconds
         while self.now < until:
@@ -104,7 +104,7 @@ def joined(*names: str, **settings: Any) -> tuple[Shared, ShareClient]:
     return world, client
 
 
-def test_example_47_what_was_given_is_accepted_with_the_next_poll() -> None:
+def test_example_47_returned_records_are_accepted_with_the_next_poll() -> None:
     world, client = joined("a", "b")
     assert world.poll(client) == [(0, "a", 1), (1, "b", 1)]
     assert world.told(client) == []
@@ -114,7 +114,7 @@ def test_example_47_what_was_given_is_accepted_with_the_next_poll() -> None:
     assert world.asked(client, "SHARE_ACKNOWLEDGE") == 0
 
 
-def test_example_48_nothing_is_asked_for_while_the_application_works() -> None:
+def test_example_48_nothing_is_fetched_while_the_application_processes() -> None:
     world, client = joined("a")
     assert world.poll(client) == [(0, "a", 1)]
     fetches = world.asked(client, "SHARE_FETCH")
@@ -123,31 +123,31 @@ def test_example_48_nothing_is_asked_for_while_the_application_works() -> None:
     assert world.asked(client, "SHARE_FETCH") == fetches
 
 
-def test_example_49_each_record_has_its_own_acknowledgement() -> None:
+def test_example_49_each_record_is_acknowledged_separately() -> None:
     world, client = joined("a", "b", "c", is_explicit=True)
     assert [name for _, name, _ in world.poll(client)] == ["a", "b", "c"]
     with pytest.raises(ValueError, match="3 records are not acknowledged"):
         client.poll(world.now)
     for offset, kind in enumerate((ACCEPT, RELEASE, REJECT)):
         client.acknowledge(AT, offset, kind)
-    with pytest.raises(ValueError, match="orders-0 1 is not had"):
+    with pytest.raises(ValueError, match="orders-0 1 is not held"):
         client.acknowledge(AT, 1, ACCEPT)
     assert world.poll(client) == [(1, "b", 2)]
     assert world.told(client) == [([0, 1, 2], Error.NONE)]
 
 
-def test_example_50_a_commit_tells_leaders_at_once() -> None:
+def test_example_50_a_commit_sends_acknowledgements_at_once() -> None:
     world, client = joined("a", "b")
     world.poll(client)
     client.commit()
-    assert not client.is_told
+    assert not client.is_acknowledged
     world.run(200)
-    assert client.is_told
+    assert client.is_acknowledged
     assert world.asked(client, "SHARE_ACKNOWLEDGE") == 1
     assert world.told(client) == [([0, 1], Error.NONE)]
 
 
-def test_example_51_a_record_whose_lock_is_over_comes_to_another_member() -> None:
+def test_example_51_a_record_with_an_expired_lock_is_redelivered() -> None:
     world, first = joined("a", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1)]
     second = world.member()
@@ -159,7 +159,7 @@ def test_example_51_a_record_whose_lock_is_over_comes_to_another_member() -> Non
     assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
-def test_example_52_a_member_whose_connection_ends_loses_its_records_at_once() -> None:
+def test_example_52_a_disconnect_releases_the_members_records() -> None:
     world, first = joined("a", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1)]
     second = world.member()
@@ -172,7 +172,7 @@ def test_example_52_a_member_whose_connection_ends_loses_its_records_at_once() -
     assert world.told(first) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
-def test_example_53_what_was_not_given_goes_when_its_lock_is_over() -> None:
+def test_example_53_buffered_records_are_dropped_at_lock_expiry() -> None:
     world, client = joined(max_poll_records=1)
     world.of_group(share_record_lock_duration_ms=str(LOCK_MS))
     world.bench.append(TOPIC, header(2, locator="a,b"))
@@ -182,7 +182,7 @@ def test_example_53_what_was_not_given_goes_when_its_lock_is_over() -> None:
     assert world.poll(client) == [(1, "b", 2)]
 
 
-def test_example_54_who_leaves_gives_back_what_it_has_not_acknowledged() -> None:
+def test_example_54_a_leaving_member_releases_unacknowledged_records() -> None:
     world, first = joined("a", "b", is_explicit=True)
     world.poll(first)
     first.acknowledge(AT, 0, ACCEPT)
@@ -205,12 +205,12 @@ def test_example_55_after_an_error_of_its_session_another_one_is_opened() -> Non
     assert world.told(client) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
-def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> None:
+def test_example_56_a_session_without_partitions_is_closed() -> None:
     world = Shared(partitions=2, brokers=(1, 2))
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
 
-    def asked(*assigned: TopicPartition) -> list[Asked]:
+    def asked(*assigned: TopicPartition) -> list[LeaderShareRequest]:
         return sharing.requests(assigned, snapshot, world.now, lambda _: True)
 
     sharing.poll([], world.now)
@@ -226,7 +226,7 @@ def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> N
     assert list(sharing.sessions) == [stays.node]
 
 
-def test_example_57_with_record_limit_one_leader_is_asked_at_a_time() -> None:
+def test_example_57_record_limit_fetches_from_one_leader_at_a_time() -> None:
     world = Shared(partitions=2, brokers=(1, 2))
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(acquire_mode=RECORD_LIMIT), GROUP, "member")
@@ -258,7 +258,7 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
 
 
 def holding(world: Shared) -> tuple[ShareFetcher, Any]:
-    """A member that has the records 0 and 1, and the partition's place."""
+    """Return a member that holds records 0 and 1, and the partition's key."""
     sharing, place = member_with(world, 1, Records([(0, "a"), (1, "b")], 2, [(2, 0)]))
     assert len(sharing.poll([AT], world.now)) == 2
     return sharing, place
@@ -272,16 +272,14 @@ def holding(world: Shared) -> tuple[ShareFetcher, Any]:
         (Error.INVALID_RECORD_STATE, False),
     ],
 )
-def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
-    error: Error, is_told_again: bool
-) -> None:
+def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_told_again: bool) -> None:
     world = Shared()
     sharing, place = holding(world)
     snapshot = world.known()
     sharing.acknowledge(AT, 0, RELEASE)
     sharing.commit()
 
-    def told(now: int) -> list[Asked]:
+    def told(now: int) -> list[LeaderShareRequest]:
         return sharing.requests([AT], snapshot, now, lambda _: True)
 
     (asked,) = told(world.now)
@@ -291,7 +289,7 @@ def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
     if not is_told_again:
         assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
         return
-    assert (sharing.events, sharing.is_told, told(world.now)) == ([], False, [])
+    assert (sharing.events, sharing.is_acknowledged, told(world.now)) == ([], False, [])
     (again,) = told(max(sharing.deadlines()))
     assert again.topics == asked.topics
     assert again.body.share_session_epoch == asked.body.share_session_epoch + 1
@@ -311,10 +309,10 @@ def test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for() -> No
     other = MetadataSnapshot(nodes={2: Node(2, "other", 9092)})
     assert sharing.requests([AT], other, world.now, lambda _: False) == []
     assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NOT_LEADER_OR_FOLLOWER)]
-    assert (sharing.is_told, sharing.is_closed) == (True, True)
+    assert (sharing.is_acknowledged, sharing.is_closed) == (True, True)
 
 
-def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll() -> None:
+def test_example_60_a_renewed_record_is_returned_with_the_next_poll() -> None:
     world, first = joined("a", "b", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1), (1, "b", 1)]
     assert first.sharing.lock_ms == 2 * LOCK_MS
@@ -322,7 +320,7 @@ def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_p
     for _ in range(3):
         world.run(LOCK_MS)
         first.acknowledge(AT, 0, RENEW)
-        if (AT, 1) in first.sharing.had:
+        if (AT, 1) in first.sharing.held:
             first.acknowledge(AT, 1, ACCEPT)
         world.write("c")
         assert world.poll(first) == [(0, "a", 1)], "and no other record"
@@ -333,7 +331,7 @@ def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_p
     assert [record for _, _, record in world.read[second]] == ["c", "c", "c"]
 
 
-def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> None:
+def test_example_61_a_late_renewal_loses_the_record() -> None:
     world, first = joined("a", is_explicit=True)
     world.poll(first)
     world.run(3 * LOCK_MS)
@@ -342,15 +340,15 @@ def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> No
     assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
-def test_who_does_not_acknowledge_explicitly_renews_nothing() -> None:
+def test_implicit_acknowledgement_does_not_renew() -> None:
     world, client = joined("a")
     world.poll(client)
-    with pytest.raises(ValueError, match="explicitly"):
+    with pytest.raises(ValueError, match="explicit mode"):
         client.acknowledge(AT, 0, RENEW)
-    assert client.sharing.had
+    assert client.sharing.held
 
 
-def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:
+def test_a_renewal_of_a_closed_session_returns_no_records() -> None:
     world, first = joined("a", is_explicit=True)
     world.poll(first)
     first.acknowledge(AT, 0, RENEW)
@@ -359,7 +357,7 @@ def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:
     assert world.told(first) == [([0], Error.NETWORK_EXCEPTION)]
 
 
-def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
+def test_missing_partitions_wait_and_request_metadata() -> None:
     world = Shared()
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
@@ -375,7 +373,7 @@ def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
     assert len(sharing.requests([AT], snapshot, later, lambda _: True)) == 1
 
 
-def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
+def test_acquired_offsets_without_records_are_gaps() -> None:
     world = Shared()
     sharing, _ = member_with(world, 2, Records([(1, "b")], 3, [(3, 0)]))
     (told,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
@@ -385,18 +383,18 @@ def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
     assert sharing.poll([AT], world.now) == [ShareRecord(AT, 1, "b", 1)]
 
 
-def test_a_group_that_it_may_not_read_ends_it() -> None:
+def test_a_missing_group_permission_is_fatal_for_share_groups() -> None:
     world = Shared()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
     (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     refused = ShareFetchResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     sharing.fetched(asked, refused, {}, world.now)
-    assert sharing.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    assert sharing.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
 
 
-def test_acknowledgements_are_told_in_runs() -> None:
+def test_acknowledgements_are_batched_in_runs() -> None:
     def told(*kinds: AcknowledgeType | None) -> list[tuple[int, int, list[int]]]:
         offsets = {at: kind for at, kind in enumerate(kinds) if kind is not None}
         return [(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches_of(offsets)]

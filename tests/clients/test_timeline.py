@@ -1,6 +1,6 @@
 """Who runs what over time, as a table and a picture."""
 
-from brokertwin.clients.timeline import Span, Timeline, natural
+from brokertwin.clients.timeline import RunSpan, Timeline, natural
 
 
 def told() -> Timeline:
@@ -13,16 +13,16 @@ def told() -> Timeline:
     return line
 
 
-def test_what_goes_on_has_no_end() -> None:
+def test_an_open_task_has_no_end() -> None:
     assert told().all_spans() == [
-        Span("a", "t-0", 1_000, None),
-        Span("a", "t-1", 1_000, 4_000),
-        Span("b", "t-1", 5_000, 8_000),
+        RunSpan("a", "t-0", 1_000, None),
+        RunSpan("a", "t-1", 1_000, 4_000),
+        RunSpan("b", "t-1", 5_000, 8_000),
     ]
     assert told().owned() == {"a": ["t-0"], "b": []}
 
 
-def test_only_news_is_news() -> None:
+def test_repeated_states_are_merged() -> None:
     line = told()
     assert not line.note(9_000, "a", ["t-0"])
     assert line.note(9_000, "a", [])
@@ -33,22 +33,22 @@ def test_the_picture() -> None:
         "     0.0       5.0 s",
         "t-0  ··AAAAAAAAAAAAAAAAAA",
         "t-1  ··AAAAAA··BBBBBB····",
-        "A a, B b; · nobody, # several at once",
+        "A a, B b; · none, # several at once",
     ]
 
 
-def test_two_at_once_are_seen() -> None:
+def test_overlapping_runners_are_shown() -> None:
     line = told()
     assert line.twice() == []
     line.note(9_000, "b", ["t-0"])
     ((first, second),) = line.twice()
-    assert (first.who, second.who, second.begin) == ("a", "b", 9_000)
+    assert (first.member, second.member, second.begin) == ("a", "b", 9_000)
     assert line.picture(10_000, 10)[1] == "t-0  ·AAAAAAAA#"
 
 
-def test_names_go_by_their_numbers() -> None:
+def test_names_are_sorted_numerically() -> None:
     assert natural(["t-10", "t-2", "s"]) == ["s", "t-2", "t-10"]
 
 
-def test_nothing_yet() -> None:
-    assert Timeline(5).picture(5, 10)[-1] == "; · nobody, # several at once"
+def test_an_empty_timeline() -> None:
+    assert Timeline(5).picture(5, 10)[-1] == "; · none, # several at once"

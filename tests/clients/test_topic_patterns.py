@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.core.errors import Error
@@ -32,7 +32,7 @@ def settled(made: World) -> None:
     made.run(SETTLED_MS)
 
 
-def test_example_42_a_classic_member_has_what_matches_and_soon_what_comes_and_goes() -> None:
+def test_example_42_a_classic_member_follows_matching_topics() -> None:
     made = world("orders-eu", "orders-us", "payments", "old-orders-eu")
     member = made.consumer("g", pattern="orders-.*", enable_auto_commit=False)
     settled(made)
@@ -45,9 +45,9 @@ def test_example_42_a_classic_member_has_what_matches_and_soon_what_comes_and_go
     assert owned(member) == ["orders-asia", "orders-eu"]
 
 
-def test_example_43_one_does_not_join_before_it_knows_what_matches() -> None:
+def test_example_43_a_member_joins_after_it_knows_matching_topics() -> None:
     made = world("orders")
-    for told in (-1, 1):  # who asks first has its topic made
+    for told in (-1, 1):  # # the first Metadata request creates the topic
         asked = {"coordinatorKeys": ["g"], "keyType": 0}
         (found,) = made.bench.request("FIND_COORDINATOR", 6, asked)["coordinators"]
         assert found["nodeId"] == told
@@ -72,7 +72,7 @@ def test_internal_topics_do_not_match() -> None:
     assert (owned(first), owned(second)) == (["orders"], ["orders"])
 
 
-def test_a_pattern_that_nothing_matches_waits_for_its_topic() -> None:
+def test_an_unmatched_pattern_waits_for_its_topic() -> None:
     made = world("payments")
     member = made.consumer("g", pattern="orders")
     settled(made)
@@ -84,7 +84,7 @@ def test_a_pattern_that_nothing_matches_waits_for_its_topic() -> None:
     assert owned(member) == ["orders"]
 
 
-def test_who_leads_by_a_pattern_assigns_what_others_want_and_waits_for_no_topic_of_theirs() -> None:
+def test_a_leader_with_a_pattern_assigns_known_topics_only() -> None:
     made = world("orders", "payments")
     member = made.consumer("g", pattern="orders")
     settled(made)
@@ -102,7 +102,7 @@ def test_who_leads_by_a_pattern_assigns_what_others_want_and_waits_for_no_topic_
     assert (owned(member), owned(other)) == (["orders"], ["payments"])
 
 
-def test_what_is_no_regular_expression_is_refused() -> None:
+def test_an_invalid_regular_expression_is_rejected() -> None:
     with pytest.raises(re.error):
         world().consumer("g", pattern="orders(")
 
@@ -122,8 +122,8 @@ def test_example_44_in_a_consumer_group_the_coordinator_matches_and_ids_are_look
     assert owned(member) == ["orders-asia"]
 
 
-def test_example_45_a_coordinator_ends_a_member_whose_pattern_is_none() -> None:
+def test_example_45_a_coordinator_rejects_an_invalid_pattern() -> None:
     made = world("orders")
     member = made.consumer("g", pattern="orders(", **MODERN)
     settled(made)
-    assert member.events() == [Failed(Error.INVALID_REGULAR_EXPRESSION)]
+    assert member.events() == [ConsumerFailed(Error.INVALID_REGULAR_EXPRESSION)]

@@ -11,7 +11,11 @@ from brokertwin.clients.transaction_rules import (
     TransactionRules,
     rules_of,
 )
-from brokertwin.clients.transactions import Request, Transactions, TransactionState
+from brokertwin.clients.transactions import (
+    ProducerTransactions,
+    TransactionRequest,
+    TransactionState,
+)
 from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from brokertwin.state.apis.end_txn import EndTxnResponse
 from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -44,7 +48,7 @@ PROTOCOLS = pytest.mark.parametrize("rules", [BEFORE_KIP_890, KIP_890], ids=["be
 
 
 def answer(api: str, *errors: Error) -> Body:
-    """What is answered: an error, or one for each of two partitions."""
+    """Return a response with an error, or one for each of two partitions."""
     error = errors[0]
     match api:
         case "FIND_COORDINATOR":
@@ -69,48 +73,50 @@ def answer(api: str, *errors: Error) -> Body:
     return EndTxnResponse(error_code=error)
 
 
-def next_request(transactions: Transactions, *, is_flushed: bool = True) -> Request:
+def next_request(
+    transactions: ProducerTransactions, *, is_flushed: bool = True
+) -> TransactionRequest:
     request = transactions.next_request(A_DAY, is_flushed=is_flushed)
     assert request is not None
     return request
 
 
-def go_on(transactions: Transactions, until: str) -> None:
-    """Answers what is asked until a request of this API is under way."""
+def go_on(transactions: ProducerTransactions, until: str) -> None:
+    """Respond until a request of this API is in flight."""
     for _ in range(9):
         request = next_request(transactions)
         if request.api == until:
             return
-        transactions.answered(0, answer(request.api, Error.NONE))
+        transactions.on_response(0, answer(request.api, Error.NONE))
     raise AssertionError(f"{until} is not asked")
 
 
-def asked(rules: TransactionRules, api: str, end: str = "commit") -> Transactions:
+def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTransactions:
     """Transactions whose request of this API is under way."""
-    transactions = Transactions("t", 60_000)
+    transactions = ProducerTransactions("t", 60_000)
     transactions.offer(rules)
     transactions.init()
     if api in (INIT, FIND):
         go_on(transactions, api)
         return transactions
     go_on(transactions, INIT)
-    transactions.answered(0, answer(INIT, Error.NONE))
+    transactions.on_response(0, answer(INIT, Error.NONE))
     transactions.begin()
     transactions.may_write(ORDERS)
     if api in (ADD_OFFSETS, COMMIT_OFFSETS):
         transactions.send_offsets("billing", {ORDERS: 5}, Generation())
     elif api == END:
-        if rules.is_told_first:
+        if rules.adds_partitions_first:
             go_on(transactions, ADD_PARTITIONS)
-            transactions.answered(0, answer(ADD_PARTITIONS, Error.NONE))
+            transactions.on_response(0, answer(ADD_PARTITIONS, Error.NONE))
         getattr(transactions, end)()
     go_on(transactions, api)
     return transactions
 
 
 def apis(rules: TransactionRules) -> list[str]:
-    told_first = [ADD_PARTITIONS, ADD_OFFSETS] if rules.is_told_first else []
-    return [FIND, INIT, *told_first, COMMIT_OFFSETS, END]
+    adds_first = [ADD_PARTITIONS, ADD_OFFSETS] if rules.adds_partitions_first else []
+    return [FIND, INIT, *adds_first, COMMIT_OFFSETS, END]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +129,19 @@ def apis(rules: TransactionRules) -> list[str]:
         ({"group.version": 2}, BEFORE_KIP_890),
     ],
 )
-def test_the_finalized_level_says_which_protocol_is_spoken(
+def test_the_finalized_feature_level_selects_the_protocol(
     features: dict[str, int], rules: TransactionRules
 ) -> None:
     assert rules_of(features) is rules
 
 
 @PROTOCOLS
-def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRules) -> None:
+def test_retriable_errors_are_retried_with_backoff(rules: TransactionRules) -> None:
     for api in apis(rules):
         for error in sorted(RETRIABLE):
             transactions = asked(rules, api)
             before = transactions.state
-            transactions.answered(A_DAY, answer(api, error))
+            transactions.on_response(A_DAY, answer(api, error))
             assert transactions.state is before, (api, error)
             assert transactions.next_request(A_DAY, is_flushed=True) is None
             assert transactions.retry_at > A_DAY
@@ -148,10 +154,10 @@ def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRule
 
 @PROTOCOLS
 @pytest.mark.parametrize("error", [Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED])
-def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error) -> None:
+def test_a_fenced_producer_is_unusable(rules: TransactionRules, error: Error) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
-        transactions.answered(0, answer(api, error))
+        transactions.on_response(0, answer(api, error))
         assert (transactions.state, transactions.error) == (
             State.FATAL_ERROR,
             Error.PRODUCER_FENCED,
@@ -159,17 +165,17 @@ def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error
 
 
 @PROTOCOLS
-def test_transaction_abortable_leaves_the_abort_whoever_says_it(rules: TransactionRules) -> None:
+def test_transaction_abortable_requires_an_abort_from_any_api(rules: TransactionRules) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
-        transactions.answered(0, answer(api, ABORTABLE))
+        transactions.on_response(0, answer(api, ABORTABLE))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, ABORTABLE), api
         transactions.abort()
         for _ in range(9):
             request = transactions.next_request(A_DAY, is_flushed=True)
             if request is None:
                 break
-            transactions.answered(0, answer(request.api, Error.NONE))
+            transactions.on_response(0, answer(request.api, Error.NONE))
         assert transactions.state is State.READY, api
 
 
@@ -197,14 +203,14 @@ ALSO_ABORTABLE = {
 
 
 @PROTOCOLS
-def test_of_every_other_error_it_is_known_whether_it_can_be_aborted(
+def test_every_other_error_is_abortable_or_fatal(
     rules: TransactionRules,
 ) -> None:
     known = {Error.NONE, ABORTABLE, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED}
     for api in apis(rules):
         for error in sorted({*Error} - RETRIABLE - known):
             transactions = asked(rules, api)
-            transactions.answered(0, answer(api, error))
+            transactions.on_response(0, answer(api, error))
             is_abortable = error in ALSO_ABORTABLE[api]
             state = State.ABORTABLE_ERROR if is_abortable else State.FATAL_ERROR
             assert (transactions.state, transactions.error) == (state, error), (api, error)
@@ -220,7 +226,7 @@ FATAL_OF_BATCHES = {
 
 
 @PROTOCOLS
-def test_a_batch_that_failed_leaves_the_abort_unless_it_says_that_all_is_over(
+def test_a_failed_batch_is_abortable_unless_fatal(
     rules: TransactionRules,
 ) -> None:
     for error in sorted({*Error} - {Error.NONE}):
@@ -233,7 +239,7 @@ def test_a_batch_that_failed_leaves_the_abort_unless_it_says_that_all_is_over(
 
 
 @PROTOCOLS
-def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) -> None:
+def test_only_fatal_errors_matter_during_an_abort(rules: TransactionRules) -> None:
     for error, state in (
         (Error.ILLEGAL_GENERATION, State.ABORTING),
         (Error.PRODUCER_FENCED, State.FATAL_ERROR),
@@ -241,72 +247,72 @@ def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) 
     ):
         transactions = asked(rules, COMMIT_OFFSETS)
         transactions.abort()
-        transactions.answered(0, answer(COMMIT_OFFSETS, error))
+        transactions.on_response(0, answer(COMMIT_OFFSETS, error))
         assert transactions.state is state, error
     transactions = asked(rules, END, "abort")
     transactions.batch_failed(Error.MESSAGE_TOO_LARGE)
     assert transactions.state is State.ABORTING
-    transactions.answered(0, answer(END, ABORTABLE))
+    transactions.on_response(0, answer(END, ABORTABLE))
     assert transactions.state is State.FATAL_ERROR
 
 
 @PROTOCOLS
-def test_of_several_partitions_the_one_that_no_retry_helps_decides(
+def test_a_non_retriable_partition_error_decides(
     rules: TransactionRules,
 ) -> None:
     again, stale = Error.COORDINATOR_LOAD_IN_PROGRESS, Error.ILLEGAL_GENERATION
     for errors in ((again, stale), (stale, again)):
         transactions = asked(rules, COMMIT_OFFSETS)
-        transactions.answered(0, answer(COMMIT_OFFSETS, *errors))
+        transactions.on_response(0, answer(COMMIT_OFFSETS, *errors))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, stale)
-    if rules.is_told_first:
+    if rules.adds_partitions_first:
         denied = Error.TOPIC_AUTHORIZATION_FAILED
         transactions = asked(rules, ADD_PARTITIONS)
-        transactions.answered(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
+        transactions.on_response(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
         assert transactions.error is denied
 
 
-def test_as_of_kip_890_the_end_says_what_the_producer_holds_from_then_on() -> None:
+def test_since_kip_890_end_txn_returns_the_next_epoch() -> None:
     transactions = asked(KIP_890, END)
-    transactions.answered(0, EndTxnResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, EndTxnResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
     transactions.begin()
     transactions.may_write(ORDERS)
     transactions.doubt_sequences()
     transactions.abort()
     go_on(transactions, END)
-    transactions.answered(0, EndTxnResponse(producer_id=8, producer_epoch=0))
+    transactions.on_response(0, EndTxnResponse(producer_id=8, producer_epoch=0))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(8, 0))
 
 
 @pytest.mark.parametrize("why", ["a sequence in doubt", "an id that the coordinator has forgotten"])
-def test_before_kip_890_the_next_epoch_is_asked_for(why: str) -> None:
+def test_before_kip_890_the_next_epoch_is_requested(why: str) -> None:
     transactions = asked(BEFORE_KIP_890, ADD_OFFSETS)
     if why == "a sequence in doubt":
         transactions.doubt_sequences()
-        transactions.answered(0, answer(ADD_OFFSETS, Error.NONE))
+        transactions.on_response(0, answer(ADD_OFFSETS, Error.NONE))
     else:
-        transactions.answered(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
+        transactions.on_response(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
     assert transactions.state is State.ABORTABLE_ERROR
     transactions.abort()
     go_on(transactions, INIT)
-    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
 
 
-def test_a_protocol_that_is_offered_meanwhile_waits_for_the_next_transaction() -> None:
+def test_a_new_protocol_applies_from_the_next_transaction() -> None:
     transactions = asked(BEFORE_KIP_890, END)
     transactions.offer(KIP_890)
     assert transactions.rules is BEFORE_KIP_890
-    transactions.answered(0, EndTxnResponse())
+    transactions.on_response(0, EndTxnResponse())
     assert transactions.state is State.INITIALIZING
     assert next_request(transactions).api == INIT
-    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.rules) == (State.READY, KIP_890)
 
 
 @PROTOCOLS
-def test_where_nobody_speaks_the_protocol_it_is_over(rules: TransactionRules) -> None:
+def test_a_missing_protocol_is_fatal(rules: TransactionRules) -> None:
     transactions = asked(rules, COMMIT_OFFSETS)
     transactions.failed(0, is_unsupported=True)
     assert (transactions.state, transactions.error) == (

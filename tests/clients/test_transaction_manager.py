@@ -4,15 +4,15 @@ import pytest
 
 from brokertwin.clients.partition_sequences import PartitionSequences
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.producer_batch import IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.transaction_manager import (
     RETRY_RULES,
     SEQUENCE_ERRORS,
     TRANSITIONS,
-    Input,
-    Refused,
+    FailedBatch,
+    IdState,
+    ProducerInput,
     Retry,
-    State,
     TransactionManager,
 )
 from brokertwin.state.core.errors import RETRIABLE, Error
@@ -24,14 +24,14 @@ UNKNOWN_ID = Error.UNKNOWN_PRODUCER_ID
 
 def ready() -> TransactionManager:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
-    manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     return manager
 
 
 def drained(manager: TransactionManager, count: int = 1) -> list[ProducerBatch]:
     batches = [
-        ProducerBatch(topic_partition=A, created=0, records=[Record(number, 50, 0)])
+        ProducerBatch(topic_partition=A, created=0, records=[PendingRecord(number, 50, 0)])
         for number in range(count)
     ]
     for batch in batches:
@@ -42,66 +42,64 @@ def drained(manager: TransactionManager, count: int = 1) -> list[ProducerBatch]:
 @pytest.mark.parametrize(
     ("error", "state", "reason"),
     [
-        (Error.NONE, State.READY, Error.NONE),
-        (Error.COORDINATOR_LOAD_IN_PROGRESS, State.UNINITIALIZED, Error.NONE),
-        (Error.NOT_COORDINATOR, State.UNINITIALIZED, Error.NONE),
-        (Error.COORDINATOR_NOT_AVAILABLE, State.UNINITIALIZED, Error.NONE),
-        (Error.NETWORK_EXCEPTION, State.UNINITIALIZED, Error.NONE),
+        (Error.NONE, IdState.READY, Error.NONE),
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, IdState.UNINITIALIZED, Error.NONE),
+        (Error.NOT_COORDINATOR, IdState.UNINITIALIZED, Error.NONE),
+        (Error.COORDINATOR_NOT_AVAILABLE, IdState.UNINITIALIZED, Error.NONE),
+        (Error.NETWORK_EXCEPTION, IdState.UNINITIALIZED, Error.NONE),
         (
             Error.CLUSTER_AUTHORIZATION_FAILED,
-            State.ABORTABLE_ERROR,
+            IdState.ABORTABLE_ERROR,
             Error.CLUSTER_AUTHORIZATION_FAILED,
         ),
         (
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            State.ABORTABLE_ERROR,
+            IdState.ABORTABLE_ERROR,
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
-        (Error.INVALID_PRODUCER_EPOCH, State.FATAL_ERROR, Error.PRODUCER_FENCED),
-        (Error.PRODUCER_FENCED, State.FATAL_ERROR, Error.PRODUCER_FENCED),
-        (Error.UNSUPPORTED_VERSION, State.FATAL_ERROR, Error.UNSUPPORTED_VERSION),
-        (Error.UNKNOWN_SERVER_ERROR, State.FATAL_ERROR, Error.UNKNOWN_SERVER_ERROR),
+        (Error.INVALID_PRODUCER_EPOCH, IdState.FATAL_ERROR, Error.PRODUCER_FENCED),
+        (Error.PRODUCER_FENCED, IdState.FATAL_ERROR, Error.PRODUCER_FENCED),
+        (Error.UNSUPPORTED_VERSION, IdState.FATAL_ERROR, Error.UNSUPPORTED_VERSION),
+        (Error.UNKNOWN_SERVER_ERROR, IdState.FATAL_ERROR, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_an_answer_to_init_producer_id_leads_to(
-    error: Error, state: State, reason: Error
-) -> None:
+def test_init_producer_id_responses(error: Error, state: IdState, reason: Error) -> None:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
-    manager.init_answered(error, IdAndEpoch(4000, 0), retry_at=100)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(error, IdAndEpoch(4000, 0), retry_at=100)
     assert (manager.state, manager.error) == (state, reason)
-    assert manager.wants_id(99) is False
-    assert manager.wants_id(100) is (state is State.UNINITIALIZED)
+    assert manager.needs_id(99) is False
+    assert manager.needs_id(100) is (state is IdState.UNINITIALIZED)
 
 
 def test_the_table_has_a_row_for_every_case_of_a_sequence_error() -> None:
     assert {rule.error for rule in RETRY_RULES} == SEQUENCE_ERRORS
     last = {rule.error: rule for rule in RETRY_RULES}
     (batch,) = drained(ready())
-    anything = Refused(batch, PartitionSequences(), log_start_offset=0)
+    anything = FailedBatch(batch, PartitionSequences(), log_start_offset=0)
     assert all(rule.holds(anything) for rule in last.values())
 
 
-def test_a_fatal_error_is_for_good() -> None:
-    leaving = {what for state, what in TRANSITIONS if state is State.FATAL_ERROR}
-    assert leaving == {Input.FATAL}
+def test_a_fatal_error_is_permanent() -> None:
+    leaving = {what for state, what in TRANSITIONS if state is IdState.FATAL_ERROR}
+    assert leaving == {ProducerInput.FATAL}
 
 
-def test_one_request_for_an_id_is_under_way_at_a_time() -> None:
+def test_one_producer_id_request_is_in_flight_at_a_time() -> None:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
-    assert not manager.wants_id(10**9)
+    manager.move(ProducerInput.REQUESTED)
+    assert not manager.needs_id(10**9)
     with pytest.raises(KeyError):
-        manager.move(Input.ASKED)
+        manager.move(ProducerInput.REQUESTED)
 
 
-def test_45_with_an_earlier_batch_missing_is_retried() -> None:
+def test_out_of_order_with_an_earlier_batch_missing_is_retried() -> None:
     manager = ready()
     _, second = drained(manager, 2)
     assert manager.decide(second, OUT_OF_ORDER, -1) is Retry.RETRY
 
 
-def test_45_with_nothing_missing_bumps_the_epoch() -> None:
+def test_out_of_order_with_nothing_missing_bumps_the_epoch() -> None:
     manager = ready()
     (batch,) = drained(manager)
     assert manager.decide(batch, OUT_OF_ORDER, -1) is Retry.BUMP_AND_RETRY
@@ -110,7 +108,7 @@ def test_45_with_nothing_missing_bumps_the_epoch() -> None:
     assert manager.decide(batch, OUT_OF_ORDER, -1) is Retry.RETRY, "an answer to former sequences"
 
 
-def test_45_behind_a_hole_bumps_the_epoch_and_further_behind_is_retried() -> None:
+def test_out_of_order_after_a_gap_bumps_the_epoch_and_later_is_retried() -> None:
     manager = ready()
     first, second, third = drained(manager, 3)
     manager.failed(first, Error.REQUEST_TIMED_OUT, is_given_up=True)
@@ -118,7 +116,7 @@ def test_45_behind_a_hole_bumps_the_epoch_and_further_behind_is_retried() -> Non
     assert manager.decide(second, OUT_OF_ORDER, -1) is Retry.BUMP_AND_RETRY
 
 
-def test_59_of_a_broker_that_forgot_the_producer_bumps_the_epoch() -> None:
+def test_unknown_producer_id_bumps_the_epoch() -> None:
     manager = ready()
     (batch,) = drained(manager)
     assert manager.decide(batch, UNKNOWN_ID, log_start_offset=-1) is Retry.RETRY
@@ -139,7 +137,7 @@ def test_every_other_error_fails() -> None:
         assert manager.decide(drained(manager)[0], error, -1) is Retry.FAIL, error
 
 
-def test_a_bump_waits_until_nothing_of_the_partition_is_on_the_wire() -> None:
+def test_a_bump_waits_until_the_partition_has_no_in_flight_batch() -> None:
     manager = ready()
     refused, on_wire = drained(manager, 2)
     on_wire.is_on_wire = True
@@ -153,7 +151,7 @@ def test_a_bump_waits_until_nothing_of_the_partition_is_on_the_wire() -> None:
     assert manager.id_and_epoch.epoch == 1
 
 
-def test_a_bump_fails_what_may_have_been_written() -> None:
+def test_a_bump_fails_possibly_written_batches() -> None:
     manager = ready()
     refused, unanswered = drained(manager, 2)
     unanswered.is_outcome_unknown = True
@@ -162,7 +160,7 @@ def test_a_bump_fails_what_may_have_been_written() -> None:
     assert manager.sequences(A).in_flight == [refused]
 
 
-def test_a_retry_goes_only_when_it_is_the_oldest_in_flight() -> None:
+def test_only_the_oldest_in_flight_batch_is_retried() -> None:
     manager = ready()
     first, second = drained(manager, 2)
     assert manager.may_drain(first)
@@ -177,7 +175,7 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
     other = TopicPartition("orders", 1)
     manager.request_bump(other)
     manager.bump()
-    new = ProducerBatch(topic_partition=A, created=0, records=[Record(9, 50, 0)])
+    new = ProducerBatch(topic_partition=A, created=0, records=[PendingRecord(9, 50, 0)])
     assert not manager.may_drain(new)
     manager.completed(old, base_offset=0)
     assert manager.may_drain(new)
@@ -185,23 +183,23 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
     assert (new.id_and_epoch.epoch, new.base_sequence) == (1, 0)
 
 
-def test_by_the_rule_of_kafka_2_the_whole_id_goes() -> None:
+def test_with_kafka_2_rules_the_whole_id_is_reset() -> None:
     manager = TransactionManager(reset_pid_on_unresolved=True)
-    manager.move(Input.ASKED)
-    manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     (expired,) = drained(manager)
     other = ProducerBatch(
-        topic_partition=TopicPartition("orders", 1), created=0, records=[Record(1, 50, 0)]
+        topic_partition=TopicPartition("orders", 1), created=0, records=[PendingRecord(1, 50, 0)]
     )
     manager.drained(other)
     manager.failed(expired, Error.REQUEST_TIMED_OUT, is_given_up=True)
     manager.resolve()
-    assert manager.state is State.UNINITIALIZED
+    assert manager.state is IdState.UNINITIALIZED
     assert not manager.id_and_epoch.is_valid
     assert manager.decide(other, Error.LEADER_NOT_AVAILABLE, -1) is Retry.FAIL
 
 
-def test_a_batch_keeps_its_sequences_once_it_was_drained() -> None:
+def test_a_drained_batch_keeps_its_sequences() -> None:
     manager = ready()
     (batch,) = drained(manager)
     batch.is_closed = True

@@ -1,6 +1,6 @@
 """Transactions of a producer on the client loop.
 
-In both protocols: with clusters that have finalized `transaction.version` 1 and 2 (KIP-890).
+With both protocols: finalized `transaction.version` 1 and 2 (KIP-890).
 """
 
 import sys
@@ -15,9 +15,9 @@ from brokertwin.clients.client_loop import SPOKEN
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
-from brokertwin.clients.producer_events import Acked, Failed
-from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
@@ -29,7 +29,7 @@ State = TransactionState
 
 @pytest.fixture(params=[1, 2])
 def level(request: pytest.FixtureRequest) -> int:
-    """What the cluster has finalized."""
+    """The finalized `transaction.version`."""
     return int(request.param)
 
 
@@ -52,7 +52,7 @@ def producer(made: World, name: str = "t", **config: Any) -> ProducerClient:
     return client
 
 
-def of(client: ProducerClient) -> Transactions:
+def of(client: ProducerClient) -> ProducerTransactions:
     assert client.transactions is not None
     return client.transactions
 
@@ -84,7 +84,7 @@ def committed(made: World) -> list[int]:
     return found
 
 
-def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not(level: int) -> None:
+def test_example_1_only_committed_records_are_read(level: int) -> None:
     made = world(level)
     client = producer(made)
     of(client).begin()
@@ -103,10 +103,10 @@ def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not(level: 
     asked = made.networks[client].asked
     bumps = 2 if level == 2 else 0
     assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (bumps, 2)
-    assert {type(event) for event in client.events()} == {Acked}
+    assert {type(event) for event in client.events()} == {RecordAcked}
 
 
-def test_example_2_commit_sends_what_lingers(level: int) -> None:
+def test_example_2_commit_flushes_lingering_batches(level: int) -> None:
     made = world(level)
     client = producer(made, linger_ms=60_000)
     of(client).begin()
@@ -119,7 +119,7 @@ def test_example_2_commit_sends_what_lingers(level: int) -> None:
     assert sorted(committed(made)) == sent
 
 
-def test_example_3_an_empty_transaction_asks_nobody(level: int) -> None:
+def test_example_3_an_empty_transaction_sends_no_request(level: int) -> None:
     made = world(level)
     client = producer(made)
     for end in (of(client).commit, of(client).abort):
@@ -129,7 +129,7 @@ def test_example_3_an_empty_transaction_asks_nobody(level: int) -> None:
     assert made.networks[client].asked["END_TXN"] == 0
 
 
-def test_example_4_who_comes_with_the_same_id_fences_the_one_before(level: int) -> None:
+def test_example_4_a_second_producer_fences_the_first(level: int) -> None:
     made = world(level)
     before = producer(made)
     of(before).begin()
@@ -149,7 +149,7 @@ def test_example_4_who_comes_with_the_same_id_fences_the_one_before(level: int) 
     assert of(after).id_and_epoch.epoch > of(before).id_and_epoch.epoch
 
 
-def test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch(level: int) -> None:
+def test_example_5_a_failed_record_allows_only_abort_then_bumps_the_epoch(level: int) -> None:
     made = world(level)
     client = producer(made)
     of(client).begin()
@@ -189,7 +189,7 @@ def test_example_6_offsets_are_committed_with_the_transaction(level: int) -> Non
     assert topics[0]["partitions"][0]["committedOffset"] == 5
 
 
-def test_example_7_a_member_that_is_not_in_the_group_can_only_abort(level: int) -> None:
+def test_example_7_a_non_member_can_only_abort(level: int) -> None:
     made = world(level)
     client, member = producer(made), made.consumer("billing", TOPIC)
     made.run(3_000)
@@ -211,14 +211,14 @@ def test_example_8_records_before_an_abort_are_not_sent(level: int) -> None:
     of(client).abort()
     until(made, client, State.READY)
     (failed,) = client.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert (failed.record_id, failed.may_be_written) == (sent[0], False)
     assert made.networks[client].asked["PRODUCE"] == 0
 
 
-def test_example_9_as_of_kip_890_what_is_written_adds_itself() -> None:
-    told_first = {"ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"}
-    for level, told, versions in ((1, told_first, (11, 4, 4)), (2, set(), (12, 5, 5))):
+def test_example_9_since_kip_890_produce_adds_partitions() -> None:
+    adds_first = {"ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"}
+    for level, told, versions in ((1, adds_first, (11, 4, 4)), (2, set(), (12, 5, 5))):
         made = world(level)
         client = producer(made)
         network = made.networks[client]
@@ -230,14 +230,14 @@ def test_example_9_as_of_kip_890_what_is_written_adds_itself() -> None:
             of(client).commit()
             until(made, client, State.READY)
             made.run(500)
-        assert told_first & network.asked.keys() == told
+        assert adds_first & network.asked.keys() == told
         apis = ("PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN")
         assert [set(network.versions[api]) for api in apis] == [{each} for each in versions]
         assert network.asked["INIT_PRODUCER_ID"] == asked_for_ids
         assert len(committed(made)) == 4
 
 
-def test_example_10_at_the_step_to_kip_890_comes_the_next_epoch() -> None:
+def test_example_10_the_upgrade_to_kip_890_bumps_the_epoch() -> None:
     made = world(level=1)
     client = producer(made)
     network = made.networks[client]
@@ -271,7 +271,7 @@ def finalize(made: World, level: int) -> None:
     assert answer["errorCode"] == 0
 
 
-def test_example_11_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
+def test_example_11_a_timed_out_transaction_fences_only_before_kip_890(
     level: int,
 ) -> None:
     made = world(level)
@@ -296,7 +296,7 @@ def test_example_11_a_transaction_that_lasts_too_long_fences_only_before_kip_890
         assert of(client).error is Error.PRODUCER_FENCED
 
 
-def test_example_11_a_commit_that_comes_too_late_is_fatal(level: int) -> None:
+def test_example_11_a_late_commit_is_fatal(level: int) -> None:
     made = world(level)
     client = producer(made, transaction_timeout_ms=5_000)
     of(client).begin()
@@ -309,7 +309,7 @@ def test_example_11_a_commit_that_comes_too_late_is_fatal(level: int) -> None:
     assert committed(made) == []
 
 
-def test_example_12_a_record_too_large_to_be_sent_leaves_abort_alone(level: int) -> None:
+def test_example_12_a_too_large_record_allows_only_abort(level: int) -> None:
     made = world(level)
     client = producer(made, max_request_size=400)
     of(client).begin()
@@ -322,7 +322,7 @@ def test_example_12_a_record_too_large_to_be_sent_leaves_abort_alone(level: int)
     assert committed(made) == []
 
 
-def test_a_commit_waits_until_every_record_has_its_outcome(level: int) -> None:
+def test_a_commit_waits_for_all_records(level: int) -> None:
     made = world(level)
     client = producer(made, linger_ms=0)
     network = made.networks[client]
@@ -339,7 +339,7 @@ def test_a_commit_waits_until_every_record_has_its_outcome(level: int) -> None:
 
 
 @pytest.mark.parametrize("api", ["PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN"])
-def test_a_version_of_the_other_protocol_is_never_asked(
+def test_versions_of_the_other_protocol_are_never_sent(
     api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node of a cluster at level 2 that does not speak for it, such as an old proxy."""
@@ -368,7 +368,7 @@ def test_nothing_is_sent_outside_of_a_transaction(level: int) -> None:
 
 
 def test_settings_that_conflict() -> None:
-    with pytest.raises(ConfigError, match=r"transactional\.id"):
+    with pytest.raises(ProducerConfigError, match=r"transactional\.id"):
         checked(ProducerConfig(transactional_id="t", enable_idempotence=False))
 
 
@@ -381,7 +381,7 @@ happened: Counter[str] = Counter()
 @pytest.mark.parametrize("level", [1, 2])
 @settings(max_examples=examples(15))
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=5, max_size=25))
-def test_each_committed_record_is_there_once_and_no_other(
+def test_exactly_the_committed_records_are_read_once(
     level: int, steps: list[tuple[str, int]]
 ) -> None:
     made = world(level)
@@ -414,7 +414,7 @@ def test_each_committed_record_is_there_once_and_no_other(
     assert sorted(committed(made)) == good
 
 
-def test_everything_happened() -> None:
+def test_all_scenarios_occurred() -> None:
     told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
     sys.stdout.write(f"transactions: {told}\n")
     if happened:

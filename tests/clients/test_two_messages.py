@@ -1,8 +1,8 @@
-"""The seed's example, row by row: a producer sends one message, and a second later another one.
+"""The seed's example by rows: a producer sends two messages a second apart.
 
-Times are those of the seed's log, ms after 18:00:00; the answers come from a real cell. Where the
-log prints a time-out its clock is a little older than the line; `now` here is that older one. The
-batches (created, lingering 0 ms, drained, freed) are the test's own, as small as the example.
+Times are those of the seed's log in ms after 18:00:00; responses come from a real cell. For a
+logged timeout, `now` is its own clock, slightly before the line's. The batches (created, lingering
+0 ms, drained, freed) are the test's own.
 """
 
 from typing import NamedTuple
@@ -11,12 +11,12 @@ import msgspec
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.metadata import (
+    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
     RequestAndVersion,
-    Rules,
 )
-from brokertwin.clients.metadata_wait import Known, MetadataWait, WaitFor
+from brokertwin.clients.metadata_wait import MetadataKnown, MetadataWait, WaitFor
 from brokertwin.clients.network import (
     Connect,
     NetworkClient,
@@ -33,7 +33,7 @@ MAX_BLOCK_MS = 60_000
 IN_FLIGHT = 2**31 - 1
 M1, M2 = TopicPartition("test", 0), TopicPartition("test", 2)
 
-SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
 
 
 class SenderPass(NamedTuple):
@@ -72,7 +72,7 @@ class Producer:
         body = msgspec.to_builtins(sent.request)
         answer = self.bench.request("METADATA", self.version, body)
         response = msgspec.convert(answer, MetadataResponse)
-        self.client.metadata_answered(node, response, self.version, now)
+        self.client.on_metadata_response(node, response, self.version, now)
 
     def produce(self, partition: TopicPartition) -> int:
         """The base offset that the broker gives a batch of one message."""
@@ -122,7 +122,7 @@ def test_the_two_messages_of_the_seed() -> None:
     led = {found.partition: found.leader_id for found in metadata.snapshot.by_topic["test"]}
     assert led == {TopicPartition("test", partition): 0 for partition in range(3)}
     assert not metadata.is_update_requested
-    assert wait.resume(15_628) == Known(partition_count=3, waited_ms=519)
+    assert wait.resume(15_628) == MetadataKnown(partition_count=3, waited_ms=519)
     # 15.629 nothing is due for a while
     assert producer.poll(producer.sender(15_628), 15_628) == ([], 299_839, 30_000)
 
@@ -145,12 +145,12 @@ def test_the_two_messages_of_the_seed() -> None:
     assert producer.poll(turn, 15_720) == ([], 299_747, 30_000)
     # 15.740 [9] the answer, with base offset 11
     assert producer.produce(sent) == 11
-    client.answered(0, request_id=1)
+    client.on_response(0, request_id=1)
     assert producer.poll(producer.sender(15_741), 15_741) == ([], 299_726, 30_000)
 
     # 16.706 m2: no wait, no metadata request; the sender is woken for a new batch of test-2
     again = MetadataWait(metadata, "test", None, MAX_BLOCK_MS)
-    assert again.start(16_706) == Known(partition_count=3, waited_ms=0)
+    assert again.start(16_706) == MetadataKnown(partition_count=3, waited_ms=0)
     producer.queue.append(M2)
     turn = producer.sender(16_706)
     assert turn == ([0], 0)
@@ -158,7 +158,7 @@ def test_the_two_messages_of_the_seed() -> None:
     assert metadata.update_version == 2
 
 
-def test_what_is_different_today() -> None:
+def test_differences_from_todays_protocol() -> None:
     producer = Producer(MetadataSettings(), LATEST)
     metadata, client = producer.metadata, producer.client
     metadata.bootstrap([("localhost", 9092)], 4_939)
@@ -182,7 +182,7 @@ def test_what_is_different_today() -> None:
     sent = poll.actions[0].sent
     assert (names(sent), sent.is_partial) == (["test"], True)
     producer.answer_metadata(sent, 0, 15_467)
-    assert wait.resume(15_467) == Known(partition_count=3, waited_ms=358)
+    assert wait.resume(15_467) == MetadataKnown(partition_count=3, waited_ms=358)
     # a partial answer does not restart the 300 s
     assert producer.poll(producer.sender(15_628), 15_628).metadata_timeout_ms == 289_472
-    assert metadata.last_seen_leader_epoch(M1) == 0
+    assert metadata.last_seen_leader_epochs.get(M1) == 0

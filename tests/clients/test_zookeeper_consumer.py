@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Lost,
+    PartitionsLost,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.zookeeper_consumer import Thread, ranges
+from brokertwin.clients.zookeeper_consumer import ConsumerThread, ranges
 from brokertwin.simulation.zookeeper import SESSION_MS, Zoo
 from tests.support.bench_network import World
 from tests.support.examples import examples
 from tests.support.sources import ROOT
 
 TOPIC = "orders"
-A, B = Thread("a", 0), Thread("b", 0)
+A, B = ConsumerThread("a", 0), ConsumerThread("b", 0)
 SETTLED_MS = 12_000
 
 
@@ -30,7 +30,7 @@ def spread(zoo: Zoo) -> dict[str, list[int]]:
     }
 
 
-def test_example_33_each_computes_range_for_itself() -> None:
+def test_example_33_each_consumer_computes_range_itself() -> None:
     zoo = Zoo(orders=4)
     zoo.consumer("a", orders=1)
     zoo.run(1_000)
@@ -58,13 +58,13 @@ def test_example_33_each_computes_range_for_itself() -> None:
     ],
 )
 def test_the_first_threads_get_one_more(
-    partitions: int, threads: list[Thread], expected: dict[Thread, list[int]]
+    partitions: int, threads: list[ConsumerThread], expected: dict[ConsumerThread, list[int]]
 ) -> None:
     assert ranges(threads, partitions) == expected
 
 
 def cost_of_a_join(members: int) -> tuple[int, int]:
-    """How many rebalances and operations one more consumer costs a group of so many."""
+    """Return rebalances and operations that a join causes in a group of `members`."""
     zoo = Zoo(orders=members + 1)
     for number in range(members):
         zoo.consumer(f"c{number:02}", orders=1)
@@ -79,7 +79,7 @@ def cost_of_a_join(members: int) -> tuple[int, int]:
     return now - rebalances, sum(zoo.handled.values()) - operations
 
 
-def test_example_34_the_herd_each_join_makes_everybody_read_everybody() -> None:
+def test_example_34_each_join_makes_all_consumers_read_all_others() -> None:
     few, many = cost_of_a_join(4), cost_of_a_join(16)
     assert (few[0], many[0]) >= (5, 17)
     assert (few[1], many[1]) == (70, 478)
@@ -103,12 +103,12 @@ def requests_of_a_join(members: int) -> int:
     return asked() - before
 
 
-def test_example_34_by_the_group_protocol_a_join_costs_each_member_two_requests() -> None:
+def test_example_34_with_the_group_protocol_a_join_takes_two_requests_per_member() -> None:
     assert requests_of_a_join(4) == 2 * 5 + 1  # the new one is first told its id (79)
     assert requests_of_a_join(16) == 2 * 17 + 1
 
 
-def test_example_35_who_is_paused_reads_on_what_another_owns_and_takes_its_offset_back() -> None:
+def test_example_35_a_paused_consumer_overwrites_the_new_owners_offset() -> None:
     zoo = Zoo(orders=2)
     a = zoo.consumer("a", orders=1)
     b = zoo.consumer("b", orders=1)
@@ -123,16 +123,16 @@ def test_example_35_who_is_paused_reads_on_what_another_owns_and_takes_its_offse
     b.commit(at, 50)
     zoo.run(100)
     assert at in a.owned and at in b.owned
-    ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].what == "orders-0"]
-    assert (first.who, second.who) == ("a", "b")
-    a.commit(at, 11)  # it works on what it has read, before it hears
+    ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].item == "orders-0"]
+    assert (first.member, second.member) == ("a", "b")
+    a.commit(at, 11)  # # commits its progress before it handles the rebalance
     zoo.paused.clear()
     for operation in a.take(zoo.now):
         zoo._handle("a", operation)
     assert zoo.went_back == [at]
 
 
-def test_example_35_by_the_group_protocol_its_commit_is_refused() -> None:
+def test_example_35_with_the_group_protocol_its_commit_is_rejected() -> None:
     made = World((1,))
     made.bench.topic(TOPIC, 2)
     config = {
@@ -155,7 +155,7 @@ def test_example_35_by_the_group_protocol_its_commit_is_refused() -> None:
     made.run(2_000)
     kinds = [type(event) for event in paused.events()]
     assert CommitFailed in kinds
-    assert Lost in kinds
+    assert PartitionsLost in kinds
     group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [at.partition]}]}
     answer = made.bench.request("OFFSET_FETCH", 9, {"groups": [group]})
     assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 50
@@ -166,9 +166,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("jlpw"), st.integers(0, 5)), min_size
 
 @settings(max_examples=examples(6))
 @given(STEPS, st.integers(0, 1_000))
-def test_an_owners_node_has_one_owner_and_everything_is_owned_in_the_end(
-    steps: list[tuple[str, int]], seed: int
-) -> None:
+def test_each_partition_ends_with_one_owner(steps: list[tuple[str, int]], seed: int) -> None:
     zoo = Zoo(seed, orders=5)
     for number, (step, which) in enumerate([("j", 0), *steps]):
         if step == "j" and len(zoo.consumers) < 4:
@@ -185,7 +183,7 @@ def test_an_owners_node_has_one_owner_and_everything_is_owned_in_the_end(
     assert {path.partition("/")[2] for path in zoo.owners()} == {str(each) for each in range(5)}
 
 
-def test_the_example_shows_who_reads_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_shows_concurrent_readers(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "before_groups.py"))
     shown = capsys.readouterr().out
     assert "orders-0  AAAA" in shown and "#" in shown

@@ -20,8 +20,8 @@ from brokertwin.gateway.records import records
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.recordings.formats.documents import Document
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.sinks import stored_states
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.configs import broker_config
@@ -32,7 +32,7 @@ from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.checkpoint import state_reader, store_files, store_writer
-from brokertwin.streaming.job.edge import Edge
+from brokertwin.streaming.job.edge import JobEdge
 from tests.fuzz.mutations import changed, changed_document
 from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture
@@ -116,7 +116,7 @@ def events() -> list[bytes]:
     placed = Placement(CELL, [1], [CELL], 1, 1)
     found: dict[tuple[int | str, int | None], bytes] = {}
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
-        edge = Edge({CELL: placed}, CELL, None, lambda: START)
+        edge = JobEdge({CELL: placed}, CELL, None, lambda: START)
         for event in capture(file.name.removesuffix(".jsonl.gz"), edge):
             said = msgspec.json.decode(event.document)
             header = said.get("requestHeader", {"requestApiKey": said.get("kind")})
@@ -163,8 +163,10 @@ def log_lines() -> list[bytes]:
 
 def read_log(data: bytes) -> None:
     """Each line is in a document or is left; a document can be written."""
-    lines = (Line("any.log", number, text) for number, text in enumerate(data.splitlines(), 1))
-    for made in Reader(Origin("any.log")).read(line for line in lines if line.text.strip()):
+    lines = (
+        SourceLine("any.log", number, text) for number, text in enumerate(data.splitlines(), 1)
+    )
+    for made in FormatReader(Origin("any.log")).read(line for line in lines if line.text.strip()):
         if isinstance(made, Document):
             made.encoded()
 

@@ -1,7 +1,7 @@
-"""Admin clients of others return with a gateway what they return with a real broker.
+"""Admin clients: compare what their methods return with a real broker.
 
-Each method of kafka-python's, of confluent-kafka's and of Java's. Names, ids, times and the order
-within lists are aside; the tools' tests hold the order.
+Each method of kafka-python's, confluent-kafka's and Java's. Names, ids, times and the order within
+lists are not compared; the tests of the tools compare the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ from tests.support.tool_steps import SETTINGS
 
 @pytest.fixture
 def gateway() -> Iterator[str]:
-    """Where a gateway is reached that has a real broker's settings."""
+    """Return the address of a gateway with a real broker's settings."""
     with running_gateway(properties_of(SETTINGS)) as running:
         yield running.bootstrap
 
@@ -59,7 +59,7 @@ def of_confluent(bootstrap: str) -> Iterator[AdminClient]:
     ("name", "made", "steps"),
     [("kafka_python", of_python, OF_KAFKA_PYTHON), ("confluent", of_confluent, OF_CONFLUENT)],
 )
-def test_each_method_returns_what_a_real_broker_makes_it_return(
+def test_each_method_returns_the_result_of_a_real_broker(
     gateway: str,
     name: str,
     made: Callable[[str], AbstractContextManager[Any]],
@@ -81,7 +81,7 @@ def test_each_method_returns_what_a_real_broker_makes_it_return(
 @pytest.mark.parametrize(
     ("kind", "steps"), [(KafkaAdminClient, OF_KAFKA_PYTHON), (AdminClient, OF_CONFLUENT)]
 )
-def test_no_method_is_left_out(kind: type, steps: Sequence[Call | Act]) -> None:
+def test_every_method_has_a_step(kind: type, steps: Sequence[Call | Act]) -> None:
     called = {step.method for step in steps if isinstance(step, Call)}
     offered = {name for name in dir(kind) if name[0].islower() and callable(getattr(kind, name))}
     assert called == offered - NOT_CALLED.keys()
@@ -96,9 +96,7 @@ ACTS = {
 
 
 @pytest.mark.kafka
-def test_each_method_of_java_returns_what_it_returns_with_a_real_broker(
-    gateway: str, tmp_path: Path
-) -> None:
+def test_each_java_method_returns_the_result_of_a_real_broker(gateway: str, tmp_path: Path) -> None:
     broker = EmbeddedKafka(tmp_path / "kafka", default_home())
     try:
         bootstraps = broker.start({**KEEPING, **SETTINGS}), gateway

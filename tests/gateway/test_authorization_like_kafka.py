@@ -1,9 +1,9 @@
-"""Authorization of every API, for users with one right, without one, with all and with none.
+"""Authorization of every API, for users with each single right.
 
-A real 4.3.1 and a gateway get the same users, ACLs, topics and requests, in the same order, and
-have to answer alike. For each operation on each type of resource there is a user who may do just
-that, and one who may do all but that; beside them one who may do all and one who may do nothing.
-The newest version of each API is asked by all of them, older ones by the last two.
+A real 4.3.1 and a gateway get the same users, ACLs, topics and requests in the same order, and must
+return the same responses. For each operation on each resource type one user is allowed only that,
+and another everything but that; two more are allowed everything and nothing. All of them send the
+newest version of each API, the last two also older ones.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from brokertwin.gateway.admin.api_versions import UNNAMED
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.primitives import NotEncodableError
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.state.access.authorizer import (
     CLASS_NAME,
@@ -54,7 +54,7 @@ RIGHTS = [
     }.items()
     for operation in operations
 ]
-"""What there is to be allowed (`AclEntry.supportedOperations` in Kafka)."""
+"""Operations of each resource type (`AclEntry.supportedOperations` in Kafka)."""
 KINDS = tuple(dict.fromkeys(kind for kind, _ in RIGHTS))
 SETTINGS = {
     "authorizer.class.name": CLASS_NAME,
@@ -64,7 +64,7 @@ SETTINGS = {
     "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    **{  # members stay for as long as a slow machine takes
+    **{  # members stay as long as a slow machine needs
         f"group.{kind}.{which}session.timeout.ms": "600000"
         for kind in ("consumer", "share", "streams")
         for which in ("max.", "")
@@ -78,9 +78,9 @@ COORDINATED = {
     "OFFSET_FETCH",
     "INITIALIZE_SHARE_GROUP_STATE",
 }
-"""What tells whether coordinators are there, those of transactions and of share states, too."""
+"""Requests that show whether coordinators are loaded, also of transactions and share states."""
 NEVER = "two phases"
-"""What nobody may in this cluster."""
+"""An operation that no user is allowed in this cluster."""
 NEWEST = {api.name: api.last for api in KAFKA_APIS.values()}
 OLDEST = {api.name: api.first for api in KAFKA_APIS.values()}
 NEW_ID = re.compile(r"[\w-]{22}")
@@ -91,7 +91,7 @@ OWN = {
     *("issueTimestamp", "expiryTimestamp", "maxTimestamp"),
     *("logEndOffset", "highWatermark", "finalizedFeaturesEpoch"),
 }
-"""Fields of what no two brokers share."""
+"""Fields whose values differ between brokers."""
 NOT_ASKED = {
     "API_VERSIONS": "is answered before anybody is known",
     "SASL_HANDSHAKE": "as it is",
@@ -101,11 +101,11 @@ NOT_ASKED = {
 }
 SERVED_UNNAMED = {KAFKA_APIS[key].name for key in UNNAMED}
 IDLE = {"transactional-id-two-phase-commit"}
-"""Rights that change no answer: two phases are for nobody in this cluster."""
+"""Rights that change no response: this cluster has no two-phase commit."""
 
 
 class Place(NamedTuple):
-    """What an answer is to: an API, a case, a version, and who asked."""
+    """The key of a response: an API, a case, a version, and the user."""
 
     api: str
     case: str
@@ -114,32 +114,34 @@ class Place(NamedTuple):
 
 
 def is_known(place: Place, real: Any) -> bool:
-    """Whether an answer to who was let in differs for a reason that is known.
+    """Return whether an authorized response differs for a known reason.
 
-    A gateway's loggers are not Kafka's. Whether Kafka's first ShareFetch of a partition, which it
-    has to load, has the partition in its answer, or UNKNOWN_SERVER_ERROR, is chance.
+    A gateway's loggers are not Kafka's. Kafka's first ShareFetch of a partition, which it has to
+    load, has the partition in its response or `-1 UNKNOWN_SERVER_ERROR`, by chance.
     """
     if place.api == "SHARE_FETCH":
         return _error_of(real) in (Error.NONE, Error.UNKNOWN_SERVER_ERROR)
     return place.case == "a logger" and not _error_of(real)
 
 
-class Who(NamedTuple):
-    """A user, and the ACLs that are about it: type of resource, operation, permission."""
+class AuthorizedUser(NamedTuple):
+    """A user with its ACLs: resource type, operation, permission."""
 
     name: str
     acls: list[tuple[ResourceType, Operation, Permission]]
 
 
-def users() -> list[Who]:
-    """Everybody who asks; the two that ask in all versions last."""
+def users() -> list[AuthorizedUser]:
+    """Return all users; the last two send every version."""
     everything = [(kind, Operation.ALL, Permission.ALLOW) for kind in KINDS]
     found = []
     for kind, operation in RIGHTS:
         word = f"{kind.name}-{operation.name}".lower().replace("_", "-")
-        found.append(Who(f"only-{word}", [(kind, operation, Permission.ALLOW)]))
-        found.append(Who(f"not-{word}", [*everything, (kind, operation, Permission.DENY)]))
-    return [*found, Who(ALL, everything), Who(NONE, [])]
+        found.append(AuthorizedUser(f"only-{word}", [(kind, operation, Permission.ALLOW)]))
+        found.append(
+            AuthorizedUser(f"not-{word}", [*everything, (kind, operation, Permission.DENY)])
+        )
+    return [*found, AuthorizedUser(ALL, everything), AuthorizedUser(NONE, [])]
 
 
 def _acl(who: str, kind: ResourceType, operation: Operation, permission: Permission) -> Any:
@@ -155,7 +157,7 @@ def _acl(who: str, kind: ResourceType, operation: Operation, permission: Permiss
 
 
 class Side:
-    """A broker, and what it has answered: by API, case, version and user."""
+    """A broker and its responses, by API, case, version and user."""
 
     def __init__(self, address: Address) -> None:
         self.found: dict[Place, Any] = {}
@@ -173,60 +175,60 @@ class Side:
         return client
 
     def _prepare(self, admin: Client) -> None:
-        """Topics, coordinators and ACLs, until the broker knows of them."""
-        for who in [*users(), Who(ADMIN, [])]:
+        """Create topics, coordinators and ACLs, and wait until the broker knows them."""
+        for who in [*users(), AuthorizedUser(ADMIN, [])]:
             self._names[admin.topic(f"t-{who.name}")] = f"t-{who.name}"
-        for asked, version in self._requests(Who(ADMIN, []), COORDINATED):
-            if asked.case != NEVER:
-                again = partial(admin.call, asked.api, version, asked.body)
-                wait_until(lambda again=again: not _error_of(again()), asked.api)
+        for request, version in self._requests(AuthorizedUser(ADMIN, []), COORDINATED):
+            if request.case != NEVER:
+                again = partial(admin.call, request.api, version, request.body)
+                wait_until(lambda again=again: not _error_of(again()), request.api)
         wanted = [_acl(who.name, *each) for who in users() for each in who.acls]
-        answer = admin.call("CREATE_ACLS", 3, {"creations": wanted})
-        assert not any(each["errorCode"] for each in answer["results"])
+        response = admin.call("CREATE_ACLS", 3, {"creations": wanted})
+        assert not any(each["errorCode"] for each in response["results"])
         last = "not-user-describe-tokens"
-        with self._logged_in(last) as client:  # its ACLs are the last but those of `all`
-            asked = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
-            wait_until(lambda: client.call("METADATA", 12, asked)["topics"][0]["errorCode"] == 0)
+        with self._logged_in(last) as client:  # its ACLs are the last ones before those of `all`
+            body = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
+            wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
 
     def ask_all(self) -> None:
-        """Every user sends all requests."""
+        """Send all requests as every user."""
         for who in users():
             client = self._logged_in(who.name)
-            for asked, version in self._requests(who, set(NEWEST)):
-                place = Place(asked.api, asked.case, version, who.name)
+            for request, version in self._requests(who, set(NEWEST)):
+                place = Place(request.api, request.case, version, who.name)
                 try:
-                    answer = client.call(asked.api, version, dict(asked.body))
-                    self.found[place] = self._comparable(answer)
-                    if asked.api == "DELETE_TOPICS":
-                        self._wait_until_gone(answer)
-                    elif asked.api == "CREATE_DELEGATION_TOKEN" and not answer["errorCode"]:
-                        self._wait_until_told(answer["tokenId"])
+                    response = client.call(request.api, version, dict(request.body))
+                    self.found[place] = self._comparable(response)
+                    if request.api == "DELETE_TOPICS":
+                        self._wait_until_gone(response)
+                    elif request.api == "CREATE_DELEGATION_TOKEN" and not response["errorCode"]:
+                        self._wait_until_known(response["tokenId"])
                 except NotEncodableError:
-                    continue  # this version has no word for it
+                    continue  # this version lacks the field
                 except ConnectionError:
                     self.found[place] = "closed"
                     client = self._logged_in(who.name)
 
-    def _wait_until_gone(self, answer: dict[str, Any]) -> None:
-        """A broker hears of what its controller has deleted a little later."""
-        gone = [each["name"] for each in answer["responses"] if not each["errorCode"]]
-        asked = {"topics": [{"name": name} for name in gone], "allowAutoTopicCreation": False}
+    def _wait_until_gone(self, response: dict[str, Any]) -> None:
+        """Wait until the broker has applied the controller's deletion."""
+        gone = [each["name"] for each in response["responses"] if not each["errorCode"]]
+        body = {"topics": [{"name": name} for name in gone], "allowAutoTopicCreation": False}
         with self._logged_in(ADMIN) as admin:
             wait_until(
-                lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, asked)["topics"])
+                lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, body)["topics"])
             )
 
-    def _wait_until_told(self, token_id: str) -> None:
-        """It hears of a token as late, and whoever comes next may see it."""
+    def _wait_until_known(self, token_id: str) -> None:
+        """Wait until the broker knows a token, so that later users see it."""
         with self._logged_in(ADMIN) as admin:
 
             def tokens() -> set[str]:
-                answer = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-                return {each["tokenId"] for each in answer["tokens"]}
+                response = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+                return {each["tokenId"] for each in response["tokens"]}
 
             wait_until(lambda: token_id in tokens())
 
-    def _requests(self, who: Who, apis: set[str]) -> Iterator[tuple[Asked, int]]:
+    def _requests(self, who: AuthorizedUser, apis: set[str]) -> Iterator[tuple[Asked, int]]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         versions = range(max(NEWEST.values()) + 1)
         told = [all_of(who.name, version, ids[f"t-{who.name}"]) for version in versions]
@@ -247,16 +249,16 @@ class Side:
         return self._named(value) if isinstance(value, str) else value
 
     def _named(self, text: str) -> str:
-        """Names in the place of ids; Kafka's messages have the request as Java prints it."""
+        """Replace ids by names; Kafka's messages contain the request as Java prints it."""
         text = re.sub(r"Request Request\(.*\) needs", "Request needs", text)
         for topic_id, name in self._names.items():
             text = text.replace(topic_id, name)
         return "new" if NEW_ID.fullmatch(text) else text
 
 
-def _error_of(answer: dict[str, Any]) -> int:
-    """The first error of an answer."""
-    for name, value in answer.items():
+def _error_of(response: dict[str, Any]) -> int:
+    """Return the first error of a response."""
+    for name, value in response.items():
         if name == "errorCode" and value:
             return int(value)
         for part in value if isinstance(value, list) else ():
@@ -265,44 +267,44 @@ def _error_of(answer: dict[str, Any]) -> int:
     return 0
 
 
-class Said(NamedTuple):
-    """The APIs that a broker names, and its answers."""
+class ServedResponses(NamedTuple):
+    """The APIs that a broker lists, and its responses."""
 
     served: set[str]
     found: dict[Place, Any]
 
 
-def said(address: Address) -> Said:
-    """Ask a broker everything."""
+def said(address: Address) -> ServedResponses:
+    """Send all requests to a broker."""
     side = Side(address)
     side.ask_all()
-    return Said(side.served, side.found)
+    return ServedResponses(side.served, side.found)
 
 
-def shortened(what: Said) -> Any:
-    """The same for a golden: each answer once, and for each place which it is."""
+def shortened(what: ServedResponses) -> Any:
+    """Deduplicate for a golden: the distinct responses, and an index for each key."""
     known: dict[str, int] = {}
     places: dict[str, dict[str, int]] = {}
-    for place, answer in what.found.items():
-        number = known.setdefault(json.dumps(answer), len(known))
-        asked = f"{place.api} {place.version} {place.case}"
-        places.setdefault(asked, {})[place.who] = number
+    for place, response in what.found.items():
+        number = known.setdefault(json.dumps(response), len(known))
+        key = f"{place.api} {place.version} {place.case}"
+        places.setdefault(key, {})[place.who] = number
     return {"served": what.served, "answers": list(known), "places": places}
 
 
-def restored(value: Any) -> Said:
-    """What `shortened` was given."""
-    answers = list(map(json.loads, value["answers"]))
+def restored(value: Any) -> ServedResponses:
+    """Undo `shortened`."""
+    responses = list(map(json.loads, value["answers"]))
     found = {}
-    for asked, by_user in value["places"].items():
-        api, version, case = asked.split(" ", 2)
+    for key, by_user in value["places"].items():
+        api, version, case = key.split(" ", 2)
         for who, number in by_user.items():
-            found[Place(api, case, int(version), who)] = answers[number]
-    return Said(value["served"], found)
+            found[Place(api, case, int(version), who)] = responses[number]
+    return ServedResponses(value["served"], found)
 
 
 def ask_kafka(home: Path, names: list[str]) -> Any:
-    """Ask a real broker everything."""
+    """Record a real broker."""
     login = " ".join(f'user_{name}="{PASSWORD}"' for name in names)
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=broker"
     jaas = {
@@ -313,15 +315,15 @@ def ask_kafka(home: Path, names: list[str]) -> Any:
 
 
 def scenario() -> list[Any]:
-    """The data of all requests and users."""
+    """Return the data of all requests and users."""
     versions = range(max(NEWEST.values()) + 1)
     requests = [all_of("somebody", version, "id") for version in versions]
     return [requests, users(), hashlib.sha256(repr(sorted(NEWEST.items())).encode()).hexdigest()]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
-    """The real broker's answers, and the gateway's."""
+def sides(tmp_path_factory: pytest.TempPathFactory) -> list[ServedResponses]:
+    """Return the real broker's responses, and the gateway's."""
     home = tmp_path_factory.mktemp("authorization")
     names = [ADMIN, "broker", *(who.name for who in users())]
     real = golden(
@@ -333,26 +335,28 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     file = home / "users.jsonl"
     credentials.write(file, [credentials.make(n, mechanism, PASSWORD, 4096) for n in names])
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
     given = properties_of({**SETTINGS, **SECRETS})
     with running_gateway(given, security=security) as gateway:
         return [restored(real), said(gateway.addresses[1])]
 
 
 @pytest.mark.compares
-def test_every_user_gets_kafkas_answers(sides: list[Said]) -> None:
+def test_every_user_gets_kafkas_responses(sides: list[ServedResponses]) -> None:
     real, ours = (side.found for side in sides)
     differing = [
-        f"{place}\n  kafka {json.dumps(answer)}\n  ours  {json.dumps(ours[place])}"
-        for place, answer in real.items()
-        if answer != ours[place] and not is_known(place, answer)
+        f"{place}\n  kafka {json.dumps(response)}\n  ours  {json.dumps(ours[place])}"
+        for place, response in real.items()
+        if response != ours[place] and not is_known(place, response)
     ]
     assert not differing, "\n".join([f"{len(differing)} of {len(real)}", *differing[:40]])
 
 
 @pytest.mark.compares
-def test_every_api_is_asked_and_each_right_makes_a_difference(sides: list[Said]) -> None:
-    """Of what 4.3.1 names nothing is left out but what is listed here."""
+def test_every_api_has_a_request_and_each_right_changes_a_response(
+    sides: list[ServedResponses],
+) -> None:
+    """Every API of 4.3.1 is included, except those listed here."""
     real, ours = sides
     assert real.served - ours.served <= NOT_ASKED.keys()
     versions = {(place.api, place.version) for place in real.found}
@@ -362,9 +366,9 @@ def test_every_api_is_asked_and_each_right_makes_a_difference(sides: list[Said])
         assert {v for a, v in versions if a == api} == set(range(OLDEST[api], NEWEST[api] + 1))
     assert {place.who for place in real.found} == {who.name for who in users()}
     told: dict[str, list[bool]] = {who.name: [] for who in users()}
-    for place, answer in real.found.items():
+    for place, response in real.found.items():
         if place.version == NEWEST[place.api]:
-            told[place.who].append(bool(_error_of(answer)))
+            told[place.who].append(bool(_error_of(response)))
     idle = {
         name.removeprefix("only-")
         for name, refused in told.items()

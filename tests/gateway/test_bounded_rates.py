@@ -1,14 +1,14 @@
-"""How fast clients may be at the edge: counted as a broker counts, and forgotten."""
+"""Client quotas at the edge: rates like a broker's, and their expiry."""
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
 from brokertwin.state.cluster.quota_rates import QuotaWindows
 
 LIMIT = RateLimit(2.0, QuotaWindows(11, 1000))
 ALLOWED = 20
-"""Two a second over ten windows, which is the least that a rate is taken over."""
+"""Two a second over ten windows, the least number over which a rate is measured."""
 
 
-def test_one_too_many_is_held_until_the_rate_is_as_it_may_be_and_does_not_count() -> None:
+def test_excess_connection_waits_until_the_rate_is_allowed_and_is_not_counted() -> None:
     rates = BoundedRates()
     came = [rates.held_ms(1, "10.0.0.7", LIMIT, 5_000) for _ in range(ALLOWED + 2)]
     assert came == [0] * ALLOWED + [500, 500]
@@ -17,7 +17,7 @@ def test_one_too_many_is_held_until_the_rate_is_as_it_may_be_and_does_not_count(
     assert rates.held_ms(1, "10.0.0.7", LIMIT, 5_000 + 10_500) == 0
 
 
-def test_nobody_is_held_for_longer_than_a_window() -> None:
+def test_wait_is_at_most_one_window() -> None:
     rates, limit = BoundedRates(), RateLimit(0.1, LIMIT.windows)
     assert rates.held_ms(1, "10.0.0.7", limit, 0) == 0
     assert rates.held_ms(1, "10.0.0.7", limit, 0) == LIMIT.windows.size_ms
@@ -25,7 +25,7 @@ def test_nobody_is_held_for_longer_than_a_window() -> None:
     assert rates.held_ms(1, "10.0.0.9", nobody, 0) == LIMIT.windows.size_ms
 
 
-def test_who_has_not_come_for_all_windows_is_forgotten() -> None:
+def test_idle_client_is_forgotten_after_all_windows() -> None:
     rates = BoundedRates()
     for last in range(100):
         rates.held_ms(1, f"10.0.0.{last}", LIMIT, last)

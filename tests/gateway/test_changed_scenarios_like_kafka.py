@@ -1,4 +1,4 @@
-"""Scenarios with changed fields or repeated requests: compare the transcripts with a real broker's.
+"""Scenarios with changed fields or repeated requests, compared with Kafka.
 
 `GOLDENS=compare EXAMPLES=500` plays that many others, no fewer than a check does.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.kafka_io import properties
@@ -50,20 +50,19 @@ REPEATED = (
 """The scenarios with repeated requests; drawn ones missed broken rules for duplicates."""
 
 RATES = ((0.05, 0.0), (0.15, 0.0), (0.0, 0.9))
-"""Of the fields so many are changed, behind so many steps a request comes again: by the seed."""
+"""Shares of changed fields and of repeated requests, selected by the seed."""
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 LEAST = {"apis": 12, "errors": 20, "changes": 50, "again": 60, "whole": 20}
-"""So many APIs, errors of an API, changes, requests that came again among them, and scenarios that
-none of it breaks."""
+"""Minimum numbers of APIs, errors of an API, changes, repeated requests, and unbroken scenarios."""
 
 AGAIN_MOST = 0.1
-"""Of the scenarios so many may differ once: by times, or what others list."""
+"""Share of the scenarios that may differ once: by times, or in the order of lists."""
 
 TRIES = 3
 
 
 class Played(NamedTuple):
-    """What became of a scenario: the changes, the counted errors of its APIs, the transcript."""
+    """The result of a scenario: changes, errors counted by API, the transcript."""
 
     changes: list[str]
     errors: dict[str, int]
@@ -72,14 +71,14 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real broker with the settings of the conformance scenarios, if one is asked."""
+    """Start a real broker with the conformance settings, if one is needed."""
     directory = tmp_path_factory.mktemp("changed") / "broker"
     with real_broker(directory, properties.read(PROPERTIES)) as address:
         yield address
 
 
 def name_of(seed: int) -> str:
-    """Which scenario is played."""
+    """Return the scenario's name."""
     turn, rate = divmod(seed, len(RATES))
     is_repeated = RATES[rate][1] > 0 and turn < len(REPEATED)
     return REPEATED[turn] if is_repeated else Random(seed).choice(NAMES)
@@ -105,10 +104,10 @@ def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) 
     ):
         for seed in walks:
             name = name_of(seed)
-            asked = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
+            key = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
             for attempt in range(TRIES):
                 ours = play(name, seed, gateway.addresses[1], clock)
-                theirs = Played(*recording.answer(asked, partial(play, name, seed, real)))
+                theirs = Played(*recording.answer(key, partial(play, name, seed, real)))
                 again += attempt > 0
                 if ours.transcript == theirs.transcript:
                     break

@@ -1,4 +1,4 @@
-"""Classic groups: compare the responses and rows of random walks with a real broker's.
+"""Classic groups: compare random walks and rows with a real broker.
 
 `GOLDENS=compare EXAMPLES=150` takes that many other walks.
 """
@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.classic_walks import SETTINGS, ClassicWalk
@@ -24,7 +24,7 @@ from tests.support.walk_sides import both_sides, seeds, too_few
 
 WALKS, STEPS = 15, 60
 ONE_AFTER_THE_OTHER = {"num.network.threads": "1", "num.io.threads": "1"}
-"""What the real broker has read first it does first."""
+"""The real broker handles requests in the order in which it reads them."""
 LEAST = {
     "JOIN_GROUP": {"0": 60, "23": 10, "24": 1, "25": 5, "26": 1, "79": 30, "82": 30},
     "SYNC_GROUP": {"0": 15, "22": 1, "23": 5, "25": 5, "27": 2, "82": 1},
@@ -37,12 +37,12 @@ LEAST = {
     "members led": {"1": 5, "3": 1, "4": 1},
     "over": {"sessions": 3, "phases": 2},
 }
-"""How often the walks meet an error of an API, so many members, and the end of a time."""
+"""Minimum numbers of errors of an API, of members, and of expired times."""
 
 
 @pytest.fixture(scope="module")
 def patient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real broker that lets sessions be short, if one is asked."""
+    """Start a real broker that accepts short sessions, if one is needed."""
     home = tmp_path_factory.mktemp("classic")
     with real_broker(home / "broker", SETTINGS | ONE_AFTER_THE_OTHER) as address:
         yield address
@@ -60,11 +60,11 @@ def test_random_walks_get_the_responses_and_rows_of_a_real_broker(patient_kafka:
         for side in sides:
             side.begin(groups, {})
         for seed, walk in walks.items():
-            for step, answer in WaitingSides(sides, walk, clock).walked(seed, STEPS):
-                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+            for step, response in WaitingSides(sides, walk, clock).walked(seed, STEPS):
+                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
                 met.update((step.api, code) for code in codes)
-                if step.api == "JOIN_GROUP" and answer["members"]:
-                    met["members led", str(len(answer["members"]))] += 1
+                if step.api == "JOIN_GROUP" and response["members"]:
+                    met["members led", str(len(response["members"]))] += 1
             met["over", "sessions"] += len(walk.doomed)
             met["over", "phases"] += walk.short_phases
         assert not too_few(met, LEAST), met

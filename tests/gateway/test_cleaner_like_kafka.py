@@ -1,7 +1,7 @@
-"""The log cleaner beside a real broker's: the same batches, passes and settings leave the same.
+"""The log cleaner: compare the cleaned logs with a real broker.
 
-A wave of batches is cleaned by one pass on either side: the segments are cut by time, so all of a
-wave lies in the active one until a last batch, later by more than `segment.ms`, cuts it.
+One pass cleans a wave of batches on either side. Segments roll by time, so a wave is in the active
+one until a last batch, later by more than `segment.ms`, rolls it.
 """
 
 import struct
@@ -65,7 +65,7 @@ SIZES = {
     **dict.fromkeys(("too-young", "clean-enough", "late"), ALL_LEFT),
     "deleted": KEYS_LEFT,
 }
-"""How many batches each wave leaves, so that nothing agrees because nothing was cleaned."""
+"""Minimum number of batches after each wave, so that uncleaned logs do not agree by accident."""
 Batch = tuple[list[str], list[str | None]]
 DELETE_HORIZON_FLAG = 0x40
 CLEANED_WITHIN_S = 60
@@ -85,13 +85,13 @@ class Side:
         self.sequences: dict[str, int] = {}
 
     def on(self, track: Track) -> "Side":
-        """The same real broker, whose calls are recorded on another track."""
+        """Return the same real broker, with another track."""
         found = copy(self)
         found.conn = cast(TapedConnection, self.conn).on(track)
         return found
 
     def untaped(self) -> "Side":
-        """The same real broker, whose calls are not recorded."""
+        """Return the same real broker, without a recording."""
         found = copy(self)
         found.conn = cast(TapedConnection, self.conn).live
         return found
@@ -103,8 +103,8 @@ class Side:
         given = [{"name": key, "value": value} for key, value in configs.items()]
         topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "assignments": []}
         body = {"topics": [{**topic, "configs": given}], "timeoutMs": 10_000, "validateOnly": False}
-        answer = self.call("CreateTopics", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0, answer
+        response = self.call("CreateTopics", 7, body)
+        assert response["topics"][0]["errorCode"] == 0, response
 
     def write(self, name: str, batch: Batch, timestamp: int, txn: str | None = None) -> None:
         keys, values = ([each.encode() for each in batch[0]], list(map(_bytes, batch[1])))
@@ -120,9 +120,9 @@ class Side:
         body["topicData"] = [{"name": name, "partitionData": [partition]}]
 
         def is_written() -> bool:
-            answer = self.call("Produce", 9, body)
-            code = answer["responses"][0]["partitionResponses"][0]["errorCode"]
-            assert code in {0, 3, 6}, answer  # a new topic is not known at once
+            response = self.call("Produce", 9, body)
+            code = response["responses"][0]["partitionResponses"][0]["errorCode"]
+            assert code in {0, 3, 6}, response  # a new topic may be unknown at first
             return bool(code == 0)
 
         wait_until(is_written)
@@ -134,10 +134,10 @@ class Side:
             self.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [txn]})
 
         def is_there() -> bool:
-            answer = self.call("InitProducerId", 4, body)
-            self.producers[name] = (answer["producerId"], answer["producerEpoch"])
+            response = self.call("InitProducerId", 4, body)
+            self.producers[name] = (response["producerId"], response["producerEpoch"])
             self.sequences[name] = 0
-            return bool(answer["errorCode"] == 0)
+            return bool(response["errorCode"] == 0)
 
         wait_until(is_there)
 
@@ -174,7 +174,7 @@ class Side:
         return found
 
     def read(self, name: str, offset: int, isolation: int) -> dict[str, Any]:
-        """All from `offset` on: a real broker ends each answer with a segment."""
+        """Read all records from `offset` on; a real broker's responses end at segments."""
         batches: list[Any] = []
         aborted: set[int] = set()
         while True:
@@ -197,8 +197,8 @@ class Side:
         body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 24, "isolationLevel": isolation}
         body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": ""}
         body |= {"topics": [{"topic": name, "partitions": [partition]}], "replicaId": -1}
-        answer = self.call("Fetch", 12, body | fields)
-        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        response = self.call("Fetch", 12, body | fields)
+        found: dict[str, Any] = response["responses"][0]["partitions"][0]
         found["records"] = seen(found["records"] or b"")
         return found
 
@@ -214,7 +214,7 @@ class Sides(NamedTuple):
         return self.ours, self.real
 
     def clean(self) -> int:
-        """Our passes; the real broker makes its own."""
+        """Run our cleaner; the real broker's runs by itself."""
 
         async def passes() -> int:
             return int(await self.running.engine.clean_logs())
@@ -227,7 +227,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def seen(data: bytes) -> list[dict[str, Any]]:
-    """The batches, without what differs between brokers: their clocks and producers' ids."""
+    """Return the batches without clocks and producer ids."""
     found, at = wire.parse_batches(data), 0
     for batch in found:
         (size,) = struct.unpack_from(">i", data, at + 8)
@@ -245,7 +245,7 @@ def seen(data: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
-    """Ours has so small an index that other logs would be sealed."""
+    """Start both; our small index would seal other logs."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
     quick = {"log.cleaner.backoff.ms": "100"}
@@ -264,7 +264,7 @@ def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
 
 
 def waves(number: int) -> list[Batch]:
-    """The batches of a wave: keys that come again, tombstones, some that only one wave has."""
+    """Return a wave's batches: repeated keys, tombstones, and keys of this wave only."""
     return [
         (["a", "b", "a"], [f"a{number}", "b", "again"]),
         ([f"only-{number}", "t"], ["x", None if number % 2 else "there"]),
@@ -274,7 +274,7 @@ def waves(number: int) -> list[Batch]:
 
 
 def write_wave(side: Side, name: str, number: int, now: int) -> None:
-    """All of a wave, and the batch that cuts the segment."""
+    """Write a wave, and the batch that rolls the segment."""
     if name in ("committed", "aborted", "aborted-kept"):
         if number == 0:
             side.begin_producer(name, f"txn-{name}")
@@ -309,10 +309,10 @@ def look_ups(side: Side, name: str, now: int) -> list[Any]:
     else:
         times.append(-3)
     found = [side.looked_up(name, each) for each in times]
-    told = {now + wave * LATER_MS + step for wave in range(WAVES + 1) for step in (0, 10, 20)}
+    timestamps = {now + wave * LATER_MS + step for wave in range(WAVES + 1) for step in (0, 10, 20)}
     for each in found:
-        if each["timestamp"] not in told:
-            each["timestamp"] = "clock"  # that of a marker, or of an append
+        if each["timestamp"] not in timestamps:
+            each["timestamp"] = "clock"  # of a marker, or of an append
     return found
 
 
@@ -336,7 +336,7 @@ def test_cleaner_leaves_the_same_records_as_kafkas(sides: Sides) -> None:
 
 
 def agree(sides: Sides, name: str, now: int) -> None:
-    """The real broker has cleaned until it has the same records, and then finds the same."""
+    """Wait until the real broker has cleaned to the same records, and compare look-ups."""
     ours = contents(sides.ours, name)
     theirs = sides.tape.answer(["contents", name], lambda: contents_once_cleaned(sides, name, ours))
     assert ours == theirs, differences(name, ours, theirs)
@@ -345,9 +345,9 @@ def agree(sides: Sides, name: str, now: int) -> None:
 
 
 def contents_once_cleaned(sides: Sides, name: str, expected: list[Any]) -> list[Any]:
-    """The real broker's records; waits until its cleaner has left the expected ones."""
+    """Return the real broker's records, waiting for the expected ones."""
     live = sides.real.untaped()
-    with suppress(AssertionError):  # the difference is shown by the caller
+    with suppress(AssertionError):  # the caller shows the difference
         wait_until(lambda: contents(live, name) == expected, patience_s=CLEANED_WITHIN_S)
     return contents(live, name)
 
@@ -362,12 +362,12 @@ def differences(name: str, ours: list[Any], theirs: list[Any]) -> str:
 
 
 def delete_and_compare(sides: Sides, now: int) -> None:
-    """DeleteRecords in the midst of what was cleaned, and the same look-ups afterwards."""
+    """Delete records in the middle of a cleaned part, and compare the same look-ups."""
     for name in TOPICS:
         partition = {"partitionIndex": 0, "offset": 9}
         body = {"topics": [{"name": name, "partitions": [partition]}], "timeoutMs": 10_000}
-        answers = [side.call("DeleteRecords", 2, body) for side in sides.each()]
-        assert answers[0] == answers[1]
+        responses = [side.call("DeleteRecords", 2, body) for side in sides.each()]
+        assert responses[0] == responses[1]
         found = [
             [side.read(name, 9, 1), side.read(name, 3, 0), *look_ups(side, name, now)]
             for side in sides.each()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
@@ -19,10 +19,10 @@ from tests.support.settled import settle
 
 GOLDEN = "configs/client_quotas"
 RATE = 1700.0
-"""Two records in the ten windows are a little too many: the wait is less than two seconds."""
+"""Bytes a second: two records in ten windows exceed it, for a wait of under two seconds."""
 RECORD = b"x" * 10_000
 TOLERANCE_MS = 1_500
-"""Rates are taken over windows, which begin when they do: a second more or less of ten."""
+"""Windows start at their own times: the rate varies by one second in ten."""
 
 
 Ask = Callable[[Client], Any]
@@ -31,7 +31,7 @@ Both = Callable[..., tuple[Any, Any]]
 
 @pytest.fixture
 def both(real_kafka: Address, track: Track) -> Both:
-    """Ask a gateway and a real broker, as a client that is new to both; the real one first."""
+    """Send to a real broker, then to a gateway, as a new client of both."""
 
     def asked(ask: Ask, *scenario: object) -> tuple[Any, Any]:
         def ask_real() -> Any:
@@ -48,7 +48,7 @@ def both(real_kafka: Address, track: Track) -> Both:
 
 
 def fresh(name: str) -> str:
-    """A name that no test has had, nor a try before: brokers count what was, for ten seconds."""
+    """Return an unused name: brokers count former traffic for ten seconds."""
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
@@ -57,11 +57,11 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
 
 
 def altered(client: Client, entity: list[dict[str, Any]], **op: Any) -> tuple[int, str | None]:
-    """Error and message of an alteration."""
+    """Return error and message of an alteration."""
     op = {"key": "consumer_byte_rate", "value": RATE, "remove": False, **op}
     body = {"entries": [{"entity": entity, "ops": [op]}], "validateOnly": False}
-    answer = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
-    return answer["errorCode"], answer["errorMessage"]
+    response = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
+    return response["errorCode"], response["errorMessage"]
 
 
 def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
@@ -71,20 +71,20 @@ def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
 def describe(client: Client, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
     filters = [{"entityType": k, "matchType": t, "match": m} for k, t, m in components]
     body = {"components": filters, "strict": strict}
-    answer = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
-    entries = answer["entries"]
+    response = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
+    entries = response["entries"]
     for entry in entries or ():
         entry["entity"].sort(key=str)
-    return answer["errorCode"], None if entries is None else sorted(entries, key=str)
+    return response["errorCode"], None if entries is None else sorted(entries, key=str)
 
 
 def wait_for(client: Client, entities: int) -> None:
-    """A broker reads what the controller has written a moment later."""
+    """Wait until a broker has applied the controller's change."""
     wait_until(lambda: len(describe(client)[1]) == entities, f"{entities} entities have quotas")
 
 
 def forget(client: Client) -> None:
-    """No quota is left, be it of a test that has failed."""
+    """Delete all quotas, including those of a failed test."""
     for entry in describe(client)[1]:
         for each in entry["values"]:
             assert alter(client, entry["entity"], key=each["key"], remove=True) == 0
@@ -92,7 +92,7 @@ def forget(client: Client) -> None:
 
 
 def write_first(client: Client, topic: str, record: bytes) -> None:
-    """A topic, and its first record: the broker may not know at once that it leads it."""
+    """Create a topic and write its first record; the broker may not lead it at once."""
     client.topic(topic)
 
     def is_written() -> bool:
@@ -143,7 +143,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 def altered_and_described(client: Client) -> list[Any]:
-    """What is said to all alterations and filters; no quota is left."""
+    """Send all alterations and filters, and leave no quota."""
     found: list[Any] = [altered(client, entity, **op) for entity, op in ALTERATIONS]
     wait_for(client, entities=4)
     found += [describe(client, *filters, strict=strict) for filters, strict in FILTERS]
@@ -158,7 +158,7 @@ def test_quotas_are_altered_and_described_like_kafkas(both: Both) -> None:
 
 
 def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
-    """Three fetches in a session: error, a session, whether throttled, whether records came."""
+    """Fetch three times in a session: error, session, throttled or not, records or not."""
     topic = fresh("quotas")
     write_first(client, topic, RECORD)
     for _ in range(2):
@@ -171,12 +171,12 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
         body = {"maxWaitMs": 0, "maxBytes": 10_100, "sessionId": session, "sessionEpoch": epoch}
         body |= {"topics": [{"topic": topic, "partitions": [wanted]}]}
-        answer = client.call("FETCH", 12, body)
-        session, epoch = answer["sessionId"], epoch + 1
-        has_records = bool(answer["responses"])
+        response = client.call("FETCH", 12, body)
+        session, epoch = response["sessionId"], epoch + 1
+        has_records = bool(response["responses"])
         offset += has_records
-        is_throttled = answer["throttleTimeMs"] > 0
-        found.append((answer["errorCode"], session > 0, is_throttled, has_records))
+        is_throttled = response["throttleTimeMs"] > 0
+        found.append((response["errorCode"], session > 0, is_throttled, has_records))
     assert alter(client, [part("client-id", client.name)], remove=True) == 0
     return found
 
@@ -192,10 +192,10 @@ PARTITIONS = 40
 
 
 def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
-    """Size of an answer with small records, and for how long two such want the client silent.
+    """Return the size of a response with small records, and the throttle time of two.
 
-    The quota lets one and a half of them through; what is around the records is half of each. And
-    how long the two took, in ms: what goes by is less to wait.
+    The quota allows one and a half of them; overhead is half of each. Also returns how long the two
+    took, in ms, which the throttle time is shorter by.
     """
     many = fresh("quotas-many")
     client.topic(many, PARTITIONS)
@@ -204,15 +204,15 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
         body["topicData"][0]["partitionData"][0]["index"] = partition
         wait_until(partial(is_produced, client, body), "records in all partitions")
     wanted = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
-    asked = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
+    request = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
     with Client(client.address) as other:
-        other.send("FETCH", 12, asked)
+        other.send("FETCH", 12, request)
         size = len(other.receive())
     whose = [part("client-id", client.name)]
     assert alter(client, whose, value=float(size * 15 // 100)) == 0
     settle(client)
     began = time.monotonic()
-    found = [client.call("FETCH", 12, asked)["throttleTimeMs"] for _ in range(2)]
+    found = [client.call("FETCH", 12, request)["throttleTimeMs"] for _ in range(2)]
     took_ms = (time.monotonic() - began) * 1000
     assert alter(client, whose, remove=True) == 0
     wait_for(client, entities=0)
@@ -220,8 +220,8 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
 
 
 def is_produced(client: Client, body: dict[str, Any]) -> bool:
-    answer = client.call("PRODUCE", 9, body)["responses"][0]["partitionResponses"][0]
-    return not answer["errorCode"]
+    response = client.call("PRODUCE", 9, body)["responses"][0]["partitionResponses"][0]
+    return not response["errorCode"]
 
 
 @pytest.mark.full
@@ -235,7 +235,7 @@ def test_the_overhead_of_responses_counts_like_kafkas(both: Both) -> None:
 
 
 def throttled_writing(client: Client) -> tuple[list[int], float]:
-    """For how long the answers to two Produces want the client silent, and took, in ms."""
+    """Return throttle times of two Produce responses, and how long they took, in ms."""
     topic = fresh("quotas-written")
     write_first(client, topic, b"x")
     alteration = {"key": "producer_byte_rate", "value": 1600.0}
@@ -261,7 +261,7 @@ def test_a_producer_above_its_quota_is_throttled_like_kafkas(both: Both) -> None
 
 
 def silent_for_ms(client: Client) -> float:
-    """For how long a client is not heard that has sent two Produces with acks 0 too fast."""
+    """Return for how long a client is muted that exceeded its quota with acks 0."""
     topic = fresh("quotas-unanswered")
     write_first(client, topic, b"x")
     whose = [part("client-id", client.name)]
@@ -301,9 +301,9 @@ def test_a_throttled_client_is_muted() -> None:
 
 
 def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
-    """Throttle times and errors of what creates, adds and deletes partitions too fast.
+    """Return throttle times and errors for creating and deleting partitions too fast.
 
-    What is one partition too many has to wait half a second: so long may the next step take.
+    One partition above the quota waits half a second: so long may the next step take.
     """
     known = [fresh("quotas-grown"), fresh("quotas-deleted")]
     for name in known:
@@ -323,7 +323,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
     wanted = {"name": known[0], "count": 9, "assignments": None}
     grown: dict[str, Any] = {"topics": [wanted], "timeoutMs": 5000}
     grown["validateOnly"] = True
-    asked: list[tuple[str, int, dict[str, Any]]] = [
+    requests: list[tuple[str, int, dict[str, Any]]] = [
         ("CREATE_TOPICS", 7, made(20)),
         ("CREATE_TOPICS", 7, made(3, 2, 4)),
         ("CREATE_TOPICS", 6, made(1)),
@@ -333,11 +333,11 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         ("DELETE_TOPICS", 5, {"topicNames": known[1:], "timeoutMs": 5000}),
     ]
     found = []
-    for api, version, body in asked:
-        answer = client.call(api, version, body)
-        results = answer.get("topics") or answer.get("results") or answer["responses"]
+    for api, version, body in requests:
+        response = client.call(api, version, body)
+        results = response.get("topics") or response.get("results") or response["responses"]
         codes = [each["errorCode"] for each in results]
-        found.append((answer["throttleTimeMs"], codes))
+        found.append((response["throttleTimeMs"], codes))
     assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     wait_for(client, entities=0)
     return found
@@ -353,11 +353,11 @@ def test_partitions_created_above_the_quota_are_refused_like_kafkas(both: Both) 
 
 
 LITTLE_PERCENT = 0.000001
-"""Any request takes more: all are throttled for as long as one may be, a window."""
+"""Exceeded by any request, so that all are throttled for the maximum, one window."""
 
 
 def throttled_asking(client: Client) -> list[tuple[int, bool]]:
-    """For how long answers want a client silent whose requests take too long, and if it was."""
+    """Return throttle times of too expensive requests, and whether the client was muted."""
     topic = fresh("quotas-asked")
     write_first(client, topic, b"x")
     whose = [part("client-id", client.name)]
@@ -393,7 +393,7 @@ def test_a_client_above_its_request_time_quota_is_muted_like_kafkas(both: Both) 
 
 
 def held_for_s(address: Address, source: str) -> float:
-    """For how long a new connection is held before it is closed; 0 where it is served."""
+    """Return how long a new connection is held before it is closed; 0 if it is served."""
     began = time.monotonic()
     try:
         with Client(address, source=(source, 0)) as client:
@@ -404,9 +404,9 @@ def held_for_s(address: Address, source: str) -> float:
 
 
 def connecting(address: Address, source: str) -> tuple[list[float], float]:
-    """How long connections are held of which one is too many; others are served afterwards.
+    """Return how long excess connections are held; later ones are served.
 
-    And how long those took that came before that one.
+    Also returns how long the earlier ones took.
     """
     alteration = {"key": "connection_creation_rate", "value": 1.0}
     entity = [part("ip", source)]
@@ -425,7 +425,7 @@ def connecting(address: Address, source: str) -> tuple[list[float], float]:
 
 
 @pytest.mark.full
-def test_an_address_that_connects_too_fast_is_held_and_closed_like_kafkas(
+def test_address_that_connects_too_fast_is_held_and_closed_like_kafkas(
     real_kafka: Address, track: Track
 ) -> None:
     chance = Random()
@@ -441,11 +441,11 @@ def test_an_address_that_connects_too_fast_is_held_and_closed_like_kafkas(
 
 
 WAITS_S = 0.3
-"""Who waits longer for an answer has had to wait for its turn: there are two of them a second."""
+"""A longer wait for a response means that the connection was delayed; two a second are allowed."""
 
 
 def slow_ones(address: Address) -> float:
-    """How long three connections wait for their turn, behind others that came too fast."""
+    """Return how long three connections after a burst are delayed."""
     name = "max.connection.creation.rate"
     with Client(address) as client:
         change = {"name": name, "configOperation": 0, "value": "2"}
@@ -463,13 +463,13 @@ def slow_ones(address: Address) -> float:
                 waited.append(time.monotonic() - began)
         finally:
             change["configOperation"] = 1
-            answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-            assert answer["responses"][0]["errorCode"] == 0
+            response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+            assert response["responses"][0]["errorCode"] == 0
     return sum(waited[-3:])
 
 
 @pytest.mark.full
-def test_connections_that_come_too_fast_wait_for_their_turn_like_kafkas(
+def test_connections_above_the_rate_are_delayed_like_kafkas(
     real_kafka: Address, track: Track
 ) -> None:
     real = track.answer("slow ones", lambda: slow_ones(real_kafka))

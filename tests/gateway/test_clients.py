@@ -1,4 +1,4 @@
-"""Unmodified Kafka clients: everything that was produced is read once, byte for byte."""
+"""Unmodified Kafka clients read every produced record once, byte for byte."""
 
 from collections.abc import Callable, Iterator
 
@@ -50,7 +50,7 @@ def test_ten_thousand_records_are_read_once(
     assert read(gateway.bootstrap, topic, 10_000) == WANTED
 
 
-def test_kafka_pythons_admin_client(gateway: Running) -> None:
+def test_kafka_python_admin_client(gateway: Running) -> None:
     admin = KafkaAdminClient(bootstrap_servers=gateway.bootstrap)
     admin.create_topics({"of-kafka-python": {"num_partitions": 4, "replication_factor": 1}})
     assert "of-kafka-python" in admin.list_topics()
@@ -61,7 +61,7 @@ def test_kafka_pythons_admin_client(gateway: Running) -> None:
     admin.close()
 
 
-def test_confluents_admin_client(gateway: Running) -> None:
+def test_confluent_admin_client(gateway: Running) -> None:
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
     (created,) = admin.create_topics([NewTopic("of-confluent", 2, 1)]).values()
     assert created.result(PATIENCE_S) is None

@@ -1,4 +1,4 @@
-"""Kafka's own tools for leaders and replicas, from its jars, against a gateway of three brokers."""
+"""Kafka's tools for leaders and replicas, against a gateway of three brokers."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.gateway.admin import control
 from brokertwin.gateway.admin.control import Control
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.replication.throttles import Side
 from tests.support.batches import batch
@@ -35,25 +35,25 @@ def gateway() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[ToolProcess]:
-    """Runs the tools."""
+    """Return the runner of Java tools."""
     with ToolProcess() as process:
         yield process
 
 
 @pytest.fixture(scope="module")
 def tool(gateway: Running, java: ToolProcess) -> Tool:
-    """Runs a tool against the gateway."""
+    """Return a function that runs a tool against the gateway."""
     addresses = [gateway.addresses[broker] for broker in BROKERS]
     return partial(well_ended, java, ",".join(f"{each.host}:{each.port}" for each in addresses))
 
 
 def run(java: ToolProcess, bootstrap: str, name: str, *words: str) -> Printed:
-    """Run a tool by the end of its class's name."""
+    """Run a tool by the end of its class name."""
     return java.run(f"{PACKAGE}.{name}", "--bootstrap-server", bootstrap, *words)
 
 
 def well_ended(java: ToolProcess, bootstrap: str, name: str, *words: str) -> str:
-    """What a tool prints that has to succeed."""
+    """Return the output of a tool that must succeed."""
     printed = run(java, bootstrap, name, *words)
     assert printed.status == 0, printed
     return printed.out
@@ -61,7 +61,7 @@ def well_ended(java: ToolProcess, bootstrap: str, name: str, *words: str) -> str
 
 @pytest.fixture(scope="module")
 def do(gateway: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Stops and starts brokers."""
+    """Return a function that stops and starts brokers."""
     path = tmp_path_factory.mktemp("control") / "socket"
     made = Control(gateway.engine, path)
     gateway.run(made.open())
@@ -70,33 +70,33 @@ def do(gateway: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 
 def create(gateway: Running, name: str, *replicas: list[int]) -> None:
-    """A topic with these replicas for its partitions, and a batch in each."""
+    """Create a topic with these replicas by partition, and write a batch to each."""
     assignments = [
         {"partitionIndex": number, "brokerIds": each} for number, each in enumerate(replicas)
     ]
     topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
     with gateway.client() as client:
         body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
-        answer = client.call("CREATE_TOPICS", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0
+        response = client.call("CREATE_TOPICS", 7, body)
+        assert response["topics"][0]["errorCode"] == 0
     for number, each in enumerate(replicas):
         with gateway.client(each[0]) as client:
             data = [{"index": number, "records": batch(b"a", b"b")}]
             topics = [{"name": name, "partitionData": data}]
             body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-            answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
-            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+            response = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+            assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
 def described(tool: Tool, name: str, *words: str) -> list[dict[str, str]]:
-    """The partitions of a topic as kafka-topics describes them."""
+    """Return the partitions of a topic as kafka-topics prints them."""
     lines = tool("TopicCommand", "--describe", "--topic", name, *words).splitlines()
     found = [line.strip().split("\t") for line in lines if "Leader:" in line]
     return [dict(field.split(": ", 1) for field in line if ": " in field) for line in found]
 
 
 def plan(path: Path, name: str, **replicas: list[int]) -> str:
-    """The file of a reassignment; `p0` are the replicas of partition 0."""
+    """Write a reassignment file; `p0` are the replicas of partition 0."""
     partitions = [
         {"topic": name, "partition": int(number[1:]), "replicas": each}
         for number, each in replicas.items()
@@ -185,22 +185,24 @@ HELD, SLOW, FAST = 1, 100, 100_000_000
 """Throttles in bytes a second."""
 
 WINDOW = {"replication.quota.window.size.seconds": "3600"}
-"""Over an hour even one batch is more than SLOW: what is slow is not over before it is looked at,
-however long the tools take. With windows of a second each of them lets something through."""
+"""A window of an hour: one batch exceeds SLOW, so a slow move lasts until it was inspected.
+
+Windows of a second would each let something through.
+"""
 
 Ask = Callable[[int], AbstractContextManager[Client]]
-"""A connection to a broker."""
+"""A function that opens a connection to a broker."""
 
 
 def everywhere(ask: Ask, holds: Callable[[Client], object], what: str) -> None:
-    """Wait until every broker says it; tools ask any of them."""
+    """Wait until every broker returns it; tools use any of them."""
     for broker in BROKERS:
         with ask(broker) as client:
             wait_until(partial(holds, client), what)
 
 
 def fill(ask: Ask, batches: int) -> None:
-    """That many batches of half a MiB in `slow`, which broker 1 leads, or is about to."""
+    """Write that many batches of half a MiB to `slow`, which broker 1 leads."""
     with ask(1) as client:
         for _ in range(batches):
             wait_until(partial(is_appended, client), "the batch is taken")
@@ -210,18 +212,18 @@ def is_appended(client: Client) -> bool:
     data = [{"index": 0, "records": batch(b"x" * 2**19)}]
     topics = [{"name": "slow", "partitionData": data}]
     body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-    answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
-    return bool(answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
+    response = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+    return bool(response["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
 
 
 def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> bool:
     (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
-    said = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
-    return said == [(replicas, in_sync)]
+    outputs = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
+    return outputs == [(replicas, in_sync)]
 
 
 def hold_everything(ask: Ask) -> None:
-    """Throttles before the tool's: a broker that learns of a move learns of its throttle later."""
+    """Throttle in advance: a broker learns of a move before the move's throttle."""
     alter(ask, 1, {"resourceType": 2, "resourceName": "slow", "configs": changed("replicas", "*")})
     for broker in BROKERS:
         own = {"resourceType": 4, "resourceName": str(broker)}
@@ -232,8 +234,8 @@ def hold_everything(ask: Ask) -> None:
 def alter(ask: Ask, broker: int, resource: dict[str, Any]) -> None:
     with ask(broker) as client:
         body = {"resources": [resource], "validateOnly": False}
-        (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
-    assert answer["errorCode"] == 0, answer
+        (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 def changed(what: str, value: str) -> list[dict[str, Any]]:
@@ -242,7 +244,7 @@ def changed(what: str, value: str) -> list[dict[str, Any]]:
 
 
 def described_throttles(ask: Ask, rate: int | None) -> list[Any]:
-    """The throttles that brokers and a topic are described with, once all brokers have them."""
+    """Return the throttles of brokers and a topic, once all brokers have them."""
     found: list[Any] = []
     for broker in BROKERS:
         with ask(broker) as client:
@@ -252,12 +254,12 @@ def described_throttles(ask: Ask, rate: int | None) -> list[Any]:
 
 
 def size_as(replica: int, client: Client) -> int:
-    """How many bytes a client gets that fetches as a replica."""
+    """Return how many bytes a client receives that fetches as a replica."""
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2**20}
     topics = [{"topic": "slow", "partitions": [wanted]}]
     body = {"replicaId": replica, "maxBytes": 2**20, "sessionEpoch": -1, "topics": topics}
-    answer = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
-    (partition,) = answer["responses"][0]["partitions"]
+    response = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
+    (partition,) = response["responses"][0]["partitions"]
     assert partition["errorCode"] == 0, partition
     return len(partition["records"] or "")
 
@@ -284,7 +286,7 @@ def throttles_of(client: Client, broker: int) -> list[Any]:
 
 
 def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
-    """What is printed and described of a reassignment that is slow, and then is not."""
+    """Return outputs and descriptions of a throttled, then unthrottled, reassignment."""
     topic = {"name": "slow", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
     with ask(1) as client:
@@ -293,24 +295,24 @@ def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
     fill(ask, 4)
     hold_everything(ask)
     words = ("--reassignment-json-file", plan(path, "slow", p0=[3, 2]))
-    said: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
+    outputs: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
     everywhere(ask, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
-    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
-    assert "slow-0 is still in progress" in said[1]
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
+    assert "slow-0 is still in progress" in outputs[1]
     with ask(1) as client:
         wait_until(lambda: size_as(3, client) == 0, "who fetches as the replica gets nothing")
-        said.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
-    said.append(tool(REASSIGN, "--list"))
+        outputs.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
+    outputs.append(tool(REASSIGN, "--list"))
     faster = ("--execute", "--additional", "--throttle", str(FAST))
-    said.append(tool(REASSIGN, *words, *faster))
+    outputs.append(tool(REASSIGN, *words, *faster))
     everywhere(ask, partial(has_replicas, [3, 2], [2, 3]), "the move is over")
-    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
-    assert "slow-0 is completed" in said[-2]
-    return said
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
+    assert "slow-0 is completed" in outputs[-2]
+    return outputs
 
 
 @pytest.mark.kafka
-def test_a_throttled_reassignment_is_slow_and_prints_what_a_real_cluster_has_it_print(
+def test_throttled_reassignment_is_slow_and_prints_like_a_real_cluster(
     gateway: Running, java: ToolProcess, tool: Tool, tmp_path: Path
 ) -> None:
     ours = throttled_moves(tool, gateway.client, tmp_path / "ours.json")
@@ -327,9 +329,9 @@ def test_a_throttled_reassignment_is_slow_and_prints_what_a_real_cluster_has_it_
         assert without_disks(found) == without_disks(expected)
 
 
-def without_disks(said: Any) -> Any:
-    """What is printed, without where logs lie."""
-    return re.sub(r'"log_dirs":\[[^]]*\]', "", said) if isinstance(said, str) else said
+def without_disks(outputs: Any) -> Any:
+    """Return the output without the paths of logs."""
+    return re.sub(r'"log_dirs":\[[^]]*\]', "", outputs) if isinstance(outputs, str) else outputs
 
 
 @pytest.mark.kafka
@@ -348,7 +350,7 @@ def test_log_directories_are_described(gateway: Running, tool: Tool) -> None:
 
 
 @pytest.mark.kafka
-def test_hanging_transactions_are_looked_for(gateway: Running, tool: Tool) -> None:
+def test_hanging_transactions_are_searched(gateway: Running, tool: Tool) -> None:
     create(gateway, "quiet", [1, 2])
     for words in (("--topic", "quiet"), ("--broker-id", "1")):
         printed = tool("TransactionsCommand", "find-hanging", *words)

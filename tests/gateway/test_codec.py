@@ -99,7 +99,7 @@ def api_of(name: str) -> tuple[int, bool]:
 
 
 def framed(name: str, version: int, body: dict[str, Any]) -> bytes:
-    """A message with its header."""
+    """Return a message with its header."""
     key, is_request = api_of(name)
     if not is_request:
         return bytes(encode_response(key, version, 7, body))
@@ -121,23 +121,23 @@ def check_round_trip(name: str, version: int, body: dict[str, Any]) -> bytes:
 
 
 def check_against_kafka_python(name: str, version: int, body: dict[str, Any]) -> None:
-    """It reads what we write, header and body, and writes the same bytes."""
+    """Check that kafka-python reads our bytes, and writes the same."""
     theirs = KAFKA_PYTHON.get(name)
     if name == "ApiVersionsResponse":
-        body = {**body, "errorCode": 0}  # it reads one with an error as version 0
+        body = {**body, "errorCode": 0}  # kafka-python reads an error as version 0
     if theirs is not None and theirs.min_version <= version <= theirs.max_version:
         frame = framed(name, version, body)
         read = theirs.decode(frame, version=version, header=True)
         if not api_of(name)[1]:
             assert read.header.correlation_id == 7
-            read._header = None  # it writes no headers of responses
+            read._header = None  # kafka-python writes no response headers
         again = read.encode(version=version, header=api_of(name)[1])
         assert frame.endswith(bytes(again))
         assert len(frame) - len(again) in ({0} if api_of(name)[1] else {4, 5})
 
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
-def test_every_field_of_every_version_goes_through(name: str) -> None:
+def test_every_field_of_every_version_round_trips(name: str) -> None:
     for version, is_null in itertools.product(versions_of(name), (False, True)):
         body = full_body(name, version, is_null)
         check_round_trip(name, version, body)
@@ -146,7 +146,7 @@ def test_every_field_of_every_version_goes_through(name: str) -> None:
 
 @given(data=st.data())
 @QUICK
-def test_any_values_go_through_and_what_ends_early_is_malformed(data: st.DataObject) -> None:
+def test_any_values_round_trip_and_truncated_data_is_malformed(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(MESSAGES)), label="name")
     version = data.draw(st.sampled_from(versions_of(name)), label="version")
     body = data.draw(bodies(name, version), label="body")
@@ -158,7 +158,7 @@ def test_any_values_go_through_and_what_ends_early_is_malformed(data: st.DataObj
             message_codec(name, version).read(Reader(written[:end]))
 
 
-def test_fields_that_are_left_out_get_their_defaults() -> None:
+def test_omitted_fields_get_their_defaults() -> None:
     for name in MESSAGES:
         for version in versions_of(name):
             written = encoded(name, version, {})
@@ -166,14 +166,14 @@ def test_fields_that_are_left_out_get_their_defaults() -> None:
             assert encoded(name, version, body) == written, f"{name} {version}"
 
 
-def test_an_answer_is_sent_behind_its_size() -> None:
+def test_response_is_sent_behind_its_size() -> None:
     body = {"topics": [{"name": "a" * 300}]}
     frame = encode_response(3, 12, 7, body)
     assert encode_sized_response(3, 12, 7, body) == len(frame).to_bytes(4, "big") + frame
 
 
 @pytest.mark.parametrize("version", [0, 9, 13])
-def test_a_part_that_answers_share_is_written_once_in_each_version(version: int) -> None:
+def test_shared_part_of_responses_is_encoded_once_per_version(version: int) -> None:
     partition = {"partitionIndex": 1, "leaderId": 2, "replicaNodes": [2], "isrNodes": [2]}
     topics = [{"name": name, "partitions": [partition]} for name in ("a", "b")]
     shared = [RenderedPart(topics[0]), topics[1], RenderedPart(topics[1])]
@@ -189,7 +189,7 @@ def test_a_part_that_answers_share_is_written_once_in_each_version(version: int)
 
 
 @pytest.mark.parametrize("value", [*NOT_FINITE, 0.1, -2.5e300])
-def test_a_double_that_json_has_no_number_for_goes_by_its_name(value: str | float) -> None:
+def test_double_without_json_number_is_a_string(value: str | float) -> None:
     ops = [{"key": "request_percentage", "value": value, "remove": False}]
     entity = [{"entityType": "user", "entityName": "alice"}]
     body = {"entries": [{"entity": entity, "ops": ops}], "validateOnly": False}
@@ -202,16 +202,16 @@ def lines_of(capture: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def without_records(answer: dict[str, Any]) -> None:
-    """What was recorded has null for record sets, which a ShareFetch cannot say."""
-    for topic in answer["responses"]:
+def without_records(response: dict[str, Any]) -> None:
+    """Remove record sets: recordings have null there, which a ShareFetch cannot have."""
+    for topic in response["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = b""
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".")[0])
-def test_recorded_exchanges_go_through(capture: Path) -> None:
-    """Their bodies are as Kafka's own RequestConvertToJson writes them, record sets apart."""
+def test_recorded_exchanges_round_trip(capture: Path) -> None:
+    """Their bodies are in the form of Kafka's RequestConvertToJson, except record sets."""
     for line in lines_of(capture):
         if "requestHeader" not in line:
             continue  # the end of a connection
@@ -224,14 +224,14 @@ def test_recorded_exchanges_go_through(capture: Path) -> None:
         if line["response"] is not None:
             if key == SHARE_FETCH:
                 without_records(line["response"])
-            answer = bytes(encode_response(key, version, 7, line["response"]))
-            correlation, response = decode_response(key, version, answer)
+            received = bytes(encode_response(key, version, 7, line["response"]))
+            correlation, response = decode_response(key, version, received)
             assert correlation == 7
             assert key in (FETCH, SHARE_FETCH) or response == line["response"]
 
 
 @pytest.mark.kafka
-def test_the_schemas_are_those_in_kafkas_jar(tmp_path: Path) -> None:
+def test_schemas_are_those_in_kafkas_jar(tmp_path: Path) -> None:
     (jar,) = (
         str(path)
         for path in jars.fetch(jars.kafka_jars(), default_home())
@@ -242,7 +242,7 @@ def test_the_schemas_are_those_in_kafkas_jar(tmp_path: Path) -> None:
     assert made.read_text() == Path(generate.__file__).with_name("schemas.json").read_text()
 
 
-def test_every_api_of_kafka_is_there_in_all_its_versions() -> None:
+def test_every_api_of_kafka_exists_in_all_its_versions() -> None:
     assert API_NAMES.keys() >= {key for key, api in KAFKA_APIS.items() if api.is_listed}
     for key, name in API_NAMES.items():
         api = KAFKA_APIS[key]
@@ -253,13 +253,13 @@ def test_every_api_of_kafka_is_there_in_all_its_versions() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_a_varint_is_read_as_written(value: int) -> None:
+def test_varint_is_read_as_written(value: int) -> None:
     out = bytearray()
     write_uvarint(out, value)
     assert Reader(bytes(out)).uvarint() == value
 
 
-def test_a_varint_without_end_is_malformed() -> None:
+def test_unterminated_varint_is_malformed() -> None:
     with pytest.raises(MalformedError, match="longer than 5 bytes"):
         Reader(b"\xff" * 9).uvarint()
 
@@ -268,24 +268,24 @@ def test_a_varint_without_end_is_malformed() -> None:
     ("version", "length"),
     [(8, b"\x7f\xff\xff\xff"), (9, b"\xff\xff\xff\xff\x07"), (8, b"\x80\0\0\0")],
 )
-def test_an_absurd_length_takes_no_memory(version: int, length: bytes) -> None:
+def test_huge_length_allocates_no_memory(version: int, length: bytes) -> None:
     with pytest.raises(MalformedError):
         message_codec("MetadataRequest", version).read(Reader(length + b"\0" * 8))
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_string_has_no_more_bytes_than_two_bytes_of_length_can_say(version: int) -> None:
+def test_string_longer_than_an_int16_length_is_malformed(version: int) -> None:
     body = {"transactionalId": "x" * 32_767, "transactionTimeoutMs": 1}
     written = encoded("InitProducerIdRequest", version, body)
     codec = message_codec("InitProducerIdRequest", version)
     assert codec.read(Reader(written)) == body
-    if version == 2:  # of varying length from here on
+    if version == 2:  # flexible from this version on
         longer = b"\x81\x80\2" + b"x" * 32_768 + written[-5:]
         with pytest.raises(MalformedError, match="32768 bytes at byte 3; 32767 at most"):
             codec.read(Reader(longer))
 
 
-def test_unknown_tags_are_passed_over() -> None:
+def test_unknown_tags_are_skipped() -> None:
     body = {"topics": None, "allowAutoTopicCreation": True}
     for name in ("includeClusterAuthorizedOperations", "includeTopicAuthorizedOperations"):
         body[name] = False
@@ -304,7 +304,7 @@ def test_unknown_tags_are_passed_over() -> None:
         ({"allowAutoTopicCreation": True, "topics": 5}, "topics"),
     ],
 )
-def test_a_body_that_does_not_fit_says_which_field(body: dict[str, Any], text: str) -> None:
+def test_mismatched_body_is_refused_with_the_field_name(body: dict[str, Any], text: str) -> None:
     with pytest.raises(NotEncodableError, match=text):
         encoded("MetadataRequest", 12, body)
 
@@ -315,7 +315,7 @@ def test_null_is_refused_where_the_version_has_none() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (4, 0), (0, 2), (3, 99)])
-def test_an_unknown_api_or_version_is_told_with_its_correlation_id(key: int, version: int) -> None:
+def test_unknown_api_or_version_is_reported_with_its_correlation_id(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff"
     with pytest.raises(UnsupportedError) as caught:
         decode_request(frame)
@@ -323,7 +323,7 @@ def test_an_unknown_api_or_version_is_told_with_its_correlation_id(key: int, ver
     assert caught.value.correlation_id == 7
 
 
-def test_versions_are_read_as_kafka_writes_them() -> None:
+def test_version_ranges_are_parsed_like_kafkas() -> None:
     assert list(parse_versions("3-13")) == [3, 13]
     assert 9 in parse_versions("4+")
     assert 5 not in parse_versions("4")

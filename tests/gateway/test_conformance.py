@@ -1,6 +1,6 @@
-"""The gateway with the local engine answers as Apache Kafka 4.3.1 did.
+"""The gateway with the local engine responds like Apache Kafka 4.3.1.
 
-The scenarios and their goldens lie in `tests/conformance`.
+The scenarios and their goldens are in `tests/conformance`.
 """
 
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ def gateway() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def small_gateway() -> Iterator[Running]:
-    """One for the scenarios that need a small session cache, and no other clients."""
+    """Return a gateway with a small session cache, without other clients."""
     with running_gateway({**properties.read(PROPERTIES), **EVICTION_SLOTS}) as running:
         yield running
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if not REGISTRY[name]["optional"]])
-def test_a_scenario_goes_as_with_kafka(gateway: Running, name: str) -> None:
+def test_scenario_gets_kafkas_responses(gateway: Running, name: str) -> None:
     found = difference(name, *gateway.addresses[1])
     assert not found, found
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if REGISTRY[name]["optional"]])
-def test_a_full_session_cache_goes_as_with_kafka(small_gateway: Running, name: str) -> None:
+def test_full_session_cache_gets_kafkas_responses(small_gateway: Running, name: str) -> None:
     found = difference(name, *small_gateway.addresses[1])
     assert not found, found

@@ -1,7 +1,7 @@
-"""Elections, reassignments, stopped brokers: the gateway answers like a real cluster of three.
+"""Elections, reassignments, stopped brokers: compare with a real cluster of three.
 
-Each answer is compared field by field. Left out are what only one of the two has (ports, disks) and
-the order of lists that Kafka gives in the order of its hash tables.
+Each response is compared field by field, except what only one of the two has (ports, disks) and the
+order of lists that Kafka returns in hash table order.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ import pytest
 
 from brokertwin.gateway.admin import control
 from brokertwin.gateway.admin.control import Control
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden
@@ -32,7 +32,7 @@ UNSTABLE = ("host", "port", "clusterId", "controllerId", "logDir", "totalBytes",
 
 
 class Cluster(NamedTuple):
-    """A cluster to be asked, and how a broker of it is stopped."""
+    """A cluster with its clients, and how to stop one of its brokers."""
 
     client: Client
     stop: Callable[[int], Any]
@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Cluster]:
-    """Three brokers of a gateway."""
+    """Start a gateway with three brokers."""
     taking = partial(LocalEngine, may_intervene=True)
     with running_gateway(brokers=3, engine_type=taking) as running:  # type: ignore[arg-type]
         made = Control(running.engine, home / "control")
@@ -55,24 +55,24 @@ def gateway(home: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def kafka(home: Path) -> Iterator[Cluster]:
-    """Three brokers of Kafka."""
+    """Start three brokers of Kafka."""
     with kafka_cluster(home, 3) as nodes:
         host, _, port = nodes[1][1].rpartition(":")
         with Client(Address(host, int(port))) as client:
             yield Cluster(client, lambda broker: nodes[broker][0].stop())
 
 
-def stable(answer: Any) -> Any:
-    """An answer without what is not compared, its lists of objects and replicas in order."""
-    if isinstance(answer, dict):
-        return {name: stable(each) for name, each in answer.items() if name not in UNSTABLE}
-    if isinstance(answer, list):
-        return sorted((stable(each) for each in answer), key=str)
-    return answer
+def stable(response: Any) -> Any:
+    """Return a response without uncompared fields, with sorted lists."""
+    if isinstance(response, dict):
+        return {name: stable(each) for name, each in response.items() if name not in UNSTABLE}
+    if isinstance(response, list):
+        return sorted((stable(each) for each in response), key=str)
+    return response
 
 
 def partitions(client: Client, topic: str) -> dict[int, Any]:
-    """Leader, epoch, replicas and in-sync set of each partition."""
+    """Return leader, epoch, replicas and in-sync set of each partition."""
     (found,) = client.call("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
     return {
         each["partitionIndex"]: (
@@ -86,10 +86,10 @@ def partitions(client: Client, topic: str) -> dict[int, Any]:
     }
 
 
-def election(kind: int, asked: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
-    found = asked
-    if asked is not None:
-        found = [{"topic": topic, "partitions": each} for topic, each in asked]
+def election(kind: int, partitions: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
+    found = partitions
+    if partitions is not None:
+        found = [{"topic": topic, "partitions": each} for topic, each in partitions]
     return ELECT, 2, {"electionType": kind, "topicPartitions": found, "timeoutMs": 10_000, **other}
 
 
@@ -161,7 +161,7 @@ AFTER: list[Any] = [
     CLUSTER,
     reassignment("solo", (0, [3])),
 ]
-"""What is asked, with broker 3 stopped: an API's request, a topic's partitions, or a pause."""
+"""Steps, with broker 3 stopped: a request, a topic's partitions, or a pause."""
 
 
 def is_settled(client: Client) -> bool:
@@ -173,7 +173,7 @@ def has_joined(client: Client) -> bool:
 
 
 def told(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any]:
-    """The answers to each step; a broker may read of changes later than it answers."""
+    """Return the responses to each step; a broker may apply changes after it responds."""
     found: list[Any] = []
     for step in steps:
         if step == "settled":
@@ -184,7 +184,7 @@ def told(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any
             ask = partial(answer_to, client, step)
             wanted = expected.get((len(steps), len(found)))
             if wanted is not None and (isinstance(step, str) or step == CLUSTER):
-                with suppress(AssertionError):  # what it comes to is compared in the end
+                with suppress(AssertionError):  # the final comparison reports it
                     wait_until(lambda ask=ask, wanted=wanted: ask() == wanted, "", READ_WITHIN_S)
             found.append((step, ask()))
     return found
@@ -195,7 +195,7 @@ def answer_to(client: Client, step: Any) -> Any:
 
 
 def play(cluster: Cluster, expected: dict[Any, Any]) -> list[list[Any]]:
-    """The answers to everything; `expected` are partitions by the step that asks for them."""
+    """Play all steps; `expected` has partitions by the step that describes them."""
     for name, assignments in TOPICS.items():
         given = [{"partitionIndex": n, "brokerIds": each} for n, each in enumerate(assignments)]
         topic = {"name": name, "numPartitions": -1, "replicationFactor": -1, "assignments": given}
@@ -218,7 +218,7 @@ def is_fenced(client: Client, broker: int) -> bool:
 
 
 def ask_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
-    """A real cluster's answers."""
+    """Record a real cluster."""
     with kafka(home) as cluster:
         return play(cluster, expected)
 
@@ -228,9 +228,9 @@ def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Pa
     with gateway(tmp_path) as cluster:
         ours = play(cluster, {})
     expected = {
-        (len(steps), number): answer
-        for steps, answers in zip((BEFORE, AFTER), ours, strict=True)
-        for number, (_, answer) in enumerate(answers)
+        (len(steps), number): response
+        for steps, responses in zip((BEFORE, AFTER), ours, strict=True)
+        for number, (_, response) in enumerate(responses)
     }
     real = golden(
         "cluster/controller",

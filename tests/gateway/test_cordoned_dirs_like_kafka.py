@@ -1,4 +1,4 @@
-"""Log directories that get no new logs (KIP-1066), at a gateway and at a real broker."""
+"""Cordoned log directories (KIP-1066), compared with a real broker."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster
@@ -18,10 +18,10 @@ DISKS = ("/disk-1", "/disk-2")
 
 
 class Side:
-    """A broker with two log directories; answers name them by their numbers.
+    """A broker with two log directories, which responses call by number.
 
     Attributes:
-        asked: what was asked so far.
+        asked: the requests so far.
     """
 
     def __init__(self, client: Client, disks: list[str]) -> None:
@@ -30,7 +30,7 @@ class Side:
         self._disks = disks
 
     def create(self, name: str, count: int = 4, **more: Any) -> tuple[int, str | None]:
-        """Creates a topic; the error and what is said of it."""
+        """Create a topic, and return error and message."""
         self.asked.append(["create", name, count, more])
         wanted = {"name": name, "numPartitions": count, "replicationFactor": 1, **more}
         body = {"topics": [wanted], "timeoutMs": 10_000}
@@ -38,30 +38,30 @@ class Side:
         return topic["errorCode"], topic["errorMessage"]
 
     def cordon(self, text: str, of: str = BROKER) -> tuple[int, str | None]:
-        """Sets what is cordoned, `1` and `2` for the directories; waits until topics go by that."""
+        """Cordon directories `1` and `2`, and wait until new topics avoid them."""
         self.asked.append(["cordon", text, of])
         text = re.sub("[12]", lambda number: self._disks[int(number[0]) - 1], text)
         setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
         resource = {"resourceType": 4, "resourceName": of, "configs": [setting]}
         body = {"resources": [resource], "validateOnly": False}
-        (answer,) = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+        (response,) = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
         named = self._disks if text == "*" else text.split(",")
         is_any_left = not set(self._disks) <= set(named)
 
         def is_known() -> bool:
             wanted = {"name": "probe", "numPartitions": 1, "replicationFactor": 1}
-            asked = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": True}
-            (topic,) = self._client.call("CREATE_TOPICS", 7, asked)["topics"]
+            request = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": True}
+            (topic,) = self._client.call("CREATE_TOPICS", 7, request)["topics"]
             cordoned = [each[1] for each in self.dirs()]
             are = [each in named for each in self._disks]
             return bool(topic["errorCode"] == 0) is is_any_left and cordoned == are
 
-        if answer["errorCode"] == 0:
+        if response["errorCode"] == 0:
             wait_until(is_known, "the controller and the broker know what is cordoned")
-        return answer["errorCode"], answer["errorMessage"]
+        return response["errorCode"], response["errorMessage"]
 
     def dirs(self) -> list[tuple[int, bool, list[tuple[str, int]]]]:
-        """Of each directory: the error, whether it is cordoned, what lies there."""
+        """Return error, cordoned flag and logs of each directory."""
         results = self._client.call("DESCRIBE_LOG_DIRS", 5, {"topics": None})["results"]
         found = {
             each["logDir"]: (
@@ -78,7 +78,7 @@ class Side:
         return [found[disk] for disk in self._disks]
 
     def settled(self, logs: int) -> Any:
-        """The directories, when there are so many logs."""
+        """Return the directories, once they have that many logs."""
         found: list[Any] = []
 
         def are_there() -> bool:
@@ -89,22 +89,22 @@ class Side:
         return found
 
     def move(self, topic: str, partition: int, disk: int) -> int:
-        """Moves a log; the error."""
+        """Move a log, and return the error."""
         self.asked.append(["move", topic, partition, disk])
         topics = [{"name": topic, "partitions": [partition]}]
         body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
-        (answer,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
-        return int(answer["partitions"][0]["errorCode"])
+        (response,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
+        return int(response["partitions"][0]["errorCode"])
 
     def grow(self, topic: str, count: int) -> Any:
-        """Gives a topic more partitions."""
+        """Add partitions to a topic."""
         self.asked.append(["grow", topic, count])
         wanted = {"name": topic, "count": count, "assignments": None}
         body = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": False}
         return self._client.call("CREATE_PARTITIONS", 3, body)["results"]
 
     def play(self) -> Iterator[Any]:
-        """What is answered, step by step."""
+        """Return the responses, step by step."""
         yield self.create("one")
         yield self.settled(4)
         yield self.cordon("2")
@@ -128,7 +128,7 @@ class Side:
 
 
 def ask_kafka(home: Path) -> list[Any]:
-    """A real broker's answers."""
+    """Record a real broker."""
     with kafka_cluster(home, 1, disks=2) as nodes:
         own = home / "1"
         host, _, port = nodes[1][1].rpartition(":")

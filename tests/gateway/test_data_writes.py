@@ -1,4 +1,4 @@
-"""Record batches are written side by side; the log has them in the order in which they came."""
+"""Batches are written concurrently; the log has them in request order."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ COUNT = 10
 
 
 class LateStore(LocalEngine):
-    """Keeps the bytes of the first batches last; those that say so not at all."""
+    """A store that writes the first batches last, and can drop some."""
 
     puts = 0
     writing = 0
@@ -49,7 +49,7 @@ def late_gateway(running: Running) -> LateStore:
     return running.engine
 
 
-def test_the_order_is_that_of_the_requests_whichever_write_ends_first() -> None:
+def test_log_order_is_request_order_whichever_write_completes_first() -> None:
     with running_gateway(engine_type=LateStore) as running, running.client() as client:
         client.topic("ordered")
         for number in range(COUNT):
@@ -61,7 +61,7 @@ def test_the_order_is_that_of_the_requests_whichever_write_ends_first() -> None:
         assert late_gateway(running).most_at_once > COUNT // 2
 
 
-def test_the_partitions_of_a_request_are_written_at_once_and_fail_for_themselves() -> None:
+def test_partitions_of_a_request_are_written_concurrently_and_fail_alone() -> None:
     with running_gateway(engine_type=LateStore) as running, running.client() as client:
         client.topic("wide", 3)
         body = produce_body("wide", batch(b"0"))

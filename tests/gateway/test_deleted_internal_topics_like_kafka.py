@@ -1,6 +1,6 @@
-"""Deleted internal topics: compare what is left of groups and ids with a real broker.
+"""Deleted internal topics: compare the remaining groups and ids with Kafka.
 
-Both brokers get the same requests before the deletion, while the topic is gone, and after it is
+Both brokers get the same requests before the deletion, while the topic is missing, and after it is
 created again. DeleteTopics accepts all three topics.
 """
 
@@ -35,7 +35,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "brokertwin.internal.logs": "true",
 }
-"""With rows in the logs ours remembers producers in `__consumer_offsets`, too."""
+"""Settings with which ours keeps producers in `__consumer_offsets`, too."""
 
 TOPIC, LATER = "deleted-internal", "deleted-internal-later"
 JOIN_GROUP, SYNC_GROUP = 11, 14
@@ -49,7 +49,7 @@ BothSides = Callable[[str], AbstractContextManager[Sides]]
 
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[BothSides]:
-    """Compares ours with a real broker that no other test has, by the name of a golden."""
+    """Compare ours with a fresh real broker, by the name of a golden."""
     settings = {name: each for name, each in SETTINGS.items() if "brokertwin" not in name}
     with real_broker(tmp_path / "broker", settings) as address:
         yield partial(both_sides, address, topics={TOPIC: 1, LATER: 1}, settings=SETTINGS)
@@ -70,7 +70,7 @@ def commit_body(group: str, metadata: str = "", **of: Any) -> Body:
 
 
 class Groups(Asking):
-    """Groups of each kind, with members, offsets, and who waits."""
+    """Groups of each kind, with members, offsets, and pending requests."""
 
     def __init__(self, side: Side) -> None:
         super().__init__(side)
@@ -95,11 +95,11 @@ class Groups(Asking):
         self.beat(STREAMED, 0)
 
     def _begin_transaction(self) -> None:
-        asked = {"transactionalId": WRITER, "transactionTimeoutMs": 60_000}
+        body = {"transactionalId": WRITER, "transactionTimeoutMs": 60_000}
         found: list[Body] = []
 
         def is_there() -> bool:
-            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, body))
             return not errors(found[-1])
 
         wait_until(is_there)
@@ -114,16 +114,16 @@ class Groups(Asking):
 
     def end_transaction(self) -> None:
         self.ask("", "END_TXN", 3, {**self.producer, "committed": True})
-        asked = {"transactionalIds": [WRITER]}
+        body = {"transactionalIds": [WRITER]}
 
         def is_complete() -> bool:
-            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
             return found["transactionState"] == "CompleteCommit"
 
         wait_until(is_complete)
 
     def _begin_classic(self) -> None:
-        """A member has its generation, another waits for the next; in a group one waits to sync."""
+        """Start a generation, with a pending join; another group has a pending sync."""
         first, second, third, fourth = (self._connection() for _ in range(4))
         self.member = first.call("JOIN_GROUP", 3, self._join(CLASSIC))["memberId"]
         self.masks[self.member] = "the member"
@@ -140,10 +140,10 @@ class Groups(Asking):
         self._wait_for_state(CLASSIC, "PreparingRebalance")
 
     def _wait_for_state(self, group: str, state: str) -> None:
-        asked = {"groups": [group], "includeAuthorizedOperations": False}
+        body = {"groups": [group], "includeAuthorizedOperations": False}
 
         def is_so() -> bool:
-            (found,) = self.quietly("DESCRIBE_GROUPS", 5, asked)["groups"]
+            (found,) = self.quietly("DESCRIBE_GROUPS", 5, body)["groups"]
             return bool(found["groupState"] == state)
 
         wait_until(is_so)
@@ -162,12 +162,12 @@ class Groups(Asking):
 
     def those_who_wait(self) -> None:
         for what, api, client in self._waiting:
-            answer = decode_response(api, 3, client.receive())[1]
-            assert bool(answer.pop("memberId", "its id")), "a join that waited names its member"
-            self.note(what, answer)
+            response = decode_response(api, 3, client.receive())[1]
+            assert bool(response.pop("memberId", "its id")), "a join that waited names its member"
+            self.note(what, response)
 
     def beat(self, group: str, epoch: int | None = None) -> None:
-        """A heartbeat of a member in its epoch, or of one that joins."""
+        """Send a member's heartbeat in its epoch, or a joining one."""
         epoch = self.epochs[group] if epoch is None else epoch
         body: Body = {"groupId": group, "memberId": "member", "memberEpoch": epoch}
         if group == MODERN:
@@ -182,11 +182,11 @@ class Groups(Asking):
             name, version = "STREAMS_GROUP_HEARTBEAT", 0
             joining = {"rebalanceTimeoutMs": 60_000, "topology": topology(part("0", TOPIC))}
             body |= {**joining, **NO_TASKS, "processId": "p"} if not epoch else {}
-        answer = self.ask(f"epoch {epoch}", name, version, body)
-        self.epochs[group] = answer["memberEpoch"] if not errors(answer) else epoch
+        response = self.ask(f"epoch {epoch}", name, version, body)
+        self.epochs[group] = response["memberEpoch"] if not errors(response) else epoch
 
     def look(self, when: str) -> None:
-        """All that can be asked of groups."""
+        """Send all requests that describe groups."""
         member = {"groupId": CLASSIC, "generationId": 1, "memberId": self.member}
         all_groups = [{"groupId": each, "memberId": None, "topics": None} for each in GROUPS]
         place = {"name": TOPIC, "partitions": [{"partitionIndex": 0}]}
@@ -230,7 +230,7 @@ def _member_of(member: str, epoch: int) -> Body:
 
 
 def go_on_without_groups(side: Side) -> Groups:
-    """Delete the topic of groups, and go on."""
+    """Delete the topic of groups, and continue."""
     asking = Groups(side)
     asking.begin()
     described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
@@ -259,9 +259,9 @@ def go_on_without_groups(side: Side) -> Groups:
 
 def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> None:
     with both("deleted_topics/groups") as sides:
-        told = [go_on_without_groups(side).told for side in sides]
-    assert_same(told)
-    waited = [answer for what, answer in told[1] if what in ("the join", "the sync")]
+        results = [go_on_without_groups(side).told for side in sides]
+    assert_same(results)
+    waited = [response for what, response in results[1] if what in ("the join", "the sync")]
     assert [errors(each) for each in waited] == [{NOT_COORDINATOR}] * 2
 
 
@@ -269,14 +269,14 @@ def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> Non
 
 
 def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
-    """A batch of a transaction."""
+    """Return a batch of a transaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 20)
     builder.append(0, WRITTEN_MS, None, b"v", [])
     return bytes(builder.build())
 
 
 class Transactions(Asking):
-    """Two transactional ids: one has a transaction open, the other one none."""
+    """Two transactional ids, one of them with an open transaction."""
 
     OPEN, IDLE = "deleted-open", "deleted-idle"
 
@@ -293,11 +293,11 @@ class Transactions(Asking):
         self.commit("")
         self.ends("open")
 
-    def note(self, what: str, answer: Any) -> None:
-        super().note(what, self._relative(answer))
+    def note(self, what: str, response: Any) -> None:
+        super().note(what, self._relative(response))
 
     def _relative(self, value: Any) -> Any:
-        """Producer ids are counted from the first one here."""
+        """Return producer ids relative to the first one."""
         if isinstance(value, dict):
             return {
                 name: each - self._first_id
@@ -308,11 +308,11 @@ class Transactions(Asking):
         return [self._relative(each) for each in value] if isinstance(value, list) else value
 
     def _init(self, name: str) -> Body:
-        asked = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
         found: list[Body] = []
 
         def is_there() -> bool:
-            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, body))
             return not errors(found[-1])
 
         wait_until(is_there)
@@ -320,8 +320,8 @@ class Transactions(Asking):
         return {"transactionalId": name, **of}
 
     def init(self, when: str, **of: Any) -> Body:
-        asked = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
-        return self.ask(when, "INIT_PRODUCER_ID", 4, {**asked, **of})
+        body = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
+        return self.ask(when, "INIT_PRODUCER_ID", 4, {**body, **of})
 
     def add(self, when: str, holder: Body) -> None:
         named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
@@ -333,16 +333,16 @@ class Transactions(Asking):
         records = transactional(holder["producerId"], holder["producerEpoch"], sequence)
         data = [{"name": TOPIC, "partitionData": [{"index": 0, "records": records}]}]
         body = {"transactionalId": name, "acks": -1, "timeoutMs": 30_000, "topicData": data}
-        answer = self.side.call("PRODUCE", version, body)
-        answer.pop("throttleTimeMs")
-        self.note(f"{when}: produce for {name}", answer)
+        response = self.side.call("PRODUCE", version, body)
+        response.pop("throttleTimeMs")
+        self.note(f"{when}: produce for {name}", response)
 
     def commit(self, when: str) -> None:
         body = commit_body("group") | {"generationId": -1} | self.holders[self.OPEN]
         self.ask(when, "TXN_OFFSET_COMMIT", 3, body)
 
     def ends(self, when: str) -> None:
-        """Where those who read what is committed come to, and the others."""
+        """Return the end offsets for both isolation levels."""
         for isolation in (0, 1):
             partition = {"partitionIndex": 0, "timestamp": -1}
             topics = [{"name": TOPIC, "partitions": [partition]}]
@@ -350,7 +350,7 @@ class Transactions(Asking):
             self.ask(f"{when}, isolation {isolation}", "LIST_OFFSETS", 7, body)
 
     def look(self, when: str) -> None:
-        """All that can be asked of the id with the open transaction, but who begins anew."""
+        """Send all requests about the id with the open transaction, except InitProducerId."""
         holder = self.holders[self.OPEN]
         topics = [{"name": TOPIC, "partitions": [0]}]
         listed = {"stateFilters": [], "producerIdFilters": [], "durationFilter": -1}
@@ -358,15 +358,15 @@ class Transactions(Asking):
         self.ask(when, "LIST_TRANSACTIONS", 1, listed)
         self.add(when, holder)
         for is_verified in (False, True):
-            asked = [{**holder, "verifyOnly": is_verified, "topics": topics}]
-            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": asked})
+            body = [{**holder, "verifyOnly": is_verified, "topics": topics}]
+            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": body})
         self.ask(when, "ADD_OFFSETS_TO_TXN", 3, {**holder, "groupId": "group"})
         for version in (3, 5):
             self.ask(when, "END_TXN", version, {**holder, "committed": True})
         self.init(when, **holder)
 
     def go_on(self, when: str, sequence: int) -> None:
-        """What leaders take of producers whose coordinator knows nothing of them any more."""
+        """Return what leaders accept of producers that their coordinator has forgotten."""
         self.produce(when, self.OPEN, sequence)
         for version in (11, 12):
             self.produce(when, self.IDLE, 0, version)
@@ -379,7 +379,7 @@ PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
 
 
 def go_on_without_transactions(side: Side) -> Transactions:
-    """Delete the topic of transactional ids, and go on."""
+    """Delete the topic of transactional ids, and continue."""
     asking = Transactions(side)
     asking.begin()
     described = {"transactionalIds": [Transactions.OPEN]}
@@ -412,21 +412,23 @@ def go_on_without_transactions(side: Side) -> Transactions:
     return asking
 
 
-def test_deleting_the_topic_of_transactions_leaves_open_transactions_without_end(
+def test_deleting_the_topic_of_transactions_leaves_open_transactions_unfinished(
     both: BothSides,
 ) -> None:
     with both("deleted_topics/transactions") as sides:
-        told = [go_on_without_transactions(side).told for side in sides]
-    assert_same(told)
+        results = [go_on_without_transactions(side).told for side in sides]
+    assert_same(results)
     stable = [
-        answer["topics"][0]["partitions"][0]["offset"] for what, answer in told[1] if "on 1" in what
+        response["topics"][0]["partitions"][0]["offset"]
+        for what, response in results[1]
+        if "on 1" in what
     ]
     assert stable[:-1] == [0] * len(stable[:-1])
     assert stable[-1] > 0
 
 
-def _holder(answer: Body) -> Body:
-    return {name: answer[name] for name in ("producerId", "producerEpoch")}
+def _holder(response: Body) -> Body:
+    return {name: response[name] for name in ("producerId", "producerEpoch")}
 
 
 # Share states
@@ -456,9 +458,9 @@ class Shares(Asking):
         self.look("before")
 
     def _is_assigned(self) -> bool:
-        answer = self.beat()
-        self.epoch = answer["memberEpoch"] if not errors(answer) else self.epoch
-        return bool((answer["assignment"] or {}).get("topicPartitions"))
+        response = self.beat()
+        self.epoch = response["memberEpoch"] if not errors(response) else self.epoch
+        return bool((response["assignment"] or {}).get("topicPartitions"))
 
     def beat(self) -> Body:
         body: Body = {"groupId": self.group, "memberId": self.MEMBER, "memberEpoch": self.epoch}
@@ -472,15 +474,15 @@ class Shares(Asking):
         of = {"partitionIndex": 0, "partitionMaxBytes": 1 << 20, "acknowledgementBatches": []}
         limits = {"maxWaitMs": 200, "minBytes": 1, "maxBytes": 1 << 20}
         limits |= {"maxRecords": 10, "batchSize": 10}
-        asked = {"groupId": self.group, "memberId": self.MEMBER}
-        asked |= {"shareSessionEpoch": session_epoch, **limits, "topics": self._topics(**of)}
-        return self._shown("SHARE_FETCH", 1, asked)
+        body = {"groupId": self.group, "memberId": self.MEMBER}
+        body |= {"shareSessionEpoch": session_epoch, **limits, "topics": self._topics(**of)}
+        return self._shown("SHARE_FETCH", 1, body)
 
     def first_of_all_sessions(self) -> Body:
-        """A fetch when no session is open: leaders ask for the state again, which nobody knows.
+        """Fetch with no session open: leaders read the state again, which is gone.
 
-        A broker sees late that a connection has ended, and forgets nothing where it sees a new
-        session before that.
+        A broker notices a closed connection late, and keeps the state if a new session opens
+        before.
         """
         found: list[Body] = []
 
@@ -495,26 +497,28 @@ class Shares(Asking):
         return found[-1]
 
     def _shown(self, api: str, version: int, body: Body) -> Body:
-        """By a connection that has a session."""
+        """Return the response to a fetch on a connection with a session."""
         return self.side.shown(Step(api, version, body), self.client.call(api, version, body), [])
 
-    def _records(self, answer: Body) -> bool:
-        return any(each["acquiredRecords"] for t in answer["responses"] for each in t["partitions"])
+    def _records(self, response: Body) -> bool:
+        return any(
+            each["acquiredRecords"] for t in response["responses"] for each in t["partitions"]
+        )
 
     def acknowledge(self, when: str, session_epoch: int, offset: int) -> None:
         batches = [{"firstOffset": offset, "lastOffset": offset, "acknowledgeTypes": [1]}]
-        asked = {"groupId": self.group, "memberId": self.MEMBER}
-        asked |= {"shareSessionEpoch": session_epoch}
-        asked["topics"] = self._topics(partitionIndex=0, acknowledgementBatches=batches)
-        self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, asked))
+        body = {"groupId": self.group, "memberId": self.MEMBER}
+        body |= {"shareSessionEpoch": session_epoch}
+        body["topics"] = self._topics(partitionIndex=0, acknowledgementBatches=batches)
+        self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, body))
 
     def state(self) -> Body:
-        """The start of what the share coordinator says."""
+        """Return the start offset that the share coordinator has."""
         body = {"groupId": self.group, "topics": self._topics(partition=0, leaderEpoch=0)}
         return self.quietly("READ_SHARE_GROUP_STATE", 0, body)
 
     def look(self, when: str) -> None:
-        """All that a share coordinator can be asked."""
+        """Send all requests to a share coordinator."""
         begun = {"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 3, "stateBatches": []}
         steps = [
             ("READ_SHARE_GROUP_STATE", {"leaderEpoch": 0}),
@@ -529,12 +533,12 @@ class Shares(Asking):
             self.ask(when, api, 0, body)
 
     def offsets(self, when: str) -> None:
-        asked = {"groups": [{"groupId": self.group, "topics": None}]}
-        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, asked)
+        body = {"groups": [{"groupId": self.group, "topics": None}]}
+        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, body)
 
 
 def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
-    """Delete the topic of share states, and go on."""
+    """Delete the topic of share states, and continue."""
     asking = Shares(side, group, topic)
     asking.begin()
     asking.delete(SHARE_TOPIC, asking.state)
@@ -570,10 +574,10 @@ def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
 def test_deleting_the_topic_of_share_states_deletes_states_but_no_group(
     both: BothSides, group: str, topic: str
 ) -> None:
-    """A client that looks for a coordinator creates it again, or a leader with something to write.
+    """The topic is created again by FindCoordinator, or by a leader that writes.
 
     `shares` is the first case, `sharing` the second.
     """
     with both(f"deleted_topics/{group}") as sides:
-        told = [go_on_without_share_states(side, group, topic).told for side in sides]
-    assert_same(told)
+        results = [go_on_without_share_states(side, group, topic).told for side in sides]
+    assert_same(results)

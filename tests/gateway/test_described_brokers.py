@@ -1,4 +1,4 @@
-"""A gateway describes its brokers with the settings of their place in the cluster."""
+"""Described settings of brokers by their place in the cluster."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ STATIC, DEFAULT = 4, 5
 
 
 def described(client: Client, broker: str, *names: str) -> dict[str, Any]:
-    """Settings of a broker by name."""
-    asked = {"resourceType": BROKER, "resourceName": broker, "configurationKeys": list(names)}
-    body = {"resources": [asked], "includeSynonyms": True, "includeDocumentation": False}
+    """Return settings of a broker by name."""
+    request = {"resourceType": BROKER, "resourceName": broker, "configurationKeys": list(names)}
+    body = {"resources": [request], "includeSynonyms": True, "includeDocumentation": False}
     (result,) = client.call("DESCRIBE_CONFIGS", 4, body)["results"]
     return {each["name"]: each for each in result["configs"]}
 
@@ -38,14 +38,14 @@ def test_settings_of_a_single_broker_are_those_of_a_combined_node() -> None:
     assert found["process.roles"]["synonyms"][0]["value"] == "broker,controller"
 
 
-def test_settings_that_a_broker_was_given_are_described_as_given() -> None:
+def test_given_settings_are_described() -> None:
     settings = {"controller.listener.names": "OTHER"}
     with running_gateway(settings) as running, running.client() as client:
         found = described(client, "1", "controller.listener.names")
     assert found["controller.listener.names"]["value"] == "OTHER"
 
 
-def test_only_the_first_broker_has_the_controller() -> None:
+def test_first_broker_is_the_controller() -> None:
     with running_gateway(brokers=2) as running, running.client(2) as client:
         found = described(client, "2", "process.roles", "controller.quorum.voters")
         host, port = running.addresses[1]
@@ -53,7 +53,7 @@ def test_only_the_first_broker_has_the_controller() -> None:
     assert found["controller.quorum.voters"]["value"] == f"1@{host}:{port}"
 
 
-def test_the_features_epoch_grows_with_the_metadata_log() -> None:
+def test_features_epoch_grows_with_the_metadata_log() -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
     one = {"numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
     with running_gateway() as running, running.client() as client:

@@ -1,7 +1,7 @@
-"""A producer in the consumer that writes its offsets: the design that seed 003 weighs and drops.
+"""A consumer that writes its offsets itself: the alternative in seed 003.
 
 The topic is compacted, the key is group, topic and partition, and the newest value counts. Kafka
-has a request to the coordinator in its place; the tests show what that gives.
+sends a request to the coordinator instead; the tests show the benefit.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ UNKNOWN_MEMBER_ID = 25
 
 
 class EmbeddedOffsets:
-    """What a consumer with a producer of its own keeps; `records_read` is what a start has cost."""
+    """Offsets of a consumer with its own producer; `records_read` is the cost of a start."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -29,13 +29,13 @@ class EmbeddedOffsets:
         self.records_read = 0
 
     def put(self, offset: int) -> None:
-        """Writes how far `READ` is read, and waits for the topic to have it."""
+        """Write how far `READ` is read, and wait until the topic has it."""
         key = f"{GROUP}/{READ.topic}/{READ.partition}".encode()
         sent = self.producer.send(OFFSETS, key=key, value=str(offset).encode(), partition=0)
         sent.get(PATIENCE_S)
 
     def get(self) -> int | None:
-        """Reads the topic from its beginning to its end."""
+        """Read the whole topic."""
         place = TopicPartition(OFFSETS, 0)
         reader = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
         reader.assign([place])
@@ -49,7 +49,7 @@ class EmbeddedOffsets:
         return found
 
     def close(self) -> None:
-        """Ends the producer."""
+        """Close the producer."""
         self.producer.close()
 
 
@@ -65,25 +65,25 @@ def gateway() -> Iterator[Running]:
 
 
 def commit_as_a_zombie(gateway: Running, offset: int) -> int:
-    """What the coordinator tells a member that is not one any more."""
+    """Return the coordinator's error for a commit of a removed member."""
     partitions = [{"partitionIndex": READ.partition, "committedOffset": offset}]
     body = {"groupId": GROUP, "memberId": "gone", "generationIdOrMemberEpoch": 3}
     body["topics"] = [{"name": READ.topic, "partitions": partitions}]
     with gateway.client() as client:
-        answer = client.call("OFFSET_COMMIT", 8, body)
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = client.call("OFFSET_COMMIT", 8, body)
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def committed(gateway: Running) -> int:
-    """What the coordinator has; kafka-python may tell what an older request of its own got."""
+    """Return the coordinator's offset; kafka-python may return an older response."""
     partitions = {"name": READ.topic, "partitionIndexes": [READ.partition]}
     group = {"groupId": GROUP, "topics": [partitions]}
     with gateway.client() as client:
-        answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})
-    return int(answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+        response = client.call("OFFSET_FETCH", 8, {"groups": [group]})
+    return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 
-def test_a_zombie_overwrites_its_successors_offset_where_no_coordinator_asks(
+def test_zombie_overwrites_its_successors_offset_without_a_coordinator(
     gateway: Running,
 ) -> None:
     successor, zombie = EmbeddedOffsets(gateway.bootstrap), EmbeddedOffsets(gateway.bootstrap)

@@ -1,8 +1,8 @@
-"""A log directory that fails while its broker runs: the gateway answers like a real cluster.
+"""Failed log directories: compare with a real cluster of three.
 
-Three brokers with three directories each. Kafka is free in which of them a new log goes first, so
-one is chosen in which the second broker has what is asked for: its directory is taken away. In
-Kafka that is noticed when the broker writes its checkpoint of high watermarks, some seconds later.
+Three brokers with three directories each. Kafka chooses freely in which one a new log is created,
+so the test picks one in which the second broker has the required logs, and removes that directory.
+Kafka notices when the broker writes its checkpoint of high watermarks, seconds later.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ import pytest
 
 from brokertwin.gateway.admin import control
 from brokertwin.gateway.admin.control import Control
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
@@ -25,17 +25,17 @@ from tests.support.patience import wait_until
 
 DISKS = 3
 BROKER = 2
-"""Whose directory fails."""
+"""The broker whose directory fails."""
 
 TOPICS = {
     "led": [[2, 1, 3]] * DISKS,
     "followed": [[3, 2, 1]] * DISKS,
     "solo": [[2]] * DISKS,
 }
-"""On each disk of the broker there is one partition of each: Kafka fills them evenly."""
+"""One partition of each on each disk of the broker: Kafka fills disks evenly."""
 
 FAILED = 1
-"""The disk that fails, the second; a broker halts with the first, where its metadata lies."""
+"""The disk that fails; a broker halts without the first one, which has its metadata."""
 
 UNSTABLE = (
     "clusterId",
@@ -54,13 +54,13 @@ RECORDS = batch(b"x", timestamps=[WRITTEN_MS])
 
 
 class Cluster(NamedTuple):
-    """A cluster to be asked, by broker, and what is done to it.
+    """A cluster with clients by broker, and its actions.
 
     Attributes:
         clients: by the broker's id.
-        disks: the broker's log directories, the first of them that of its metadata.
-        fail: takes a log directory of the broker away.
-        restart: stops the broker, puts the directory back, and starts it.
+        disks: the broker's log directories, the metadata directory first.
+        fail: removes a log directory of the broker.
+        restart: stops the broker, restores the directory, and starts it.
     """
 
     clients: dict[int, Client]
@@ -71,7 +71,7 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Cluster]:
-    """Three brokers of a gateway."""
+    """Start a gateway with three brokers."""
     disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
     taking: Any = partial(LocalEngine, may_intervene=True)
     settings = {**KEEPING, "log.dirs": ",".join(disks)}
@@ -97,7 +97,7 @@ def gateway(home: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def kafka(home: Path) -> Iterator[Cluster]:
-    """Three brokers of Kafka."""
+    """Start three brokers of Kafka."""
     with kafka_cluster(home, 3, KEEPING, disks=DISKS) as nodes:
         own = home / str(BROKER)
         disks = [own / "data", *(own / f"disk-{number}" for number in range(2, DISKS + 1))]
@@ -121,7 +121,7 @@ def address_of(bootstrap: str) -> Address:
 
 
 def opened(address: Address) -> Client:
-    """A client, as soon as the broker listens."""
+    """Return a client, as soon as the broker listens."""
     found: list[Client] = []
 
     def listens() -> bool:
@@ -136,9 +136,9 @@ def opened(address: Address) -> Client:
 
 
 class Asking:
-    """Asks a cluster of partitions by where they lie on the broker, and notes what it answers.
+    """Sends requests about partitions by their disk, and records the responses.
 
-    Of each topic partition 0 lies on the disk that fails, 1 on the first one, 2 on the last.
+    Of each topic partition 0 is on the disk that fails, 1 on the first one, 2 on the last.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -147,10 +147,10 @@ class Asking:
         self._numbers: dict[str, dict[int, int]] = {}
 
     def look(self) -> None:
-        """Finds out which partition lies where."""
+        """Find out which partition is on which disk."""
         found: dict[str, dict[int, int]] = {name: {} for name in TOPICS}
-        answer = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
-        for each in answer["results"]:
+        response = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+        for each in response["results"]:
             disk = self.cluster.disks.index(each["logDir"])
             for topic in each["topics"]:
                 for partition in topic["partitions"]:
@@ -160,11 +160,11 @@ class Asking:
         self._numbers = found
 
     def number(self, topic: str, place: int) -> int:
-        """The number of a partition in the cluster."""
+        """Return the number of a partition in the cluster."""
         return self._numbers[topic][place]
 
     def each(self, field: str, places: tuple[int, ...] = (0, 1, 2), **more: Any) -> Any:
-        """The partitions of all topics, as requests name them."""
+        """Return the partitions of all topics, as requests name them."""
         return [
             {
                 "name": topic,
@@ -175,37 +175,39 @@ class Asking:
         ]
 
     def ask(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
-        """Notes the answer of a broker."""
-        answer = self.cluster.clients[broker].call(api, version, body)
-        self.told.append((api, version, broker, self._stable(answer)))
-        return answer
+        """Record the response of a broker."""
+        response = self.cluster.clients[broker].call(api, version, body)
+        self.told.append((api, version, broker, self._stable(response)))
+        return response
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
-        """Produces a record."""
+        """Produce a record."""
         body = produce_body(topic, RECORDS, self.number(topic, place), acks)
         return self.ask(broker, "PRODUCE", 9, body)
 
-    def _stable(self, answer: Any, topic: str = "") -> Any:
-        """An answer with places in place of numbers, without what is not compared, in order."""
-        if isinstance(answer, list):
-            return sorted((self._stable(each, topic) for each in answer), key=str)
-        if not isinstance(answer, dict):
-            return answer
-        names = [answer[key] for key in ("name", "topic", "topicName") if key in answer]
+    def _stable(self, response: Any, topic: str = "") -> Any:
+        """Return a response with disks for partition numbers, without uncompared fields."""
+        if isinstance(response, list):
+            return sorted((self._stable(each, topic) for each in response), key=str)
+        if not isinstance(response, dict):
+            return response
+        names = [response[key] for key in ("name", "topic", "topicName") if key in response]
         topic = str(names[0]) if names else topic
         found = {
-            key: self._stable(value, topic) for key, value in answer.items() if key not in UNSTABLE
+            key: self._stable(value, topic)
+            for key, value in response.items()
+            if key not in UNSTABLE
         }
         for key in ("partitionIndex", "index", "partition", "partitionId"):
             if topic in self._numbers and isinstance(found.get(key), int):
                 places = {number: place for place, number in self._numbers[topic].items()}
                 found[key] = places[found[key]]
-        if "logDir" in answer:
-            found["disk"] = self.cluster.disks.index(answer["logDir"])
+        if "logDir" in response:
+            found["disk"] = self.cluster.disks.index(response["logDir"])
         return found
 
     def leaders(self, topic: str) -> list[tuple[int, int, list[int]]]:
-        """Leader, epoch and in-sync set of each partition, as each broker knows them by now."""
+        """Return leader, epoch and in-sync set of each partition at each broker."""
         known = []
         for client in self.cluster.clients.values():
             (found,) = client.call("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
@@ -220,7 +222,7 @@ class Asking:
 
 
 def prepare(asking: Asking) -> None:
-    """Topics on all disks, with a record in each partition, on all replicas."""
+    """Create topics on all disks, with a record in each partition on all replicas."""
     wanted = [
         {
             "name": name,
@@ -233,10 +235,10 @@ def prepare(asking: Asking) -> None:
         }
         for name, assignment in TOPICS.items()
     ]
-    for each in wanted:  # one by one: each is dealt out evenly
+    for each in wanted:  # one by one, so that each is spread evenly
         body = {"topics": [each], "timeoutMs": 30_000}
-        answer = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0
+        response = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
+        assert response["topics"][0]["errorCode"] == 0
 
     def is_known() -> bool:
         try:
@@ -261,7 +263,7 @@ def prepare(asking: Asking) -> None:
 
 
 def questions(asking: Asking) -> None:
-    """All that says something of replicas, asked while the directory is away."""
+    """Send all requests about replicas while the directory is missing."""
     named = {"topics": [{"name": name} for name in TOPICS]}
     for broker in (1, BROKER):
         for version in (0, 1, 5, 8, 12):
@@ -296,8 +298,8 @@ def questions(asking: Asking) -> None:
     asking.ask(BROKER, "WRITE_TXN_MARKERS", 1, body)
     for version in (1, 4, 5):
         asking.ask(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
-    asked = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
-    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": asked})
+    led = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
+    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": led})
     elections: dict[str, Any] = {"timeoutMs": 10_000}
     elections["topicPartitions"] = [
         {"topic": topic, "partitions": [asking.number(topic, each) for each in (0, 1)]}
@@ -308,7 +310,7 @@ def questions(asking: Asking) -> None:
 
 
 def moves(asking: Asking) -> None:
-    """Logs are to lie elsewhere: each where it lies, and on each other disk."""
+    """Move logs: each to its own disk, and to each other one."""
     for target, path in enumerate(asking.cluster.disks):
         named = {"name": "led", "partitions": [asking.number("led", each) for each in (0, 1, 2)]}
         wanted = [{"path": path, "topics": [named, {"name": "nowhere", "partitions": [target]}]}]
@@ -316,7 +318,7 @@ def moves(asking: Asking) -> None:
 
 
 def lead_through(cluster: Cluster) -> list[Any]:
-    """What a cluster answers while a directory is away, and when it is there again."""
+    """Play a cluster's failure of a directory, and its recovery."""
     asking = Asking(cluster)
     prepare(asking)
     cluster.fail()
@@ -354,7 +356,7 @@ def lead_through(cluster: Cluster) -> list[Any]:
 
 
 def ask_kafka(home: Path) -> list[Any]:
-    """A real cluster's answers."""
+    """Record a real cluster."""
     with kafka(home) as real:
         return lead_through(real)
 
@@ -362,9 +364,9 @@ def ask_kafka(home: Path) -> list[Any]:
 @pytest.mark.compares
 def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Path) -> None:
     with gateway(tmp_path) as ours:
-        answers = lead_through(ours)
-    asked = [TOPICS, [(api, version, broker) for api, version, broker, _ in answers]]
-    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=asked)
-    assert len(answers) == len(expected)
-    differing = [pair for pair in zip(answers, expected, strict=True) if pair[0] != pair[1]]
+        responses = lead_through(ours)
+    scenario = [TOPICS, [(api, version, broker) for api, version, broker, _ in responses]]
+    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=scenario)
+    assert len(responses) == len(expected)
+    differing = [pair for pair in zip(responses, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []

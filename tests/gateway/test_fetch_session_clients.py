@@ -1,4 +1,4 @@
-"""Real consumers over 200 partitions stay in one fetch session (KIP-227), poll after poll.
+"""Real consumers of 200 partitions stay in one fetch session (KIP-227).
 
 librdkafka does not use fetch sessions, so there is no test with it.
 """
@@ -38,7 +38,7 @@ def gateway() -> Iterator[Running]:
 def records_trickling(
     gateway: Running, topic: str, may_go_on: Callable[[int], bool]
 ) -> Iterator[list[bytes]]:
-    """Produces one record after the other, over all partitions, as long as `may_go_on(sent)`."""
+    """Produce single records over all partitions while `may_go_on(sent)` is true."""
     with gateway.client() as client:
         client.topic(topic, PARTITIONS)
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap, "linger.ms": 0})
@@ -63,7 +63,7 @@ def records_trickling(
         thread.join(PATIENCE_S)
 
 
-def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
+def test_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
     read: list[bytes] = []
     with records_trickling(gateway, "python", lambda _: True) as sent:
         consumer = kafka.KafkaConsumer(
@@ -88,7 +88,7 @@ def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
 
 
 @pytest.mark.kafka
-def test_a_java_console_consumer_of_a_group_stays_in_one_session(gateway: Running) -> None:
+def test_java_console_consumer_of_a_group_stays_in_one_session(gateway: Running) -> None:
     watched: WatchedEngine = gateway.engine
     total = POLLS * 3
 

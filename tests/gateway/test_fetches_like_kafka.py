@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and Produce like a real broker: epochs, sessions, times, what comes twice."""
+"""Fetch, ListOffsets and Produce compared with a real broker."""
 
 import uuid
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.compares
 
 @pytest.fixture(scope="module")
 def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sides, Tape]]:
-    """Ours and a real broker, each with a topic of some records and one without."""
+    """Start ours and a real broker, each with a topic with records and an empty one."""
     with ExitStack() as stack:
         recording = stack.enter_context(tape("logs/fetches"))
         real = stack.enter_context(real_broker(tmp_path_factory.mktemp("fetches") / "broker"))
@@ -46,7 +46,7 @@ def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sid
 
 @pytest.fixture
 def sides(module_sides: tuple[Sides, Tape], request: pytest.FixtureRequest) -> Sides:
-    """Both sides; the real broker's responses to each test are a track of their own."""
+    """Both sides; each test has its own track of real responses."""
     (ours, real), recording = module_sides
     return ours, real.on(recording.track(request.node.name))
 
@@ -58,18 +58,18 @@ def topic_id(side: Side, name: str) -> Any:
 
 
 def wire_zero() -> Any:
-    """The id of no topic, as the wire's codec has it."""
+    """Return the zero topic id, as the codec has it."""
     return wire.Field({"name": "Id", "type": "uuid", "versions": "0+"}).default(0)
 
 
 def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    """The answer, without what is each broker's own: ids of sessions and topics, and bytes."""
+    """Fetch, and mask session ids, topic ids and bytes."""
     body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20}
     body |= {"isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1, "rackId": ""}
-    answer = side.call(
+    response = side.call(
         "Fetch", version, {**body, "forgottenTopicsData": [], **fields} | {"topics": topics}
     )
-    return dict(answer)
+    return dict(response)
 
 
 def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -
     return {**named, "partitions": [partition | fields]}
 
 
-def plain(answer: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
-    found = dict(answer)
+def plain(response: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
+    found = dict(response)
     found["sessionId"] = "some" if found.get("sessionId") else "none"
     found["responses"] = [
         {
@@ -107,7 +107,7 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
             found.append(plain(fetch(side, version, topics), {ident: "filled"}))
         assert found[0] == found[1], (version, offset, current, last)
         codes.add(found[0]["responses"][0]["partitions"][0]["errorCode"])
-    assert {0, 1, 75} <= codes  # some are right, out of range, of an epoch to come
+    assert {0, 1, 75} <= codes  # valid ones, out of range, and of a future epoch
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -115,28 +115,28 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
 def test_fetch_with_negative_size_limits_and_without_a_topic_name(
     sides: Sides, version: int, level: int
 ) -> None:
-    """No batch is cut in the middle: what is left of one is not sent here, as told in docs."""
-    told: tuple[list[Any], list[Any]] = ([], [])
-    for side, answers in zip(sides, told, strict=True):
+    """A batch is not cut in the middle; the gateway omits a partial one, as documented."""
+    results: tuple[list[Any], list[Any]] = ([], [])
+    for side, responses in zip(sides, results, strict=True):
         ident = topic_id(side, "filled")
         names = {ident: "filled", wire_zero(): ""}
         for offset, own in product((0, 2, RECORDS, RECORDS + 1), (-(2**31), -1, 0, 1, 1 << 20)):
             wanted = asked(version, "filled", ident, offset, partitionMaxBytes=own)
             for most in (-1, 0, 1 << 20):
-                answer = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
-                answers.append(plain(answer, names))
+                response = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
+                responses.append(plain(response, names))
         other = topic_id(side, "staying")
         pair = [asked(version, "filled", ident), asked(version, "staying", other)]
         pair[1]["partitions"][0]["partitionMaxBytes"] = -1
-        answers.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
-        answers.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
-    assert told[0] == told[1]
-    partitions = [p for each in told[1] for t in each["responses"] for p in t["partitions"]]
+        responses.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
+        responses.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
+    assert results[0] == results[1]
+    partitions = [p for each in results[1] for t in each["responses"] for p in t["partitions"]]
     assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
 
 
 SLICE = (2**31 - 1) // 8
-"""Session ids in each of the eight slices of a broker's cache."""
+"""Size of each of the eight slices of session ids in a broker's cache."""
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -148,9 +148,9 @@ def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
         for side in sides:
             ident = topic_id(side, "filled")
             topics, session = [asked(version, "filled", ident)], {"sessionId": session_id}
-            answer = fetch(side, version, topics, **session, sessionEpoch=epoch)
-            is_echoed = answer["sessionId"] == session_id
-            found.append((is_echoed, plain(answer, {ident: "filled"})))
+            response = fetch(side, version, topics, **session, sessionEpoch=epoch)
+            is_echoed = response["sessionId"] == session_id
+            found.append((is_echoed, plain(response, {ident: "filled"})))
         assert found[0] == found[1], (session_id, epoch)
         codes.add(found[0][1]["errorCode"])
     assert codes == {0, -1, 70}
@@ -159,21 +159,21 @@ def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
 @pytest.mark.parametrize("version", [12, 16])
 def test_fetch_session_reports_a_deleted_topic(sides: Sides, version: int) -> None:
     name = f"going-{version}"
-    told = [list(session_of_deleted(side, version, name)) for side in sides]
-    for (what, one), (_, other) in zip(*told, strict=True):
+    results = [list(session_of_deleted(side, version, name)) for side in sides]
+    for (what, one), (_, other) in zip(*results, strict=True):
         assert one["responses"] == other["responses"], what
         assert one == other, what
     codes = [
         partition["errorCode"]
-        for _, answer in told[0]
-        for topic in answer["responses"]
+        for _, response in results[0]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     ]
     assert set(codes) - {0}, "the deletion is told of"
 
 
 def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a session is told before and after one of its topics goes, and comes again."""
+    """Return a session's responses before and after a topic's deletion, and its re-creation."""
     side.create(name, {})
     side.write(name, (["k"], ["v"]), WRITTEN_MS)
     ids = {each: topic_id(side, each) for each in (name, "staying")}
@@ -223,7 +223,7 @@ def test_unknown_isolation_levels(sides: Sides, version: int) -> None:
 
 @pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
 def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, version: int) -> None:
-    """Tiered and earliest-local ones (-4, -5, -6), too: no broker here has tiered storage."""
+    """Also tiered and earliest-local ones (-4, -5, -6): no broker here has tiered storage."""
     epochs = (-2, -1, 0, 1) if version >= 4 else (-1,)
     for name, at, epoch in product(("filled", "empty", "missing"), SPECIAL, epochs):
         partition = {"partitionIndex": 0, "timestamp": at, "currentLeaderEpoch": epoch}
@@ -232,7 +232,7 @@ def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, ver
         found = [side.call("ListOffsets", version, body)["topics"] for side in sides]
         for each in found:
             shown = each[0]["partitions"][0]
-            shown["timestamp"] = shown["timestamp"] >= 0  # each side wrote at its own time
+            shown["timestamp"] = shown["timestamp"] >= 0  # each side has its own time
         assert found[0] == found[1], (version, name, at, epoch)
 
 
@@ -245,7 +245,7 @@ NAMELESS = [
     [("zero", 0), ("filled", 9)],
     [("filled", 9), ("zero", 0), ("filled", 0)],
 ]
-"""Topics, and a partition of each; the topic id of zeros is none's."""
+"""Topics with a partition of each; zero is no topic's id."""
 
 
 @pytest.mark.parametrize("version", [13, 18])
@@ -253,13 +253,13 @@ NAMELESS = [
 def test_fetch_with_a_zero_topic_id(
     sides: Sides, version: int, named: list[tuple[str, int]]
 ) -> None:
-    """Kafka fails where it tells of another partition behind it; sessions go on."""
-    told = [list(with_zeros(side, version, named)) for side in sides]
-    assert told[0] == told[1]
+    """Kafka fails if another partition follows it; sessions continue."""
+    results = [list(with_zeros(side, version, named)) for side in sides]
+    assert results[0] == results[1]
 
 
 def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
-    """What is told without a session, of a new one, and in one of another topic."""
+    """Fetch without a session, in a new one, and in one of another topic."""
     ids = {"filled": topic_id(side, "filled"), "staying": topic_id(side, "staying")}
     ids |= {"zero": wire_zero(), "nowhere": uuid.UUID(int=1 << 70).hex}
     names = {ident: each for each, ident in ids.items()}
@@ -274,7 +274,7 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
 
 @pytest.mark.parametrize("is_one_topic", [True, False])
 def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
-    """Records in the order of what was appended; the order of partitions is each one's own."""
+    """Records are in the order of the appends; the order of partitions may differ."""
     name = f"twice-{is_one_topic}"
     one, two = (wire.batch(1, ts=WRITTEN_MS, values=[text]) for text in (b"one", b"two"))
     sets = {"1": one, "2": two, "empty": b"", "cut": one[:-3], "both": one + two}
@@ -283,17 +283,17 @@ def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) 
     for side in sides:
         side.create(name, {})
         wait_until(lambda side=side: side.looked_up(name, -1)["errorCode"] == 0)
-        answers = []
+        responses = []
         for first, second in product(sets, sets):
             parts = [{"index": 0, "records": sets[each]} for each in (first, second)]
             data = [parts] if is_one_topic else [[each] for each in parts]
             topics = [{"name": name, "partitionData": each} for each in data]
             body = {"transactionalId": None, "acks": -1, "timeoutMs": 5000, "topicData": topics}
-            told = side.call("Produce", 11, body)["responses"]
-            answers += [(first, second, topic["partitionResponses"]) for topic in told]
+            results = side.call("Produce", 11, body)["responses"]
+            responses += [(first, second, topic["partitionResponses"]) for topic in results]
         read = fetch(side, 12, [asked(12, name, None)])["responses"][0]["partitions"][0]
         batches = wire.parse_batches(read["records"])
-        answers.append([(each["baseOffset"], each["records"]) for each in batches])
-        walked.append(answers)
+        responses.append([(each["baseOffset"], each["records"]) for each in batches])
+        walked.append(responses)
     for ours, theirs in zip(*walked, strict=True):
         assert ours == theirs

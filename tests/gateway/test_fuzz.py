@@ -1,4 +1,4 @@
-"""Whatever bytes come: no crash, no hang, no memory taken for what a length field claims."""
+"""Random bytes cause no crash, no hang, and no memory for claimed lengths."""
 
 import contextlib
 import struct
@@ -27,7 +27,7 @@ _SIZE = struct.Struct(">i")
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    """At the end nobody is connected any more, and no exception was what ended a connection."""
+    """Yield a gateway; at the end it has no connections and logged no exception."""
     with (
         capture_logs() as logged,
         running_gateway({"socket.request.max.bytes": "100000"}) as running,
@@ -44,7 +44,7 @@ def gateway() -> Iterator[Running]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """A request of any served API with any values, and a record batch where one belongs."""
+    """Draw a request of any served API with any values, and batches in record fields."""
     key = draw(st.sampled_from(sorted(SERVED)))
     first, last = SERVED[key].versions
     version = draw(st.integers(first, last))
@@ -66,7 +66,7 @@ def requests(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def mutilated(draw: st.DrawFn) -> bytes:
-    """Some requests with flipped bits, cut out pieces, and lengths that tell nonsense."""
+    """Draw requests with flipped bits, missing pieces, and wrong lengths."""
     frames = draw(st.lists(requests(), min_size=1, max_size=3))
     data = bytearray(b"".join(_SIZE.pack(len(frame)) + frame for frame in frames))
     for _ in range(draw(st.integers(0, 4))):
@@ -86,14 +86,14 @@ def mutilated(draw: st.DrawFn) -> bytes:
 
 
 def check_alive(running: Running) -> None:
-    """Another client is served."""
+    """Check that another client is served."""
     with running.client() as client:
         client.call("METADATA", 9, {"topics": []})
 
 
 @given(data=mutilated())
 @FUZZ
-def test_mutilated_requests_harm_nobody_else(gateway: Running, data: bytes) -> None:
+def test_mutilated_requests_do_not_affect_other_clients(gateway: Running, data: bytes) -> None:
     with gateway.client() as client:
         client.send_bytes(data)
         check_alive(gateway)
@@ -101,7 +101,7 @@ def test_mutilated_requests_harm_nobody_else(gateway: Running, data: bytes) -> N
 
 @given(data=st.binary(max_size=300))
 @FUZZ
-def test_any_bytes_harm_nobody_else(gateway: Running, data: bytes) -> None:
+def test_any_bytes_do_not_affect_other_clients(gateway: Running, data: bytes) -> None:
     with gateway.client() as client:
         client.send_bytes(data)
         check_alive(gateway)
@@ -109,8 +109,10 @@ def test_any_bytes_harm_nobody_else(gateway: Running, data: bytes) -> None:
 
 @given(frame=requests())
 @FUZZ
-def test_a_request_with_any_values_is_answered_or_closed(gateway: Running, frame: bytes) -> None:
-    """What follows on the same connection is answered too, unless it was closed."""
+def test_request_with_any_values_gets_a_response_or_is_closed(
+    gateway: Running, frame: bytes
+) -> None:
+    """The next request on the connection gets a response, too, unless it was closed."""
     with gateway.client() as client:
         client.send_frame(frame)
         try:
@@ -123,13 +125,13 @@ def test_a_request_with_any_values_is_answered_or_closed(gateway: Running, frame
 
 @given(data=st.binary(max_size=64))
 @FUZZ
-def test_a_frame_is_a_request_or_malformed(data: bytes) -> None:
+def test_frame_is_a_request_or_malformed(data: bytes) -> None:
     with contextlib.suppress(MalformedError):
         decode_request(data)
 
 
-def test_absurd_lengths_take_no_memory(gateway: Running) -> None:
-    """Frames that announce much and bring little, and strings and arrays that do."""
+def test_huge_lengths_allocate_no_memory(gateway: Running) -> None:
+    """Short frames with huge sizes, and with huge strings and arrays."""
     claims = [_SIZE.pack(99_999), _SIZE.pack(20) + struct.pack(">hhih", 3, 8, 1, 32_767)]
     claims.append(_SIZE.pack(14) + struct.pack(">hhihi", 3, 8, 1, -1, 2**31 - 1))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Consumer groups of unmodified clients: members share the partitions, offsets outlive them."""
+"""Consumer groups of unmodified clients: assignments, and stored offsets."""
 
 import queue
 import threading
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.clients
 
 PARTITIONS = 4
 RECORDS = 200
-"""For how long clients may take to get what they wait for: by the clock, not by how often."""
+"""Records of the topic."""
 SESSION_MS = 45_000
-"""Longer than a busy machine keeps a client from its heartbeats."""
+"""Longer than a busy machine delays a client's heartbeats."""
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
@@ -37,7 +37,7 @@ def gateway() -> Iterator[Running]:
 
 
 def fill(gateway: Running, topic: str, partitions: int = PARTITIONS) -> list[bytes]:
-    """A topic with records; gives back their values."""
+    """Create a topic with records, and return their values."""
     with gateway.client() as client:
         client.topic(topic, partitions)
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
@@ -49,10 +49,10 @@ def fill(gateway: Running, topic: str, partitions: int = PARTITIONS) -> list[byt
 
 
 class PythonMember:
-    """A consumer of kafka-python, polled by a thread of its own.
+    """A consumer of kafka-python, polled by its own thread.
 
-    Where its JoinGroup is answered between two polls, kafka-python 3.0 sends another one;
-    librdkafka joins only while it is polled. Polled in turn they keep each other rebalancing.
+    If a JoinGroup response arrives between two polls, kafka-python 3.0 sends another one;
+    librdkafka joins only while it is polled. Polled in turn they would keep each other rebalancing.
     """
 
     def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
@@ -128,7 +128,7 @@ class ConfluentMember:
 class NewProtocolMember(ConfluentMember):
     """A consumer of librdkafka in a consumer group (KIP-848).
 
-    `subscription` is a regular expression in place of the topic where it begins with ^.
+    `subscription` is a regular expression in place of the topic if it begins with ^.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ CLASSIC_KINDS = [PythonMember, ConfluentMember]
 
 
 def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) -> list[bytes]:
-    """Polls members in turn until enough was read, or they have what they should have."""
+    """Poll members in turn until enough was read, or the assignment is as expected."""
     read: list[bytes] = []
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:
@@ -163,7 +163,7 @@ def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_group_goes_on_where_it_has_committed(gateway: Running, kind: type[Member]) -> None:
+def test_group_continues_at_its_committed_offsets(gateway: Running, kind: type[Member]) -> None:
     topic = f"resumed-{kind.__name__}-{time.time_ns()}"
     values = fill(gateway, topic)
     first = kind(gateway, topic)
@@ -194,7 +194,7 @@ def test_members_share_the_partitions_and_take_over(gateway: Running, kind: type
 
 
 @pytest.mark.parametrize("kind", CLASSIC_KINDS)
-def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: type[Member]) -> None:
+def test_static_member_gets_its_partitions_back(gateway: Running, kind: type[Member]) -> None:
     topic = f"static-{kind.__name__}-{time.time_ns()}"
     fill(gateway, topic)
     option = "group_instance_id" if kind is PythonMember else "group.instance.id"
@@ -203,10 +203,10 @@ def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: ty
     again = kind(gateway, topic, **{option: "i"})
     poll_until([again], lambda _: len(again.assigned()) == PARTITIONS)
     again.close()
-    member.close()  # or its thread goes on trying
+    member.close()  # or its thread keeps retrying
 
 
-def test_a_static_member_of_a_consumer_group_comes_back_to_its_partitions(
+def test_static_member_of_a_consumer_group_gets_its_partitions_back(
     gateway: Running,
 ) -> None:
     topic = f"static-new-{time.time_ns()}"
@@ -226,7 +226,7 @@ def test_a_static_member_of_a_consumer_group_comes_back_to_its_partitions(
 
 
 @pytest.mark.kafka
-def test_kafkas_group_tool(gateway: Running) -> None:
+def test_kafka_consumer_groups_tool(gateway: Running) -> None:
     topic = f"tooled-{time.time_ns()}"
     fill(gateway, topic)
     tool: Tool = partial(run_tool, gateway.bootstrap, "consumer.group.ConsumerGroupCommand")

@@ -1,4 +1,4 @@
-"""Consumer groups: compare responses of random walks and rows of every kind with a real broker's.
+"""Consumer groups: compare random walks and all kinds of rows with Kafka.
 
 `GOLDENS=compare EXAMPLES=500` takes that many other walks.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.group_lives import (
     classic_life,
     consumer_life,
@@ -23,7 +23,7 @@ from tests.support.walk_sides import Side, both_sides, seeds, walked
 
 WALKS, STEPS = 25, 50
 AT_ONCE = {"consumer.assignment.interval.ms": "0"}
-"""Groups compute their targets at once."""
+"""Groups compute their target assignments at once."""
 
 ALL_AT_ONCE = {
     **AT_ONCE,
@@ -32,7 +32,7 @@ ALL_AT_ONCE = {
     "streams.initial.rebalance.delay.ms": "0",
 }
 WITHOUT_DELAY = {"group.initial.rebalance.delay.ms": "0"}
-"""Our broker does not wait for more members of a classic group, as a real one does."""
+"""Our broker does not delay the first rebalance of a classic group, as a real one does."""
 
 
 def test_random_walks_get_the_responses_and_rows_of_a_real_broker(real_kafka: Address) -> None:
@@ -43,8 +43,8 @@ def test_random_walks_get_the_responses_and_rows_of_a_real_broker(real_kafka: Ad
         for side in sides:
             side.begin(groups, AT_ONCE)
         for seed, walk in walks.items():
-            for step, answer in walked(sides, walk, seed, STEPS):
-                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+            for step, response in walked(sides, walk, seed, STEPS):
+                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
                 heard |= {(step.api, code) for code in codes}
         assert sides.real.tape is not None
         kinds = kinds_of_same_rows(sides.real.tape, real_kafka, rows, groups)

@@ -1,4 +1,4 @@
-"""Groups without members and offsets: compare which of them a real broker deletes."""
+"""Expiry of groups and offsets, compared with a real broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ EMPTY, GONE = "Empty", 69
 
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[list[Client]]:
-    """Connections to ours and to a real broker."""
+    """Connect to ours and to a real broker."""
     with (
         real_broker(tmp_path / "broker", SETTINGS) as address,
         tape("groups/expiry", SETTINGS) as recording,
@@ -37,14 +37,14 @@ def sides(tmp_path: Path) -> Iterator[list[Client]]:
 
 
 def test_an_empty_share_group_outlives_an_empty_consumer_group(sides: list[Client]) -> None:
-    """The deleted consumer group shows that a check has run."""
+    """The deleted consumer group shows that the expiry has run."""
     for client in sides:
         come_and_go(client)
     assert [described(client, "SHARE_GROUP_DESCRIBE", "shares") for client in sides] == [EMPTY] * 2
 
 
 def come_and_go(client: Client) -> None:
-    """A member of each group joins and leaves, and the consumer group goes."""
+    """Let a member of each group join and leave, and wait until the consumer group is deleted."""
     client.topic("read")
     client.call("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": ["shares", "consumes"]})
     share = {"groupId": "shares", "memberId": MEMBER, "rackId": None}
@@ -55,7 +55,7 @@ def come_and_go(client: Client) -> None:
 
 
 def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
-    """Its coordinator may have to be there first."""
+    """Join and leave, once the coordinator is available."""
     join = {**body, "memberEpoch": 0, "subscribedTopicNames": ["read"]}
     wait_until(lambda: client.call(api, 1, join)["errorCode"] == 0)
     leave = {**body, "memberEpoch": -1, "subscribedTopicNames": None}
@@ -63,7 +63,7 @@ def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
 
 
 def described(client: Client, api: str, group: str) -> str | int:
-    """A group's state, or why it is not described."""
-    asked = {"groupIds": [group], "includeAuthorizedOperations": False}
-    told = client.call(api, 1, asked)["groups"][0]
+    """Return a group's state, or its error."""
+    body = {"groupIds": [group], "includeAuthorizedOperations": False}
+    told = client.call(api, 1, body)["groups"][0]
     return str(told["groupState"]) if not told["errorCode"] else int(told["errorCode"])

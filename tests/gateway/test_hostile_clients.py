@@ -1,4 +1,4 @@
-"""Clients that want the gateway's memory, its connections, its time: they get a bounded part."""
+"""Hostile clients get a bounded part of memory, connections and time."""
 
 import gzip
 import socket
@@ -17,10 +17,10 @@ import zstandard
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway import arrivals
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.arrivals import Arrivals
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway import connection_quotas
+from brokertwin.gateway.connection_quotas import ConnectionQuotas
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.records import compression, records
 from brokertwin.state.core.errors import Error
 from tests.gateway.security.test_security import with_sasl
@@ -33,18 +33,18 @@ from tests.support.patience import wait_until
 
 MIB = 1 << 20
 IDLE = examples(200)
-"""Connections that do nothing: EXAMPLES=50 makes them ten thousand."""
+"""Idle connections: EXAMPLES=50 makes them ten thousand."""
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    limits = Limits(connections=IDLE + 100)
+    limits = GatewayLimits(connections=IDLE + 100)
     with running_gateway(limits=limits) as running:
         yield running
 
 
 def sends_long_ids(address: Address) -> list[bool]:
-    """INIT_PRODUCER_ID v4: an id of 32,767 bytes is answered, one more closes the connection."""
+    """Send INIT_PRODUCER_ID v4 with ids of 32,767 bytes, and of one more."""
     head = struct.pack(">hhih", 22, 4, 7, -1) + b"\0"
     tail = struct.pack(">iqh", 60_000, -1, -1) + b"\0"
     with Client(address) as client:
@@ -54,7 +54,7 @@ def sends_long_ids(address: Address) -> list[bool]:
         return [is_answered, client.is_closed()]
 
 
-def test_a_string_that_is_too_long_closes_the_connection_like_kafkas(
+def test_too_long_string_closes_the_connection_like_kafkas(
     real_kafka: Address, gateway: Running
 ) -> None:
     real = golden("access/long_strings", lambda: sends_long_ids(real_kafka), scenario=[22, 4])
@@ -66,10 +66,10 @@ def check_alive(running: Running) -> None:
         client.call("METADATA", 9, {"topics": []})
 
 
-# -- the quota of connections
+# -- connection quotas
 
 
-def test_one_connection_too_many_waits_until_another_ends() -> None:
+def test_connection_above_the_limit_waits_until_another_closes() -> None:
     with running_gateway({"max.connections": "2"}) as running, ExitStack() as stack:
         first, second = (stack.enter_context(running.client()) for _ in range(2))
         for client in (first, second):
@@ -97,10 +97,10 @@ def test_pending_connection_that_closes_takes_no_place() -> None:
         assert last.receive()
 
 
-def test_those_that_wait_are_bounded_and_end_with_the_gateway(
+def test_waiting_connections_are_bounded_and_close_with_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(arrivals, "WAITING_MAX", 1)
+    monkeypatch.setattr(connection_quotas, "WAITING_MAX", 1)
     with ExitStack() as stack:
         running = stack.enter_context(running_gateway({"max.connections": "1"}))
         first, second, third = (stack.enter_context(running.client()) for _ in range(3))
@@ -119,9 +119,7 @@ def test_those_that_wait_are_bounded_and_end_with_the_gateway(
         ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:3"}, 3),
     ],
 )
-def test_an_address_has_so_many_connections_and_no_more(
-    settings: dict[str, str], most: int
-) -> None:
+def test_connections_of_an_address_are_limited(settings: dict[str, str], most: int) -> None:
     with running_gateway(settings) as running, ExitStack() as stack:
         clients = [stack.enter_context(running.client()) for _ in range(most)]
         for client in clients:
@@ -134,19 +132,19 @@ def test_an_address_has_so_many_connections_and_no_more(
 
 
 def change(client: Client, resource: str, **values: str | None) -> None:
-    """Change settings of a broker, or of all, while it runs; None: it has none of its own."""
+    """Alter settings of a running broker, or of all; None deletes a setting."""
     configs = [
         {"name": name, "configOperation": int(value is None), "value": value}
         for name, value in values.items()
     ]
     wanted = {"resourceType": 4, "resourceName": resource, "configs": configs}
     body = {"resources": [wanted], "validateOnly": False}
-    (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
-    assert answer["errorCode"] == 0, answer
+    (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 @pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connections"])
-def test_limits_of_connections_hold_when_they_change_and_those_that_wait_come_in(name: str) -> None:
+def test_altered_connection_limits_apply_and_admit_waiting_connections(name: str) -> None:
     with running_gateway() as running, running.client() as first:
         change(first, "1", **{name: "2"})
         with running.client() as second, running.client() as third:
@@ -168,7 +166,7 @@ def test_limits_of_connections_hold_when_they_change_and_those_that_wait_come_in
             check_alive(running)
 
 
-def test_a_listeners_own_limit_holds_from_the_start() -> None:
+def test_listener_limit_applies_from_the_start() -> None:
     name = "listener.name.plaintext.max.connections"
     with running_gateway({name: "1"}) as running, running.client() as first:
         first.call("METADATA", 9, {"topics": []})
@@ -176,7 +174,7 @@ def test_a_listeners_own_limit_holds_from_the_start() -> None:
             second.send("METADATA", 9, {"topics": []})
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
     with pytest.raises(UserError, match=name.rpartition("max")[2]):
-        Limits.of({name: "many"})
+        GatewayLimits.of({name: "many"})
 
 
 def test_each_broker_counts_its_own_connections() -> None:
@@ -191,21 +189,21 @@ def test_each_broker_counts_its_own_connections() -> None:
 
 
 @pytest.mark.parametrize("text", ["nowhere.invalid:5", "127.0.0.1:many", "127.0.0.1"])
-def test_overrides_that_say_nothing_are_refused(text: str) -> None:
+def test_malformed_overrides_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"Invalid entry of max\.connections\.per\.ip\.overrides"):
-        Limits.of({"max.connections.per.ip.overrides": text})
+        GatewayLimits.of({"max.connections.per.ip.overrides": text})
 
 
-def test_an_address_is_forgotten_with_its_last_connection() -> None:
+def test_address_is_forgotten_with_its_last_connection() -> None:
     with running_gateway() as running:
         check_alive(running)
         wait_until(lambda: running.gateway.connections == 0)
-        counted: Arrivals = running.gateway._arrivals
+        counted: ConnectionQuotas = running.gateway._arrivals
         assert (counted.count, dict(counted._doors[1].by_host)) == (0, {})
 
 
-def test_idle_connections_take_little_and_nobodys_place(gateway: Running) -> None:
-    """The growth is that of both ends: the clients are in this process, too."""
+def test_idle_connections_take_little_memory_and_do_not_delay_others(gateway: Running) -> None:
+    """The growth includes both ends: the clients are in this process, too."""
     process = psutil.Process()
     check_alive(gateway)
     before = process.memory_info().rss
@@ -219,18 +217,18 @@ def test_idle_connections_take_little_and_nobodys_place(gateway: Running) -> Non
     wait_until(lambda: gateway.gateway.connections == 0)
 
 
-def test_half_a_frame_is_kept_as_far_as_it_came_and_ends_with_the_idle_time() -> None:
+def test_partial_frame_is_kept_as_received_and_dropped_after_the_idle_time() -> None:
     with running_gateway({"connections.max.idle.ms": "400"}) as running, running.client() as half:
         half.send_bytes(struct.pack(">i", 100 * MIB) + b"x" * 1000)
         wait_until(lambda: running.gateway.connections == 1)
         assert half.is_closed()
 
 
-# -- who does not read
+# -- clients that do not read
 
 
 def ask_for_much(client: Client, written: bytes) -> None:
-    """Ask for an answer with this batch, which is made before: meanwhile a connection is idle."""
+    """Request a response with this batch; encoding it first keeps the connection from idling."""
     size = len(written)
     client.topic("wide", max_message_bytes=str(2 * size))
     assert client.produce("wide", written)["errorCode"] == 0
@@ -240,8 +238,8 @@ def ask_for_much(client: Client, written: bytes) -> None:
 
 
 @pytest.mark.full
-def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
-    """Before, its connection and what was written to it stayed for ever."""
+def test_client_that_reads_no_response_is_closed_after_the_idle_time() -> None:
+    """Its connection and pending bytes used to stay forever."""
     settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
     with capture_logs() as logged, running_gateway(settings) as running, running.client() as slow:
         slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -252,8 +250,8 @@ def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
 
 
 @pytest.mark.full
-def test_who_reads_slowly_gets_all_of_it() -> None:
-    """It takes longer than the idle time; something is read in each part of it."""
+def test_slow_reader_gets_the_whole_response() -> None:
+    """It takes longer than the idle time, but reads some bytes in each interval."""
     size, idle_ms = 30 * MIB, 1000
     settings, written = {"connections.max.idle.ms": str(idle_ms)}, batch(b"x" * size)
     with running_gateway(settings) as running, running.client() as slow:
@@ -267,11 +265,11 @@ def test_who_reads_slowly_gets_all_of_it() -> None:
         assert time.monotonic() - begin > idle_ms / 1000
 
 
-# -- bombs
+# -- decompression bombs
 
 
 def bomb(codec: str, data: bytes, count: int) -> bytes:
-    """A batch whose records are `data`, with a true CRC."""
+    """Return a batch whose records are `data`, with a valid CRC."""
     packers: dict[str, Callable[[bytes], bytes]] = {
         "gzip": gzip.compress,
         "snappy": snappy.compress,
@@ -290,12 +288,12 @@ def bomb(codec: str, data: bytes, count: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def zeros() -> bytes:
-    """As large as half of what may be decompressed."""
+    """Return zeros, half as many as the decompression limit."""
     return bytes(compression.DECOMPRESSED_BYTES_MAX // 2)
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS.keys() - {"none"}))
-def test_a_bomb_is_decompressed_to_the_limit_and_refused(
+def test_bomb_is_decompressed_to_the_limit_and_refused(
     codec: str, zeros: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 * MIB
@@ -312,10 +310,10 @@ def test_a_bomb_is_decompressed_to_the_limit_and_refused(
 
 
 @pytest.mark.parametrize(("most", "error"), [(6, Error.NONE), (5, Error.INVALID_RECORD)])
-def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at(
+def test_batch_with_too_many_records_is_refused_before_parsing_them(
     most: int, error: Error, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A million of seven bytes each are 725 bytes, half a second and 73 MB; there was no bound."""
+    """A million of seven bytes each are 725 bytes, half a second and 73 MB; there was no limit."""
     monkeypatch.setattr(records, "RECORDS_MAX", most)
     assert records.parse(batch(*[b"a" * 50] * 6, codec="zstd")).error == error
 
@@ -323,8 +321,8 @@ def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at(
 # -- SASL
 
 
-def test_many_who_guess_passwords_keep_nobody_from_logging_in(tmp_path: Path) -> None:
-    """Passwords are hashed one at a time, off the loop: who is in, is served meanwhile."""
+def test_password_guessing_does_not_delay_other_logins(tmp_path: Path) -> None:
+    """Passwords are hashed one at a time, off the event loop; logged-in clients are served."""
     with running_gateway(security=with_sasl(tmp_path)) as running, ExitStack() as stack:
         inside = stack.enter_context(running.client())
         assert sasl.log_in(inside)["errorCode"] == 0
@@ -344,8 +342,8 @@ def test_many_who_guess_passwords_keep_nobody_from_logging_in(tmp_path: Path) ->
     assert failed == len(guessers)
 
 
-def test_before_it_is_known_who_it_is_nobody_gets_far(tmp_path: Path) -> None:
-    """One frame is kept, and it may be half a megabyte; another request ends the connection."""
+def test_unauthenticated_connection_buffers_one_frame(tmp_path: Path) -> None:
+    """The frame may have half a megabyte; another request closes the connection."""
     with running_gateway(security=with_sasl(tmp_path)) as running:
         with running.client() as large:
             large.send_bytes(struct.pack(">i", 524_289))

@@ -1,8 +1,8 @@
-"""What a client reads of internal topics: Kafka's own rows.
+"""Rows of internal topics that a client reads, compared with Kafka's.
 
-The same requests to a gateway of three brokers, to one of a single broker and to a real broker;
-then the topics are read, and each record is compared: offset, key, value. Times, ids of members
-and topics are each side's own.
+The same requests go to a gateway of three brokers, to one of a single broker and to a real broker;
+then the topics are read and each record is compared: offset, key, value. Times, member ids and
+topic ids differ.
 """
 
 import base64
@@ -45,8 +45,8 @@ RETRIABLE = {3, 5, 6, 14, 15, 16, 51}
 Row = tuple[int, bytes | None, bytes | None]
 
 
-class Told(NamedTuple):
-    """What the topics hold, how a consumer finds them, and the APIs that were asked, in order."""
+class TopicContents(NamedTuple):
+    """Contents of the topics, their coordinators, and the APIs that were called in order."""
 
     rows: dict[str, list[Row]]
     ends: dict[str, int]
@@ -63,7 +63,7 @@ class Side:
         self._asked: list[str] = []
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer, when there is one without a passing error."""
+        """Return the response, retrying passing errors."""
         if self._asked[-1:] != [f"{api} {version}"]:  # not a poll
             self._asked.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
@@ -77,11 +77,11 @@ class Side:
         return found[-1]
 
     def coordinator(self, key: str, key_type: int) -> None:
-        asked = {"keyType": key_type, "coordinatorKeys": [key]}
-        self._broker = self.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
+        body = {"keyType": key_type, "coordinatorKeys": [key]}
+        self._broker = self.call("FIND_COORDINATOR", 6, body)["coordinators"][0]["nodeId"]
 
-    def play(self) -> Told:
-        """Offsets, a member of a group, transactions that commit and abort, a deletion."""
+    def play(self) -> TopicContents:
+        """Play offsets, a group member, transactions that commit and abort, a deletion."""
         began = int(time.time() * 1000)
         for name, count in (("orders", 2), ("payments", 5)):
             topic = {"name": name, "numPartitions": count, "replicationFactor": 1}
@@ -92,21 +92,21 @@ class Side:
             self.call("OFFSET_COMMIT", 8, {"groupId": "g", **offsets(offset, "said")})
         self._join("joined")
         self.coordinator("t", 1)
-        asked = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-        producer = self.call("INIT_PRODUCER_ID", 4, asked)
+        body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+        producer = self.call("INIT_PRODUCER_ID", 4, body)
         of_producer = {name: producer[name] for name in ("producerId", "producerEpoch")}
         self._mask(struct.pack(">q", producer["producerId"]))
         for commits in (True, False):
             self._transaction({"transactionalId": "t", **of_producer}, commits)
         self.coordinator("g", 0)
-        asked = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
-        self.call("OFFSET_DELETE", 0, asked)
+        body = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
+        self.call("OFFSET_DELETE", 0, body)
         key = self._share_state(created["topics"][0]["topicId"])
         places = {OFFSETS: ("g", 0), TRANSACTIONS: ("t", 1), SHARES: (key, 2)}
-        return self._told(began, places)
+        return self._contents(began, places)
 
     def _share_state(self, topic_id: str) -> str:
-        """A state begins, is told of, begins anew, is told of again and goes; its key."""
+        """Initialize, write and delete a share state twice; return its key."""
         key = f"s:{topic_id}:0"
         self.coordinator(key, 2)
 
@@ -135,10 +135,10 @@ class Side:
 
     def _join(self, group: str) -> None:
         protocol = {"name": "range", "metadata": b"sub"}
-        asked = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
-        asked |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
-        given = self.call("JOIN_GROUP", 5, asked)["memberId"]
-        joined = self.call("JOIN_GROUP", 5, asked | {"memberId": given})
+        body = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
+        body |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
+        given = self.call("JOIN_GROUP", 5, body)["memberId"]
+        joined = self.call("JOIN_GROUP", 5, body | {"memberId": given})
         self._mask(given.encode())
         member = {"groupId": group, "memberId": given, "generationId": joined["generationId"]}
         assigned = [{"memberId": given, "assignment": b"all"}]
@@ -161,20 +161,20 @@ class Side:
         self.call("TXN_OFFSET_COMMIT", 3, {**producer, "groupId": "g", **offsets(7, "of t", 2)})
         self.coordinator("t", 1)
         self.call("END_TXN", 3, {**producer, "committed": commits})
-        asked = {"transactionalIds": ["t"]}
+        body = {"transactionalIds": ["t"]}
 
         def is_complete() -> bool:
-            (state,) = self.call("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            (state,) = self.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
             return str(state["transactionState"]).startswith("Complete")
 
         wait_until(is_complete, "the transaction is complete")
 
     def _mask(self, octets: bytes) -> None:
-        """What each side has of its own is nothing but its length."""
+        """Replace values of one side by their length."""
         self._masks[octets] = b"*" * len(octets)
 
-    def _told(self, began: int, places: dict[str, tuple[str, int]]) -> Told:
-        """What topics hold that are led by the coordinators of these keys."""
+    def _contents(self, began: int, places: dict[str, tuple[str, int]]) -> TopicContents:
+        """Return contents of topics that the coordinators of these keys lead."""
         rows: dict[str, list[Row]] = {}
         ends = {}
         for topic, (key, key_type) in places.items():
@@ -193,7 +193,7 @@ class Side:
                 if not batch.is_control_batch
                 for each in batch
             ]
-        return Told(rows, ends, self._asked)
+        return TopicContents(rows, ends, self._asked)
 
     def _plain(self, octets: bytes | None, began: int) -> bytes | None:
         if octets is None:
@@ -223,16 +223,16 @@ def offsets(offset: int, metadata: str, partitions: int = 1) -> dict[str, Any]:
     return {"topics": [{"name": "orders", "partitions": places}]}
 
 
-def codes(answer: Any) -> Iterator[int]:
-    """Every error code in an answer."""
-    if isinstance(answer, dict):
-        for name, each in answer.items():
+def codes(response: Any) -> Iterator[int]:
+    """Return every error code in a response."""
+    if isinstance(response, dict):
+        for name, each in response.items():
             if name.endswith("rrorCode"):
                 yield each
             else:
                 yield from codes(each)
-    elif isinstance(answer, list):
-        for each in answer:
+    elif isinstance(response, list):
+        for each in response:
             yield from codes(each)
 
 
@@ -255,8 +255,8 @@ def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def ours(gateway: Running) -> Told:
-    """What a gateway's topics hold."""
+def ours(gateway: Running) -> TopicContents:
+    """Read the topics of a gateway."""
     clients = {broker: gateway.client(broker, PATIENCE_S) for broker in gateway.addresses}
     try:
         return Side(clients).play()
@@ -265,27 +265,29 @@ def ours(gateway: Running) -> Told:
             client.close()
 
 
-def ask_kafka(home: Path) -> Told:
-    """What a real broker's topics hold."""
+def ask_kafka(home: Path) -> TopicContents:
+    """Read the topics of a real broker."""
     with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
         return Side({1: client}).play()
 
 
 @pytest.mark.compares
-def test_internal_topics_have_the_rows_of_a_real_broker(ours: Told, tmp_path: Path) -> None:
+def test_internal_topics_have_the_rows_of_a_real_broker(
+    ours: TopicContents, tmp_path: Path
+) -> None:
     said = golden(
         "logs/internal_topics",
         lambda: ask_kafka(tmp_path / "kafka"),
         scenario=ours.asked,
         settings=ONE,
     )
-    real = Told(*said)
+    real = TopicContents(*said)
     for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends
 
 
-def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
+def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: TopicContents) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_of(gateway))
     place = kafka.TopicPartition(OFFSETS, 0)
     consumer.assign([place])
@@ -302,7 +304,7 @@ def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
 
 
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
-    """What a client reads of a coordinator's batch at the offset 7; a cleaner has left some."""
+    """Return the batch that a client reads of a partly cleaned coordinator batch at offset 7."""
     written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
     header = {
         "baseOffset": 7,
@@ -321,7 +323,7 @@ def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | No
     return batch
 
 
-def test_rows_of_a_cleaned_batch_have_their_own_offsets() -> None:
+def test_rows_of_a_cleaned_batch_keep_their_offsets() -> None:
     gone = OffsetDeleted("g", "orders", 1)
     kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
     batch = batch_of([kept, gone], 4, left=[1, 3])
@@ -331,19 +333,19 @@ def test_rows_of_a_cleaned_batch_have_their_own_offsets() -> None:
     assert (first.key[:9], second.value) == (b"\0\1\0\1g\0\6or", None)
 
 
-def test_a_cleaned_batch_of_a_former_version_has_its_last_offsets() -> None:
+def test_cleaned_batch_of_a_former_version_has_its_last_offsets() -> None:
     records: list[Record] = [OffsetDeleted("g", "orders", at) for at in range(2)]
     assert [each.offset for each in batch_of(records, 2)] == [8, 9]
 
 
-def test_a_name_that_no_row_can_have_takes_its_offset_without_a_row() -> None:
+def test_name_that_fits_no_row_takes_its_offset_without_a_row() -> None:
     known = OffsetDeleted("g", "orders", 1)
     batch = batch_of([OffsetDeleted("g" * 40_000, "orders", 1), known], 1)
     assert [each.offset for each in batch] == [8]
     assert batch.next_offset == 9
 
 
-def test_a_batch_of_a_former_version_has_no_rows_below_its_base() -> None:
+def test_batch_of_a_former_version_has_no_rows_below_its_base() -> None:
     offsets = [TransactionalOffset("orders", ZERO_UUID, at, at, -1, "") for at in range(3)]
     batch = batch_of([TransactionalOffsetsWritten("g", 1, 1000, offsets)], 0)
     assert [each.offset for each in batch] == [7]

@@ -1,4 +1,4 @@
-"""A gateway is killed, or the power goes, at each operation on a file: nothing told is lost."""
+"""Crashes at each file operation of the journal lose nothing acknowledged."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.gateway import answers
+from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
@@ -26,13 +26,13 @@ from tests.support.crashing_disks import CrashError, CrashingDisk, Lost
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 COMPACTED_FROM = 3_000
 FILE_BYTES = 400
-"""Of batches; four go into a file."""
+"""Size of a file of batches; four fit into it."""
 
 State = dict[str, Any]
 
 
 class Followed(LocalEngine):
-    """Keeps what it was before the last event, and that event."""
+    """An engine that keeps its state before the last event, and that event."""
 
     before: Cell
     last: bytes = b""
@@ -44,7 +44,7 @@ class Followed(LocalEngine):
 
 
 def state_of(cell: Cell) -> State:
-    """The tables at rest; not the time of the last event, which a tick moves on."""
+    """Return the tables, without the time of the last event, which ticks advance."""
     columns = columns_of_tables(columns_at_rest(cell))
     return {name: msgspec.msgpack.decode(each) if each else {} for name, each in columns.items()}
 
@@ -60,31 +60,31 @@ def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
 async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
     if api == "PRODUCE":
-        writes = answers.store_batches(engine, 1, version, body)
-        await answers.put_locators(writes)
+        writes = edge_fields.store_batches(engine, 1, version, body)
+        await edge_fields.put_locators(writes)
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
-    answer = await engine.submit(request)
-    assert answer.error is None, answer
+    response = await engine.submit(request)
+    assert response.error is None, response
     under_way = engine._persistence._compacting  # type: ignore[union-attr]
     if under_way is not None:
         await under_way
-    return answer.response
+    return response.response
 
 
 class Life:
-    """What clients do, and what they were told: the batches acknowledged, by partition, offset."""
+    """Requests of clients, and the acknowledged batches by partition and offset."""
 
     def __init__(self) -> None:
         self.told: dict[tuple[int, int], bytes] = {}
         self.start = 0
 
     async def run(self, engine: LocalEngine) -> None:
-        """The whole of it."""
+        """Play everything."""
         await self.run_and_stay(engine)
         await engine.close()
 
     async def run_and_stay(self, engine: LocalEngine) -> None:
-        """All but the end."""
+        """Play everything except the end."""
         await engine.start()
         topic = {"name": "t", "numPartitions": 2, "replicationFactor": 1}
         await ask(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
@@ -94,17 +94,17 @@ class Life:
                 await self.delete(engine, 4)
 
     async def produce(self, engine: LocalEngine, number: int) -> None:
-        """A batch to each partition; the files of batches are full in between, too."""
+        """Write a batch to each partition; batch files also fill up in between."""
         sent = [batch(b"%d of %d" % (number, partition)) for partition in range(2)]
         data = [{"index": index, "records": each} for index, each in enumerate(sent)]
         body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "t", "partitionData": data}]}
-        answer = await ask(engine, "PRODUCE", 9, body)
-        for partition in answer["responses"][0]["partitionResponses"]:
+        response = await ask(engine, "PRODUCE", 9, body)
+        for partition in response["responses"][0]["partitionResponses"]:
             assert partition["errorCode"] == 0
             self.told[partition["index"], partition["baseOffset"]] = sent[partition["index"]]
 
     async def delete(self, engine: LocalEngine, offset: int) -> None:
-        self.start = offset  # from here on they may be gone
+        self.start = offset  # later ones may be deleted
         partitions = [{"partitionIndex": each, "offset": offset} for each in range(2)]
         body = {"topics": [{"name": "t", "partitions": partitions}], "timeoutMs": 1000}
         await ask(engine, "DELETE_RECORDS", 2, body)
@@ -112,7 +112,7 @@ class Life:
 
 
 def live(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> tuple[Life, Followed | None]:
-    """A life up to its end or its crash, and the engine that it had."""
+    """Return a life up to its end or crash, and its engine."""
     life, engine = Life(), None
 
     async def whole() -> None:
@@ -129,7 +129,7 @@ def live(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> tuple[Life, Fo
 
 
 async def found(engine: LocalEngine) -> dict[tuple[int, int], bytes]:
-    """The batches of the logs, by partition and offset."""
+    """Return the batches of the logs, by partition and offset."""
     batches = {}
     for (_, _, partition), kept in engine._kept.all():
         for each in kept:
@@ -140,7 +140,7 @@ async def found(engine: LocalEngine) -> dict[tuple[int, int], bytes]:
 
 
 def check(path: Path, life: Life, former: Followed | None, fsync_ms: int | None) -> None:
-    """A restart has all that was told, and the state of then, or with the event under way."""
+    """Check that a restart has all acknowledged data, and one of the two possible states."""
 
     async def restarted() -> None:
         engine = made(path, CrashingDisk(), fsync_ms)
@@ -164,7 +164,7 @@ def check(path: Path, life: Life, former: Followed | None, fsync_ms: int | None)
     ("lost", "fsync_ms"),
     [(Lost.NOTHING, None), (Lost.BYTES, AT_ONCE), (Lost.BYTES_AND_NAMES, AT_ONCE)],
 )
-def test_nothing_acknowledged_is_lost_wherever_it_ends(
+def test_no_acknowledged_data_is_lost_at_any_crash_point(
     tmp_path: Path, lost: Lost, fsync_ms: int | None
 ) -> None:
     whole = CrashingDisk()
@@ -179,18 +179,20 @@ def test_nothing_acknowledged_is_lost_wherever_it_ends(
 
 
 async def wait_and_fetch(engine: LocalEngine) -> None:
-    """A fetch session, and a Fetch that waits in it."""
+    """Open a fetch session with a pending Fetch."""
     wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
     body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
-    answer = await ask(engine, "FETCH", 12, body)
-    waits = {**body, "sessionId": answer["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
+    response = await ask(engine, "FETCH", 12, body)
+    waits = {**body, "sessionId": response["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
     header = {"requestApiKey": KEYS["FETCH"], "requestApiVersion": 12, "correlationId": 1}
     waits |= {"minBytes": 1, "topics": []}
     engine.submit(EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, waits))
 
 
-def test_a_compacted_journal_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sealed parts of logs, positions and deadlines, too; fetch sessions end, and Fetches."""
+def test_compacted_journal_restores_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also sealed log parts, positions and deadlines; fetch sessions and Fetches end."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
 

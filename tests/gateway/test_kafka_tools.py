@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, from its jars, against the gateway."""
+"""Kafka's command-line tools, from its jars, against the gateway."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,20 +15,20 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    """A gateway of its own."""
+    """Start a gateway."""
     with running_gateway() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def bootstrap(gateway: Running) -> str:
-    """Its address."""
+    """Return its address."""
     return gateway.bootstrap
 
 
 @pytest.fixture(scope="module")
 def tool(bootstrap: str) -> Tool:
-    """Runs a tool against the gateway."""
+    """Return a function that runs a tool against the gateway."""
     return partial(run_tool, bootstrap)
 
 
@@ -60,7 +60,7 @@ def test_topics_and_their_settings_are_described(tool: Tool) -> None:
 
 
 @pytest.mark.kafka
-def test_what_the_console_producer_sends_the_console_consumer_prints(tool: Tool) -> None:
+def test_console_producer_and_consumer_exchange_records(tool: Tool) -> None:
     tool("TopicCommand", "--create", "--topic", "console", "--partitions", "1")
     tool("ConsoleProducer", "--topic", "console", text="\n".join(LINES) + "\n")
     printed = tool(
@@ -73,7 +73,7 @@ def test_what_the_console_producer_sends_the_console_consumer_prints(tool: Tool)
 
 
 @pytest.mark.kafka
-def test_the_console_consumer_reads_in_a_consumer_group(tool: Tool) -> None:
+def test_console_consumer_reads_in_a_consumer_group(tool: Tool) -> None:
     tool("TopicCommand", "--create", "--topic", "new-protocol", "--partitions", "2")
     tool("ConsoleProducer", "--topic", "new-protocol", text="\n".join(LINES) + "\n")
     words = ("--topic", "new-protocol", "--from-beginning", "--max-messages", str(len(LINES)))
@@ -101,7 +101,7 @@ def test_features_are_described_lowered_and_raised(bootstrap: str) -> None:
 
 
 @pytest.mark.kafka
-def test_the_quorum_is_the_controller_alone(bootstrap: str) -> None:
+def test_quorum_is_the_single_controller(bootstrap: str) -> None:
     printed = run_tool(bootstrap, "MetadataQuorumCommand", "describe", "--status")
     status = {line.split(":")[0]: line.split(":", 1)[1].strip() for line in printed.splitlines()}
     assert (status["LeaderId"], status["LeaderEpoch"], status["MaxFollowerLag"]) == ("1", "1", "0")
@@ -110,7 +110,7 @@ def test_the_quorum_is_the_controller_alone(bootstrap: str) -> None:
 
 
 def _offsets(tool: Callable[..., str]) -> set[tuple[str, ...]]:
-    """Partition, start offset and lag of all that the group `workers` has."""
+    """Return partition, start offset and lag of all partitions of the group `workers`."""
     lines = tool("--describe", "--group", "workers").splitlines()
     shown = [line.split() for line in lines if line.startswith("workers")]
     return {(each[2], *each[-2:]) for each in shown}
@@ -123,9 +123,9 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
         gateway.bootstrap, "TopicCommand", "--create", "--topic", "shared", "--partitions", "2"
     )
     said = {"groupId": "workers", "memberId": "worker-1", "rackId": None}
-    asked = {"keyType": 0, "coordinatorKeys": ["workers"]}
+    request = {"keyType": 0, "coordinatorKeys": ["workers"]}
     with gateway.client() as client:
-        while client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["errorCode"]:
+        while client.call("FIND_COORDINATOR", 6, request)["coordinators"][0]["errorCode"]:
             pass
         for _ in range(2):
             body = {**said, "memberEpoch": 0, "subscribedTopicNames": ["shared"]}
@@ -149,8 +149,8 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
 
 
 @pytest.mark.kafka
-def test_the_console_share_consumer_reads_what_nobody_has_accepted(gateway: Running) -> None:
-    """One reads some and gives them back; another accepts all; then there is nothing left."""
+def test_console_share_consumer_reads_unaccepted_records(gateway: Running) -> None:
+    """One consumer releases some, another accepts all; then none remain."""
     tool = partial(run_tool, gateway.bootstrap)
     tool("TopicCommand", "--create", "--topic", "jobs", "--partitions", "2")
     tool("ConsoleProducer", "--topic", "jobs", text="\n".join(LINES) + "\n")

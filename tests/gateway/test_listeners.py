@@ -1,4 +1,4 @@
-"""Listeners that are added while a gateway serves, on their own."""
+"""Listeners added to a running gateway, without a real broker."""
 
 import asyncio
 import ssl
@@ -9,12 +9,12 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine.engine import Engine
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.listeners import AddedListeners, Listener, _Wanted
+from brokertwin.gateway.listeners import AddedListeners, GatewayListener, _Wanted
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.kafka_io.kafka_broker import _free_port
@@ -38,13 +38,13 @@ PASSWORD = "geheim"
 
 
 def altered(client: Client, broker: int = 1, **changes: str | None) -> int:
-    """What becomes of settings, whose names have `_` for `.`."""
+    """Alter settings and return the result; `_` in names becomes `.`."""
     wanted = [
         (name.replace("_", "."), DELETE if text is None else SET, text)
         for name, text in changes.items()
     ]
-    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, str(broker), wanted)])
-    return int(answer["responses"][0]["errorCode"])
+    response = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, str(broker), wanted)])
+    return int(response["responses"][0]["errorCode"])
 
 
 def is_served(port: int) -> bool:
@@ -62,7 +62,7 @@ def stop(running: Running, kind: Kind) -> None:
     running.run(intervene())
 
 
-def test_a_listener_is_there_again_after_a_restart_and_gone_while_its_broker_is_stopped(
+def test_added_listener_survives_a_restart_and_closes_with_its_broker(
     tmp_path: Path,
 ) -> None:
     port, journal = _free_port(), tmp_path / "journal"
@@ -84,7 +84,7 @@ def test_a_listener_is_there_again_after_a_restart_and_gone_while_its_broker_is_
         wait_until(lambda: is_served(port))
 
 
-def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path) -> None:
+def test_listener_without_a_key_store_opens_when_it_gets_one(tmp_path: Path) -> None:
     port, store = _free_port(), tmp_path / "broker.p12"
     authority = Authority()
     store.write_bytes(of_pkcs12(authority.issue("broker", HOST), PASSWORD))
@@ -108,13 +108,13 @@ def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path
             assert secured.call("METADATA", 12)["brokers"] == []
 
 
-def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
-    """They are the gateway's, whichever way somebody comes."""
+def test_users_can_be_altered_through_an_added_listener(tmp_path: Path) -> None:
+    """Users belong to the gateway, whichever listener a client uses."""
     port, users = _free_port(), tmp_path / "users.jsonl"
     mechanism = scram.MECHANISMS["SCRAM-SHA-256"]
     made = credentials.make(USER, mechanism, OF_USER, scram.ITERATIONS_MIN)
     credentials.write(users, [made])
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {}, users)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {}, users)
     with running_gateway(GIVEN, security=security) as running:
         with running.client() as client:
             assert log_in(client)["errorCode"] == 0
@@ -125,13 +125,13 @@ def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
             assert [each["user"] for each in found["results"]] == [USER]
 
 
-def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> None:
-    """The settings name no SSL at the start, though the gateway speaks it."""
+def test_added_listener_may_have_the_name_of_the_gateways_own(tmp_path: Path) -> None:
+    """The initial settings name no SSL, though the gateway serves it."""
     port, authority = _free_port(), Authority()
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
     trust = ssl.create_default_context(cadata=authority.certificate)
     given = {"ssl.keystore.location": str(tmp_path / "broker.pem")}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     listeners = f"PLAINTEXT://:9092,SSL://127.0.0.1:{port}"
     with (
         running_gateway(GIVEN, security=security) as running,
@@ -145,7 +145,7 @@ def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> N
 
 
 class Ports:
-    """Listeners on their own: `opens` says what becomes of each one that is to be opened."""
+    """Listeners on their own: `opens` has the result of each opening."""
 
     def __init__(self, opens: dict[str, Exception], ends: int | None = None) -> None:
         self.tried: list[tuple[int, str]] = []
@@ -153,13 +153,13 @@ class Ports:
         engine = SimpleNamespace(settings_of=lambda _: None, changed_settings=lambda _: {})
         passwords = StorePasswords(None)
         ports = self._open, lambda *_: None
-        self.added = AddedListeners(cast(Engine, engine), Security(), passwords, ports)
+        self.added = AddedListeners(cast(BrokerEngine, engine), GatewaySecurity(), passwords, ports)
         places = [of_settings.BrokerListener(name, "", 0) for name in ("A", "B")]
         wanted = {each.name: _Wanted(each, "PLAINTEXT", {}) for each in places}
         self.added._wanted = lambda _: wanted  # type: ignore[method-assign]
 
     async def _open(
-        self, broker: int, listener: Listener, host: str | None, port: int
+        self, broker: int, listener: GatewayListener, host: str | None, port: int
     ) -> asyncio.Server:
         self.tried.append((broker, listener.name))
         if self.ends is not None:
@@ -169,10 +169,10 @@ class Ports:
         return await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
 
 
-def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
+def test_listener_that_cannot_be_opened_does_not_affect_others() -> None:
     async def opened() -> list[str]:
         ports = Ports({"A": ValueError("embedded null byte")})
-        ports.added.begin(1, Listener("OWN", Security()))
+        ports.added.begin(1, GatewayListener("OWN", GatewaySecurity()))
         await ports.added.settle()
         names = [each.name for each in ports.added.of(1)]
         await ports.added.close()
@@ -185,7 +185,7 @@ def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
     ]
 
 
-def test_a_task_that_has_failed_does_not_keep_the_others_from_their_end() -> None:
+def test_failed_task_does_not_keep_the_others_from_closing() -> None:
     async def ended_while_it_runs() -> None:
         ports = Ports({})
 
@@ -194,7 +194,7 @@ def test_a_task_that_has_failed_does_not_keep_the_others_from_their_end() -> Non
             raise KeyError("A")
 
         ports.added.settle = fails  # type: ignore[method-assign]
-        ports.added.begin(1, Listener("OWN", Security()))
+        ports.added.begin(1, GatewayListener("OWN", GatewaySecurity()))
         await ports.added.close()
 
     asyncio.run(ended_while_it_runs())

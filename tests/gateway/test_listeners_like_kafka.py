@@ -1,4 +1,4 @@
-"""Listeners that are opened and closed while a broker runs, compared with a real broker."""
+"""Listeners opened and closed on a running broker, compared with Kafka."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_broker import HOST, _free_port
 from tests.support.certificates import Authority, of_pkcs12
@@ -32,36 +32,36 @@ ASKED: list[tuple[str, int, dict[str, Any]]] = [
     ("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": ["g"]}),
     ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": TOPIC}]}),
 ]
-"""What tells a client where brokers are."""
+"""APIs whose responses contain broker addresses."""
 
 
 class Side:
-    """A broker that clients reach by a listener of PLAINTEXT, and whose listeners are altered."""
+    """A broker with a PLAINTEXT listener for clients, whose listeners are altered."""
 
     def __init__(self, client: Client, given: str) -> None:
         self.client, self.given = client, given
         self.ports = {name: _free_port() for name in ("SECOND", "THIRD", "SECURE")}
 
     def listening(self, *names: str) -> str:
-        """`listeners` as at the start, with these beside."""
+        """Return `listeners` as at the start, with these added."""
         return ",".join([self.given, *(f"{n}://{HOST}:{self.ports[n]}" for n in names)])
 
     def alter(self, **changes: str | None) -> Any:
-        """What is said to a change of settings, whose names have `_` for `.`."""
+        """Alter settings and return the result; `_` in names becomes `.`."""
         wanted = [
             (name.replace("_", "."), DELETE if text is None else SET, text)
             for name, text in changes.items()
         ]
-        answer = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
-        return json.loads(STORE.sub("STORE", json.dumps(answer)))
+        response = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
+        return json.loads(STORE.sub("STORE", json.dumps(response)))
 
     def told(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
-        """What a client that comes by a listener is told of brokers, without ids."""
+        """Return broker addresses that a listener's client gets, without ids."""
         with Client(Address(HOST, self.ports[name]), tls=tls) as client:
             return [shown(client.call(api, version, body)) for api, version, body in ASKED]
 
     def is_open(self, name: str) -> bool:
-        """Whether somebody listens there."""
+        """Return whether the port accepts connections."""
         try:
             socket.create_connection((HOST, self.ports[name])).close()
         except OSError:
@@ -70,7 +70,7 @@ class Side:
 
 
 def shown(value: Any) -> Any:
-    """An answer without what is drawn."""
+    """Return a response without drawn ids."""
     if isinstance(value, dict):
         return {k: shown(v) for k, v in value.items() if k not in ("clusterId", "topicId")}
     return [shown(each) for each in value] if isinstance(value, list) else value
@@ -82,7 +82,7 @@ def authority() -> Authority:
 
 
 class Both(NamedTuple):
-    """A gateway and a real broker, or the recording of one's answers on a track."""
+    """A gateway and a real broker, or the recording of the latter on a track."""
 
     ours: Side
     real: Side | None
@@ -91,43 +91,43 @@ class Both(NamedTuple):
 
     @property
     def sides(self) -> list[Side]:
-        """Those that are there."""
+        """Return the sides that run."""
         return [self.ours] if self.real is None else [self.ours, self.real]
 
     def told(self, name: str, tls: ssl.SSLContext | None = None) -> None:
-        """Clients that come by a listener are told the same."""
+        """Check that clients of a listener get the same addresses."""
         self._same(["told", name], lambda side: side.told(name, tls))
 
     def alter(self, *names: str, **changes: str | None) -> Any:
-        """Let these listeners be there besides the first one, and change other settings."""
-        asked = [names, {name: bool(text) for name, text in changes.items()}]
+        """Set the listeners besides the first one, and other settings."""
+        request = [names, {name: bool(text) for name, text in changes.items()}]
         return self._same(
-            asked, lambda side: side.alter(listeners=side.listening(*names), **changes)
+            request, lambda side: side.alter(listeners=side.listening(*names), **changes)
         )
 
     def set(self, **changes: str | None) -> Any:
-        """Change settings; None for the value of the start."""
-        asked = {name: bool(text) for name, text in changes.items()}
-        return self._same(asked, lambda side: side.alter(**changes))
+        """Alter settings; None restores the initial value."""
+        request = {name: bool(text) for name, text in changes.items()}
+        return self._same(request, lambda side: side.alter(**changes))
 
-    def _same(self, asked: object, ask: Callable[[Side], Any]) -> Any:
+    def _same(self, request: object, ask: Callable[[Side], Any]) -> Any:
         def ask_real() -> Any:
             assert self.real is not None
             return ask(self.real)
 
-        ours, theirs = ask(self.ours), self.track.answer(asked, ask_real)
+        ours, theirs = ask(self.ours), self.track.answer(request, ask_real)
         assert ours == theirs
         return ours
 
 
 @pytest.fixture(scope="module")
 def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """Both with the listener PLAINTEXT, advertised, and a topic."""
+    """Start both with an advertised PLAINTEXT listener, and a topic."""
     with ExitStack() as stack:
         recording = stack.enter_context(tape(GOLDEN, {"listener.security.protocol.map": MAP}))
         settings = {"listener.security.protocol.map": MAP, "listeners": "PLAINTEXT://:9092"}
         settings |= {"advertised.listeners": "PLAINTEXT://localhost:9092"}
-        security = Security.of(SecurityProtocol.PLAINTEXT, settings)
+        security = GatewaySecurity.of(SecurityProtocol.PLAINTEXT, settings)
         running = stack.enter_context(running_gateway(settings, security=security))
         ours = Side(stack.enter_context(running.client()), settings["listeners"])
         real = None
@@ -146,12 +146,12 @@ def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 @pytest.fixture
 def both(module_both: Both, request: pytest.FixtureRequest) -> Both:
-    """Both; the real broker's answers to each test are a track of their own."""
+    """Yield both; each test has its own track of real responses."""
     return module_both._replace(track=module_both.recording.track(request.node.name))
 
 
 def wait_for(both: Both, *names: str) -> None:
-    """These listeners are open, and no others."""
+    """Wait until exactly these listeners are open."""
     for side in both.sides:
         wait_until(lambda side=side: {n for n in side.ports if side.is_open(n)} == set(names))
 
@@ -187,7 +187,7 @@ def test_listener_of_a_port_in_use_stays_closed_and_the_change_holds(both: Both)
         for side in both.sides:
             side.ports["THIRD"] = taken.getsockname()[1]
         both.alter("SECOND", "THIRD")
-        wait_for(both, "SECOND", "THIRD")  # another one has THIRD's port
+        wait_for(both, "SECOND", "THIRD")  # another socket has THIRD's port
         both.told("SECOND")
     wait_for(both, "SECOND")
     both.set(listeners=None)

@@ -1,7 +1,7 @@
-"""Logs beside a real broker: what records must be, how they are kept, what is left and found.
+"""Logs compared with a real broker: validation, batches, segments, look-ups.
 
-The same requests to both, one after the other; each answer is compared field by field. Left out are
-the brokers' clocks: the time of an append, and the bounds of what a record's time may be.
+Both get the same requests, and each response is compared field by field, except the brokers'
+clocks: the time of an append, and the bounds of a record's time.
 """
 
 import re
@@ -67,7 +67,7 @@ Step = Callable[[Side], Any]
 
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[tuple[Side, Side, int]]:
-    """Ours and a real broker, and the time when the real one was asked."""
+    """Start ours and a real broker, with the time of the recording."""
     with ExitStack() as stack:
         recording = stack.enter_context(tape("logs/logs"))
         real = stack.enter_context(real_broker(tmp_path / "broker"))
@@ -101,8 +101,8 @@ def batch(timestamp: int, *keys: bytes | None, values: list[Any] | None = None) 
 
 
 def deleted(name: str, offset: int, partition: int = 0) -> Step:
-    asked = {"name": name, "partitions": [{"partitionIndex": partition, "offset": offset}]}
-    return lambda side: side.call("DeleteRecords", 2, {"topics": [asked], "timeoutMs": 10_000})
+    body = {"name": name, "partitions": [{"partitionIndex": partition, "offset": offset}]}
+    return lambda side: side.call("DeleteRecords", 2, {"topics": [body], "timeoutMs": 10_000})
 
 
 def changed(name: str, configs: dict[str, str]) -> Step:
@@ -121,14 +121,14 @@ def read(name: str, offset: int, isolation: int) -> Step:
 
 
 def waited(side: Side, name: str, offset: int) -> tuple[Any, bool]:
-    """Records of an older segment, and whether they come though there are not bytes enough."""
+    """Fetch an older segment with fewer bytes than the minimum."""
     began = time.monotonic()
     found = side.fetched(name, offset, 0, maxWaitMs=20_000, minBytes=1 << 20)
     return found, time.monotonic() - began < 15
 
 
 def of_records(now: int) -> Iterator[tuple[str, Step]]:
-    """Keys, times and sizes that a topic asks of its records."""
+    """Produce with keys, times and sizes that the topic restricts."""
     for version in PRODUCE_VERSIONS:
         for name in ("compact", "both"):
             keyless = batch(now, b"a", None, b"c", None)
@@ -151,7 +151,7 @@ def of_records(now: int) -> Iterator[tuple[str, Step]]:
 
 
 def kept_as(name: str) -> Step:
-    """The batches without their sizes: libraries of a codec differ in these."""
+    """Return the batches without their sizes, which depend on the compression library."""
 
     def read(side: Side) -> Any:
         found = side.fetched(name, 0, 0)
@@ -163,7 +163,7 @@ def kept_as(name: str) -> Step:
 
 
 def of_segments(now: int) -> Iterator[tuple[str, Step]]:
-    """What is found by time, and read, when records are deleted in between."""
+    """Look up by time, and read, with record deletions in between."""
     for name in ("by-time", "by-size"):
         for number in range(6):
             keys = (f"k{number}a".encode(), f"k{number}b".encode())
@@ -172,35 +172,35 @@ def of_segments(now: int) -> Iterator[tuple[str, Step]]:
         times += [now + each for each in (-1, 0, 5, 6, 700, 2100, 3505, 3506)]
         for offset in (0, -2, 13, 3, 2, 5, 6):
             yield f"{name}, deleted to {offset}", deleted(name, offset)
-            for asked in times:
-                yield f"{name}, {asked} after {offset}", looked_up(name, asked)
+            for body in times:
+                yield f"{name}, {body} after {offset}", looked_up(name, body)
             for at in range(0, 12, 2):
                 yield f"{name}, read at {at} after {offset}", read(name, at, at % 4 // 2)
             yield f"{name}, a wait after {offset}", partial(waited, name=name, offset=6)
         yield f"{name}, all deleted", deleted(name, -1)
-        for asked in (-1, -2, -3, -4, -5, -6, 0, now):
-            yield f"{name}, {asked} after all", looked_up(name, asked)
+        for body in (-1, -2, -3, -4, -5, -6, 0, now):
+            yield f"{name}, {body} after all", looked_up(name, body)
     for name in ("compact", "both", "nope"):
         yield f"{name}, deleted", deleted(name, 0)
     yield "no such partition", deleted("plain", 0, 7)
 
 
 def of_settings(_now: int) -> Iterator[tuple[str, Step]]:
-    """Values that settings of logs cannot have, and some that they can."""
+    """Set invalid and valid values of log settings."""
     for configs in CHANGES:
         yield str(configs), changed("plain", configs)
 
 
-def plain(answer: Any, now: int) -> Any:
-    """An answer without the clock of its broker."""
-    if isinstance(answer, dict):
-        found = {key: plain(each, now) for key, each in answer.items()}
+def plain(response: Any, now: int) -> Any:
+    """Return a response without its broker's clock."""
+    if isinstance(response, dict):
+        found = {key: plain(each, now) for key, each in response.items()}
         if found.get("logAppendTimeMs", -1) >= now:
             found["logAppendTimeMs"] = "clock"
         return found
-    if isinstance(answer, list):
-        return [plain(each, now) for each in answer]
-    return re.sub(r"within \[.*\]", "", answer) if isinstance(answer, str) else answer
+    if isinstance(response, list):
+        return [plain(each, now) for each in response]
+    return re.sub(r"within \[.*\]", "", response) if isinstance(response, str) else response
 
 
 @pytest.mark.compares

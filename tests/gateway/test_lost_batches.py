@@ -1,4 +1,4 @@
-"""Bytes and sealed parts of logs that are lost, or cannot be read now: an error, and no more."""
+"""Lost or unreadable batches and sealed log parts are an error."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.support.gateways import Client, Running, running_gateway
 
 
 class Forgetful(LocalEngine):
-    """Gives back what it is told to; `failure` is raised instead of None."""
+    """A store that returns nothing, or raises `failure`, on demand."""
 
     lost: tuple[str, ...] = ()
     segments_lost = False
@@ -34,7 +34,7 @@ class Forgetful(LocalEngine):
 
 @pytest.fixture(params=[None, OSError("no answer")], ids=["lost", "unreachable"])
 def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A gateway with a topic `t` of six batches, the first two of them sealed."""
+    """Start a gateway with a topic `t` of six batches, the first two of them sealed."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
     with running_gateway(engine_type=Forgetful) as running, running.client() as client:
@@ -46,7 +46,7 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
         yield running, client
 
 
-def test_a_fetch_brings_what_lies_before_the_lost_bytes(made: tuple[Running, Client]) -> None:
+def test_fetch_returns_batches_before_the_lost_bytes(made: tuple[Running, Client]) -> None:
     running, client = made
     assert isinstance(running.engine, Forgetful)
     running.engine.lost = ("4", "6")
@@ -58,7 +58,7 @@ def test_a_fetch_brings_what_lies_before_the_lost_bytes(made: tuple[Running, Cli
     assert client.fetch("t", 4)["errorCode"] == 0
 
 
-def test_a_sealed_part_that_is_lost_is_an_error(made: tuple[Running, Client]) -> None:
+def test_lost_sealed_part_is_an_error(made: tuple[Running, Client]) -> None:
     running, client = made
     assert isinstance(running.engine, Forgetful)
     assert client.fetch("t", 0)["errorCode"] == 0
@@ -68,7 +68,7 @@ def test_a_sealed_part_that_is_lost_is_an_error(made: tuple[Running, Client]) ->
     assert client.fetch("t", 2)["errorCode"] == 0
 
 
-def test_a_time_is_not_answered_from_a_lost_batch(made: tuple[Running, Client]) -> None:
+def test_timestamp_look_up_in_a_lost_batch_is_an_error(made: tuple[Running, Client]) -> None:
     running, client = made
     assert isinstance(running.engine, Forgetful)
     client.topic("pairs")

@@ -1,4 +1,4 @@
-"""Pending requests whose internal topic is deleted: compare their responses with a real cluster's.
+"""Pending requests of a deleted internal topic, compared with a real cluster.
 
 The second of two brokers is halted, so that no write is committed. Then the topics are deleted and
 created again.
@@ -33,25 +33,25 @@ SETTINGS = {
 }
 INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 REAL_SILENCE_S, OUR_SILENCE_S = 0.7, 0.02
-"""How long no response to a pending request comes; ours would send it at once."""
+"""Silence that proves a request pending; ours would respond at once."""
 
 MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
 
 Told = dict[str, Any]
 
 
-def errors(answer: Any) -> list[int]:
-    """The errors of an answer, those of its parts behind its own."""
-    if isinstance(answer, list):
-        return [each for part in answer for each in errors(part)]
-    if not isinstance(answer, dict):
+def errors(response: Any) -> list[int]:
+    """Return the errors of a response, top-level ones first."""
+    if isinstance(response, list):
+        return [each for part in response for each in errors(part)]
+    if not isinstance(response, dict):
         return []
-    own = [each for name, each in answer.items() if name.endswith("rrorCode")]
-    return own + [each for part in answer.values() for each in errors(part)]
+    own = [each for name, each in response.items() if name.endswith("rrorCode")]
+    return own + [each for part in response.values() for each in errors(part)]
 
 
 class Waiting:
-    """Who waits at a cluster's coordinator."""
+    """Pending requests at a cluster's coordinator."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -63,7 +63,7 @@ class Waiting:
             return client.call(api, version, body)
 
     def send(self, api: str, version: int, body: Told) -> None:
-        """On a connection of its own, and nothing comes back for a while."""
+        """Send on a new connection, and check that no response comes for a while."""
         client = Client(self._cluster.address(COORDINATOR), PATIENCE_S)
         client.send(api, version, body)
         silence_s = OUR_SILENCE_S if isinstance(self._cluster, OurCluster) else REAL_SILENCE_S
@@ -93,7 +93,7 @@ class Waiting:
         return found[-1]
 
     def begin(self) -> None:
-        """The topics, their coordinators, a member and a transactional id."""
+        """Create the topics, their coordinators, a member and a transactional id."""
         self.orders = self.create("orders")
         for name in INTERNAL:
             self.create(name)
@@ -126,7 +126,7 @@ class Waiting:
         return {"groupId": "shares", "topics": topics}
 
     def wait_for_transactions(self) -> None:
-        """Each of these writes something, or waits for what was written."""
+        """Send requests that write, or that wait for uncommitted writes."""
         holder = {name: self.holder[name] for name in ("producerId", "producerEpoch")}
         named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
         named["v3AndBelowTransactionalId"] = "writer"
@@ -135,13 +135,13 @@ class Waiting:
         self.send("ADD_PARTITIONS_TO_TXN", 3, named)
 
     def wait_for_shares(self) -> None:
-        """The same of share states."""
+        """Send the same for share states."""
         written = {"leaderEpoch": 0, "startOffset": 1, "stateBatches": []}
         self.send("WRITE_SHARE_GROUP_STATE", 0, self.state(0, **written))
         self.send("INITIALIZE_SHARE_GROUP_STATE", 0, self.state(1, startOffset=5))
 
     def wait_for_groups(self) -> None:
-        """The same of groups."""
+        """Send the same for groups."""
         join = {"groupId": "classic", "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
         join |= {"protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
         self.send("OFFSET_COMMIT", 8, self.commit("simple"))
@@ -155,20 +155,20 @@ class Waiting:
         self.send("DELETE_GROUPS", 2, {"groupsNames": ["before"]})
 
     def lose(self, topic: str) -> None:
-        """The topic goes; what those hear who wait."""
+        """Delete the topic, and return the responses to the pending requests."""
         gone = self.call("DELETE_TOPICS", 5, {"topicNames": [topic], "timeoutMs": 30_000})
         assert errors(gone) == [0], topic
         for api, version, client in self._sent:
             assert not client.is_silent(20), f"{api} waits on"
-            answer = json.dumps(decode_response(KEYS[api], version, client.receive())[1])
-            self.told.append((api, json.loads(answer.replace(self.orders, "orders"))))
+            response = json.dumps(decode_response(KEYS[api], version, client.receive())[1])
+            self.told.append((api, json.loads(response.replace(self.orders, "orders"))))
             client.close()
         self._sent.clear()
 
     def play(self) -> list[tuple[str, Told]]:
-        """The whole of it.
+        """Play the whole scenario.
 
-        After a deletion a real broker reads no more metadata before its groups' followers follow.
+        After a deletion a real broker stops applying metadata until its groups' followers follow.
         """
         self.begin()
         lost = {

@@ -1,9 +1,8 @@
-"""Real clients of both protocols in one group: a move to the new one and back, with a crash.
+"""Real clients of both protocols in one group, with upgrade and downgrade.
 
-Six members at once, one of them Java's console consumer, one with a regular expression; they come,
-go and crash. What they and the gateway say to each other is recorded: whatever was told in one
-epoch, no partition was told to two; and no offset that was committed is lost or goes back.
-`ROUNDS=20` has them come, go and crash for as long.
+Six members at once, one of them Java's console consumer, one with a regular expression; they join,
+leave and crash. All traffic is recorded: within one epoch no partition was assigned to two members,
+and no committed offset is lost or decreases. `ROUNDS=20` repeats joins, leaves and crashes.
 """
 
 import base64
@@ -55,11 +54,11 @@ while True:
     consumer.poll(0.1)
     print(len(consumer.assignment()), flush=True)
 """
-"""A member that ends without a word when it is killed; it prints how many partitions it has."""
+"""A member that is killed while running; it prints how many partitions it has."""
 
 
 class JavaMember:
-    """Java's console consumer in a consumer group (KIP-848), which commits by itself."""
+    """Java's console consumer in a consumer group (KIP-848), with auto-commit."""
 
     def __init__(self, gateway: Running, through: str, topic: str) -> None:
         self._gateway, self._group = gateway, topic
@@ -86,10 +85,10 @@ class JavaMember:
         return [self._read.get() for _ in range(self._read.qsize())]
 
     def assigned(self) -> set[int]:
-        """As the group's coordinator has it, once the member has reached its target."""
-        asked = {"groupIds": [self._group], "includeAuthorizedOperations": False}
+        """Return the coordinator's assignment, once the member has reached its target."""
+        body = {"groupIds": [self._group], "includeAuthorizedOperations": False}
         with self._gateway.client() as client:
-            (group,) = client.call("CONSUMER_GROUP_DESCRIBE", 1, asked)["groups"]
+            (group,) = client.call("CONSUMER_GROUP_DESCRIBE", 1, body)["groups"]
         return {
             number
             for member in group["members"]
@@ -99,14 +98,14 @@ class JavaMember:
         }
 
     def commit(self) -> None:
-        """It does so every 200 ms."""
+        """Do nothing: it commits every 200 ms."""
 
     def close(self) -> None:
-        """It leaves its group."""
+        """Leave the group."""
         self._end(self._process.terminate)
 
     def crash(self) -> None:
-        """It ends without a word."""
+        """Kill the process."""
         self._end(self._process.kill)
 
     def _end(self, how: Callable[[], None]) -> None:
@@ -118,21 +117,21 @@ class JavaMember:
 
 
 def is_shared(members: list[Member]) -> bool:
-    """Whether these members have all partitions, each one of them."""
+    """Return whether these members share all partitions, with at least one each."""
     owned = [member.assigned() for member in members]
     places = [place for each in owned for place in each]
     return all(owned) and sorted(places) == list(range(PARTITIONS))
 
 
 def group_type(gateway: Running) -> str:
-    """The group's type, as ListGroups has it."""
+    """Return the group's type from ListGroups."""
     with gateway.client() as client:
         listed = client.call("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     return next(str(each["groupType"]) for each in listed["groups"] if each["groupId"] == GROUP)
 
 
 def crash(bootstrap: str, members: list[Member]) -> None:
-    """Somebody joins, gets partitions, and is killed."""
+    """Start a member, wait for its partitions, and kill it."""
     command = [sys.executable, "-c", CRASHES, bootstrap, GROUP]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -141,11 +140,11 @@ def crash(bootstrap: str, members: list[Member]) -> None:
         process.kill()
 
 
-def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
-    """Epoch, member and partitions of each answer that tells a member what it has."""
+def assignments(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
+    """Return epoch, member and partitions of each response with an assignment."""
     found = []
     for document in documents:
-        if "response" not in document:  # its member has gone without a word
+        if "response" not in document:  # its member was killed
             continue
         request, response = document["request"], document["response"] or {}
         if name_of(document) == "SYNC_GROUP" and response["errorCode"] == 0:
@@ -162,9 +161,9 @@ def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[i
 
 
 def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
-    """In no epoch, of all that clients were told in it; how many members owned something."""
+    """Check that no epoch has a partition with two owners; return the number of owners."""
     owners: dict[tuple[int, int], str] = {}
-    for epoch, member_id, partitions in told(recorded.documents(), topic_id):
+    for epoch, member_id, partitions in assignments(recorded.documents(), topic_id):
         for partition in partitions:
             owner = owners.setdefault((epoch, partition), member_id)
             assert owner == member_id, (epoch, partition, owner, member_id)
@@ -172,22 +171,22 @@ def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
 
 
 def topic_of(said: dict[str, Any]) -> str:
-    """The topic, which from version 10 on goes by its id; there is one."""
+    """Return the topic, which version 10 and later name by id; there is one."""
     return str(said.get("name", GROUP))
 
 
 def assert_offsets_are_kept(documents: list[Document]) -> None:
-    """What is fetched is at least what had been committed before; commits never go back."""
+    """Check that fetched offsets are at least the committed ones, which never decrease."""
     acknowledged: list[tuple[float, tuple[str, int], int]] = []
     last: dict[tuple[str, int], int] = {}
     for document in documents:
         if "response" not in document or name_of(document) != "OFFSET_COMMIT":
             continue
         done = document["time"] + document["responseTime"]
-        answers = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
+        responses = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
         for topic in document["request"]["topics"]:
             name = topic_of(topic)
-            errors = {each["partitionIndex"]: each["errorCode"] for each in answers[name]}
+            errors = {each["partitionIndex"]: each["errorCode"] for each in responses[name]}
             for each in topic["partitions"]:
                 place, offset = (name, each["partitionIndex"]), each["committedOffset"]
                 if errors[place[1]] == 0:
@@ -212,7 +211,7 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
 
 
 def work(gateway: Running, members: list[Member]) -> None:
-    """More records come, members read them, and each commits how far it has come."""
+    """Produce more records, let members read them, and commit each one's position."""
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
     values = [uuid.uuid4().hex.encode() for _ in range(4 * PARTITIONS)]
     for number, value in enumerate(values):
@@ -224,7 +223,7 @@ def work(gateway: Running, members: list[Member]) -> None:
 
 
 def come_and_go(gateway: Running, recorded: Capturing, members: list[Any]) -> None:
-    """Java's member comes; it and another end without a word; one leaves, and one comes."""
+    """Start Java's member, kill it and another, let one leave and one join."""
     java = JavaMember(gateway, recorded.bootstrap, GROUP)
     members.append(java)
     poll_until(members, lambda _: is_shared(members))
@@ -242,7 +241,7 @@ def come_and_go(gateway: Running, recorded: Capturing, members: list[Any]) -> No
     work(gateway, members)
 
 
-def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
+def test_group_upgrades_to_the_new_protocol_and_back(tmp_path: Path) -> None:
     with running_gateway(SETTINGS) as gateway:
         with capturing(gateway.bootstrap, tmp_path / "moved.jsonl") as recorded:
             fill(gateway, GROUP, PARTITIONS)

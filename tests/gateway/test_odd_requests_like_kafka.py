@@ -1,7 +1,7 @@
 """Odd requests: compare the responses with a real broker's.
 
-Our broker once had another response to each of them. Names come twice, lists are empty, numbers are
-out of range. The order of lists is not compared.
+Each of them once had another response from our broker: repeated names, empty lists, numbers out of
+range. The order of lists is not compared.
 """
 
 import random
@@ -9,7 +9,7 @@ from base64 import b64encode
 from itertools import permutations, product
 from typing import Any
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.goldens import WRITTEN_MS
 from tests.support.patience import wait_until
@@ -21,12 +21,12 @@ NOWHERE = "odd-missing"
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 UNKNOWN_CHANGE = 4
 LONGEST = "x" * 32_767
-"""As long as a text may be on the wire: what is said of it is longer."""
+"""The longest text on the wire; error messages about it are longer."""
 
 OWN = ("brokers", "clusterId", "controllerId")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SHARING = "odd-sharing"
-"""A share group that no other test has."""
+"""A share group of this test only."""
 
 UNHEARD, MADE = f"{SHARING}-unheard", f"{SHARING}-made"
 
@@ -43,7 +43,7 @@ def quotas(*entries: tuple[dict[str, str | None], list[tuple[str, float]]]) -> S
 
 
 def twice(kind: str, *names: str) -> Step:
-    """An entity with a type that comes twice."""
+    """Return an entity with a repeated type."""
     step = quotas(({}, [("producer_byte_rate", 1.0)]))
     step.body["entries"][0]["entity"] = [{"entityType": kind, "entityName": n} for n in names]
     return step
@@ -193,7 +193,7 @@ def produced_below_7(*partitions: tuple[int, bytes]) -> Step:
 
 
 def joined(version: int, transactional_id: str, *topics: tuple[str, list[int]]) -> Step:
-    """Partitions that a broker has join a transaction of nobody."""
+    """Partitions that a broker adds to a transaction without a producer."""
     told = [{"name": name, "partitions": numbers} for name, numbers in topics]
     asked = {"transactionalId": transactional_id, "producerId": 1, "producerEpoch": 5}
     body = {"transactions": [{**asked, "verifyOnly": False, "topics": told}]}
@@ -293,7 +293,7 @@ MAKES = [
     [(FIRST, [0]), (FIRST, [])],
     [(FIRST, [0, -1])],
 ]
-"""What a share group is to have that there is not; some make it, some cannot go at once."""
+"""Settings of missing share groups; some create a group, some cannot be deleted at once."""
 
 MAKING = [
     step
@@ -334,14 +334,14 @@ UNWRITTEN = [
     Step("SHARE_GROUP_HEARTBEAT", 1, {**SHARER, "subscribedTopicNames": [FIRST]}),
     *(DELETION, DELETION, TOO_LONG, first_commit("x"), DELETION, DELETION),
 ]
-"""A group of which its coordinator alone knows: it stores nothing of the first commit."""
+"""A group that exists in its coordinator's memory only: its first commit stores nothing."""
 
 
-def in_order(answer: Any) -> Any:
-    """An answer with its lists in one order, without who answers."""
-    if isinstance(answer, dict):
-        return {key: in_order(value) for key, value in answer.items() if key not in OWN}
-    return sorted(map(in_order, answer), key=str) if isinstance(answer, list) else answer
+def in_order(response: Any) -> Any:
+    """Return a response with sorted lists, without the responding broker."""
+    if isinstance(response, dict):
+        return {key: in_order(value) for key, value in response.items() if key not in OWN}
+    return sorted(map(in_order, response), key=str) if isinstance(response, list) else response
 
 
 KINDS = {
@@ -375,7 +375,7 @@ def test_odd_requests_get_the_responses_of_a_real_broker(real_kafka: Address) ->
 
 
 def asked_at_random(chance: random.Random) -> Step:
-    """Partitions of several transactions of nobody, to be looked up or to join."""
+    """Return partitions of several transactions without producers, to verify or add."""
 
     def topics() -> list[dict[str, Any]]:
         names = chance.sample([FIRST, SECOND, MANY, MANY, NOWHERE], chance.choice([1, 2, 3]))

@@ -1,4 +1,4 @@
-"""Rare broker settings: compare the responses with those of a real broker that has them."""
+"""Rare broker settings: compare the responses with a real broker's."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from tests.gateway.test_share_sessions_like_kafka import SHARE_FETCH, Members
@@ -23,25 +23,25 @@ SETTINGS = {
     "transaction.partition.verification.enable": "false",
 }
 OF_OURS = {"offsets.topic.num.partitions": str(PARTITIONS)}
-"""What a real broker of the tests has, too."""
+"""Settings of the real broker of other tests."""
 
 FULL = 133
 TOPIC, GROUP, OTHER, WRITER = "odd-settings", "odd-settings", "odd-other", "odd-writer"
 PRODUCER = 1_000_000
-"""An id that was given to nobody."""
+"""A producer id that was never assigned."""
 
 LONG = "x" * 4_097
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real broker with these settings, if one is asked."""
+    """Start a real broker with these settings, if one is needed."""
     with real_broker(tmp_path_factory.mktemp("odd") / "broker", SETTINGS) as address:
         yield address
 
 
 def full(members: Members) -> Iterator[object]:
-    """As many sessions as there may be; who has one may begin it anew, or make room."""
+    """Open the maximum number of sessions; existing ones may be reopened or closed."""
     connection = members.connect()
     names = [f"member {at}" for at in range(SESSIONS)]
     yield [members.fetch(connection, name) for name in names]
@@ -76,7 +76,7 @@ def offsets(
     group: str = GROUP,
     producer_id: int = PRODUCER,
 ) -> Step:
-    """Offsets of a producer, for as many partitions as there is metadata."""
+    """Commit a producer's offsets, for as many partitions as have metadata."""
     partitions = [
         {"partitionIndex": at, "committedOffset": 5, "committedMetadata": each}
         for at, each in enumerate(metadata)
@@ -96,8 +96,8 @@ def marker(epoch: int, coordinator_epoch: int, is_commit: bool = False) -> Step:
 
 
 def committed(group: str) -> Step:
-    asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
-    return Step("OFFSET_FETCH", 8, {"groups": [asked], "requireStable": True})
+    body = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
+    return Step("OFFSET_FETCH", 8, {"groups": [body], "requireStable": True})
 
 
 DELETION = Step("DELETE_GROUPS", 2, {"groupsNames": [OTHER]})
@@ -118,7 +118,7 @@ OLD_EPOCHS = [
 ]
 
 
-def test_a_partition_of_groups_knows_old_epochs_without_verification(real: Address) -> None:
+def test_partition_of_groups_accepts_old_epochs_without_verification(real: Address) -> None:
     with both_sides(real, "requests/old_epochs", {TOPIC: 2}, SETTINGS | OF_OURS) as sides:
         for side in sides:
             side.begin([GROUP, OTHER], {})

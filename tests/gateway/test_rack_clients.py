@@ -29,7 +29,7 @@ GIVEN = SELECTOR | KEEPING
 
 @pytest.fixture(scope="module")
 def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Where ours and a real cluster are reached; broker 1 leads the topic's partition."""
+    """Return addresses of our and a real cluster; broker 1 leads the partition."""
     racks = ",".join(f"{broker}:{rack}" for broker, rack in RACKS.items())
     with ExitStack() as stack:
         nodes = stack.enter_context(
@@ -54,7 +54,7 @@ def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 def test_our_consumer_reads_from_a_replica_in_its_rack(
     bootstraps: tuple[str, str], protocol: GroupProtocol, rack: str, brokers: set[int]
 ) -> None:
-    """It asks the leader once, and has its records from the replica that is named."""
+    """It fetches from the leader once, and then from the replica that the leader names."""
     for bootstrap in bootstraps:
         group = f"{protocol}-{rack}-{uuid.uuid4()}"
         config = ConsumerConfig(group_id=group, group_protocol=protocol, client_rack=rack)
@@ -65,16 +65,16 @@ def test_our_consumer_reads_from_a_replica_in_its_rack(
             while len(read) < RECORDS and time.monotonic() < ends:
                 read += [offset for _, offset, _ in consumer.poll(100)]
             consumer.poll(100)
-            asked = set(consumer.client._fetcher._sessions)
+            sessions = set(consumer.client._fetcher._sessions)
         assert read == list(range(RECORDS))
-        assert asked <= brokers
-        assert (asked == {1}) == (rack == "east"), asked
+        assert sessions <= brokers
+        assert (sessions == {1}) == (rack == "east"), sessions
 
 
 def test_librdkafka_consumer_reads_from_a_replica_in_its_rack(
     bootstraps: tuple[str, str],
 ) -> None:
-    """It reads all, and the leader is asked no more than before it was told of the replica."""
+    """It reads all; the leader gets at most two Fetches."""
     ours, real = (librdkafkas_fetches(each) for each in bootstraps)
     for fetched in (ours, real):
         assert {broker for broker, count in fetched.items() if count > 2} & {2, 3}
@@ -82,7 +82,7 @@ def test_librdkafka_consumer_reads_from_a_replica_in_its_rack(
 
 
 def librdkafkas_fetches(bootstrap: str) -> Counter[int]:
-    """How many Fetches each broker was sent, as librdkafka counts them."""
+    """Return the Fetches to each broker, as librdkafka counts them."""
     fetched: Counter[int] = Counter()
 
     def count(statistics: str) -> None:

@@ -1,8 +1,7 @@
-"""Consumers and replicas in racks (KIP-392): a real cluster of three and the gateway answer alike.
+"""Racks of consumers and replicas (KIP-392), compared with a real cluster.
 
-Compared field by field; left out are ids of topics and sessions, ports, and record bytes. Of two
-replicas that have the same a leader names the one that asked last: of the named one its rack is
-compared.
+Responses are compared field by field, ignoring ids of topics and sessions, ports, and record bytes.
+Of two equal replicas a leader names the one that fetched last, so only the rack is compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.compares
 
 @contextmanager
 def real_cluster(home: Path) -> Iterator[dict[int, Address]]:
-    """The brokers of a real cluster, if one is asked."""
+    """Start the brokers of a real cluster, if one is needed."""
     with ExitStack() as stack:
         if not IS_LIVE:
             yield dict.fromkeys(RACKS, NOWHERE)
@@ -46,7 +45,7 @@ def real_cluster(home: Path) -> Iterator[dict[int, Address]]:
 def module_clusters(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Cluster, Cluster, Tape]]:
-    """Ours and a real one; partition 0 of the topic is led by broker 1 and lies on all three."""
+    """Start ours and a real one; broker 1 leads partition 0, which all three replicate."""
     racks = ",".join(f"{broker}:{rack}" for broker, rack in RACKS.items())
     given = SELECTOR | KEEPING | {"brokertwin.broker.racks": racks}
     with ExitStack() as stack:
@@ -68,7 +67,7 @@ def module_clusters(
 def clusters(
     module_clusters: tuple[Cluster, Cluster, Tape], request: pytest.FixtureRequest
 ) -> tuple[Cluster, Cluster]:
-    """Both clusters; the real one's responses to each test are a track of their own."""
+    """Both clusters; each test has its own track of real responses."""
     ours, real, recording = module_clusters
     track = recording.track(request.node.name)
     return ours, {broker: side.on(track) for broker, side in real.items()}
@@ -86,8 +85,8 @@ def fill(cluster: Cluster) -> None:
 
 
 def watermark(side: Side) -> int:
-    answer = read(side, 12)
-    return int(answer["responses"][0]["partitions"][0]["highWatermark"])
+    response = read(side, 12)
+    return int(response["responses"][0]["partitions"][0]["highWatermark"])
 
 
 def read(side: Side, version: int, offset: int = 0, epoch: int = -1, **fields: Any) -> Any:
@@ -96,8 +95,8 @@ def read(side: Side, version: int, offset: int = 0, epoch: int = -1, **fields: A
     return seen(fetch(side, version, topics, **fields), ident)
 
 
-def seen(answer: Any, ident: Any) -> Any:
-    found = plain(answer, {ident: TOPIC})
+def seen(response: Any, ident: Any) -> Any:
+    found = plain(response, {ident: TOPIC})
     for topic in found["responses"]:
         for partition in topic["partitions"]:
             replica = partition.get("preferredReadReplica", -1)
@@ -105,17 +104,17 @@ def seen(answer: Any, ident: Any) -> Any:
     return found
 
 
-def alike(clusters: tuple[Cluster, Cluster], told: Callable[[Cluster], Any]) -> Any:
-    """What both clusters say, which is the same."""
-    ours, real = map(told, clusters)
+def alike(clusters: tuple[Cluster, Cluster], ask: Callable[[Cluster], Any]) -> Any:
+    """Return the response, which must be equal at both clusters."""
+    ours, real = map(ask, clusters)
     assert ours == real
     return ours
 
 
-def named(answer: Any) -> list[str | None]:
+def named(response: Any) -> list[str | None]:
     return [
         partition["preferredReadReplica"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     ]
 
@@ -128,8 +127,8 @@ def test_leader_names_a_replica_in_the_consumers_rack(
     for rack in ("", "east", "west", "north"):
         for offset in (0, RECORDS, RECORDS + 1):
             fields: dict[str, Any] = {"rackId": rack, "maxWaitMs": 10}
-            answer = alike(clusters, lambda c, o=offset, f=fields: read(c[1], version, o, **f))
-            found[rack, offset] = named(answer)
+            response = alike(clusters, lambda c, o=offset, f=fields: read(c[1], version, o, **f))
+            found[rack, offset] = named(response)
     assert found["west", 0] == (["west"] if version >= 11 else [None])
     assert all(each == [None] for (rack, _), each in found.items() if rack != "west")
 
@@ -143,8 +142,10 @@ def test_follower_serves_consumers_like_a_leader(
         for epoch in (-1, 0, 5):
             for level in (0, 1):
                 fields: dict[str, Any] = {"rackId": "west", "isolationLevel": level, "epoch": epoch}
-                answer = alike(clusters, lambda c, o=offset, f=fields: read(c[3], version, o, **f))
-                codes.add(answer["responses"][0]["partitions"][0]["errorCode"])
+                response = alike(
+                    clusters, lambda c, o=offset, f=fields: read(c[3], version, o, **f)
+                )
+                codes.add(response["responses"][0]["partitions"][0]["errorCode"])
     assert codes == ({0, 1, 75} if version >= 11 else {6, 75})
 
 
@@ -152,16 +153,16 @@ def test_fetch_at_a_followers_log_end_waits_and_returns_no_records(
     clusters: tuple[Cluster, Cluster],
 ) -> None:
     fields: dict[str, Any] = {"maxWaitMs": WAIT_MS, "minBytes": 1}
-    answer = alike(clusters, lambda c: read(c[2], 12, RECORDS, **fields))
-    assert named(answer) == [None]
-    assert answer["responses"][0]["partitions"][0]["records"] == 0
+    response = alike(clusters, lambda c: read(c[2], 12, RECORDS, **fields))
+    assert named(response) == [None]
+    assert response["responses"][0]["partitions"][0]["records"] == 0
 
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_every_response_of_a_session_names_the_replica(
     clusters: tuple[Cluster, Cluster], version: int
 ) -> None:
-    def told(cluster: Cluster) -> list[Any]:
+    def ask(cluster: Cluster) -> list[Any]:
         side = cluster[1]
         ident = topic_id(side, TOPIC)
         topics = [asked(version, TOPIC, ident, RECORDS)]
@@ -171,8 +172,8 @@ def test_every_response_of_a_session_names_the_replica(
         later.append(fetch(side, version, [], **session | {"rackId": "", "sessionEpoch": 3}))
         return [seen(each, ident) for each in [first, *later]]
 
-    answers = alike(clusters, told)
-    assert [named(each) for each in answers] == [["west"], ["west"], ["west"], []]
+    responses = alike(clusters, ask)
+    assert [named(each) for each in responses] == [["west"], ["west"], ["west"], []]
 
 
 def test_metadata_and_describe_cluster_return_racks(clusters: tuple[Cluster, Cluster]) -> None:

@@ -1,4 +1,4 @@
-"""Error answers: every served API has one that its clients can read."""
+"""Every served API has an error response that its clients can read."""
 
 import pytest
 
@@ -19,7 +19,7 @@ VERSIONS = [
 
 
 def codes_in(body: object) -> set[int]:
-    """Every error code in a body."""
+    """Return every error code in a body."""
     if isinstance(body, list):
         return {code for each in body for code in codes_in(each)}
     if not isinstance(body, dict):
@@ -28,7 +28,7 @@ def codes_in(body: object) -> set[int]:
     return own | {code for each in body.values() for code in codes_in(each)}
 
 
-def test_every_request_can_be_refused() -> None:
+def test_every_request_has_an_error_response() -> None:
     for key, version in VERSIONS:
         check_refused(key, version)
 
@@ -36,9 +36,9 @@ def test_every_request_can_be_refused() -> None:
 def check_refused(key: int, version: int) -> None:
     body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
     request = Request({"requestApiKey": key, "requestApiVersion": version}, body)
-    answer = error_response(request, Error.UNKNOWN_SERVER_ERROR)
-    assert answer is not None, f"the connection would be closed: {key} {version}"
-    written = encode_response(key, version, 5, answer)
+    response = error_response(request, Error.UNKNOWN_SERVER_ERROR)
+    assert response is not None, f"the connection would be closed: {key} {version}"
+    written = encode_response(key, version, 5, response)
     correlation, found = decode_response(key, version, bytes(written))
     assert correlation == 5
     tells = Trait.EMPTY_IN_ERROR not in KAFKA_APIS[key].traits or has_own_code(request)
@@ -57,5 +57,5 @@ def check_refused(key: int, version: int) -> None:
         (Reason.OUTPUT_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_no_retry_mends_is_an_unsupported_version(reason: Reason, error: Error) -> None:
+def test_permanent_failure_is_an_unsupported_version(reason: Reason, error: Error) -> None:
     assert error_of({"reason": str(reason), "detail": ""}, 0) is error

@@ -1,4 +1,4 @@
-"""How much time requests take, and how long who takes too much of it is not heard."""
+"""Request time quotas: measuring, and the resulting throttle time."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WINDOWS = QuotaWindows(11, 1000)
 
 
 def limit_of(_broker: int, principal: str, client_id: str | None) -> RequestLimit | None:
-    """Everybody of a principal shares 2 percent; clients without an id may take what they want."""
+    """Limit all clients of a principal to 2 percent; clients without an id are unlimited."""
     return RequestLimit(principal, RateLimit(2.0, WINDOWS)) if client_id else None
 
 
@@ -26,7 +26,7 @@ def asked(api_key: int = METADATA, client_id: str = "c", **body: object) -> Requ
     return Request({"requestApiKey": api_key, "clientId": client_id}, body)
 
 
-def test_a_watch_counts_what_is_taken_and_not_what_is_waited() -> None:
+def test_request_time_excludes_waiting() -> None:
     watch = Stopwatch(10.0)
     watch.stop(10.5)
     watch.stop(11.0)
@@ -37,8 +37,8 @@ def test_a_watch_counts_what_is_taken_and_not_what_is_waited() -> None:
     assert watch.came == 10.0
 
 
-def test_who_takes_too_much_waits_until_the_rate_is_as_it_may_be() -> None:
-    """2 percent over ten windows are 200 ms; 10 ms more are half a second, at most a window."""
+def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
+    """2 percent over ten windows are 200 ms; 10 ms more cost half a second, at most a window."""
     times = RequestTimes(limit_of)
 
     def count(seconds: float, now: float, principal: str = "User:a", broker: int = 1) -> int:
@@ -57,7 +57,7 @@ def test_who_takes_too_much_waits_until_the_rate_is_as_it_may_be() -> None:
 @pytest.mark.parametrize(
     "request_of", [asked(PRODUCE, acks=0), asked(WRITE_TXN_MARKERS), asked(client_id="")]
 )
-def test_what_no_quota_holds_for_counts_nothing(request_of: Request) -> None:
+def test_unlimited_client_is_not_measured(request_of: Request) -> None:
     times = RequestTimes(limit_of)
     assert times.limit(1, "User:a", request_of) is None
     assert times.limit(1, "User:a", asked(PRODUCE, acks=1)) is not None

@@ -1,4 +1,4 @@
-"""Schedules of stops, kills and elections: compare each call with a cluster of three brokers."""
+"""Schedules of stops, kills and elections, compared with a real cluster."""
 
 import time
 from contextlib import nullcontext
@@ -16,7 +16,7 @@ PREFERRED, UNCLEAN = 0, 1
 NOBODY = -1
 ALL = (1, 2, 3)
 SPEED = 20
-"""How much faster time passes for our brokers than for the machine, during a replay."""
+"""Speed of our brokers' clock during a replay."""
 
 
 class Call(NamedTuple):
@@ -35,7 +35,7 @@ def call(method: str, *arguments: Any, **named: Any) -> Call:
 
 
 class Quiet(NamedTuple):
-    """Until the partition is so; then every call. A real broker knows of it a little later."""
+    """Wait until the partition is so, then every call; a real broker is a little later."""
 
     leader: int
     in_sync: tuple[int, ...] = ALL
@@ -48,7 +48,7 @@ class Quiet(NamedTuple):
 
 
 class Left(NamedTuple):
-    """Until the partition is so, led or not; then how it is described."""
+    """Wait until the partition is so, led or not; then describe it."""
 
     leader: int
     in_sync: list[int]
@@ -60,7 +60,7 @@ class Left(NamedTuple):
 
 
 class InSync(NamedTuple):
-    """Who is in sync. A real broker knows of it a little later."""
+    """The in-sync replicas; a real broker knows them a little later."""
 
     def __call__(self, caller: Caller) -> Any:
         return caller.described()["isrNodes"]
@@ -205,7 +205,7 @@ EMPTY_IN_SYNC_SET: dict[str, Step] = {
     "of the cluster": call("alter_config", "1", 4, ""),
     "no more": Left(2, [2], []),
 }
-"""With replicas 2 and 3, of which both have to be in sync."""
+"""Topics with replicas 2 and 3, both of which must be in sync."""
 
 SCHEDULES = {
     "stop, kill, elect": STOP_KILL_ELECT,
@@ -215,7 +215,7 @@ SCHEDULES = {
 
 
 def as_ours(do: Step, real: Caller, ours: Any) -> Any:
-    """Return what a real cluster says, which may know of something a little later than ours."""
+    """Return the response of a real cluster, which may apply changes later than ours."""
     found = do(real)
     deadline = time.monotonic() + PATIENCE_S
     is_seen_late = isinstance(do, Quiet | Left | InSync)

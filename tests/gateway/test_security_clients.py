@@ -1,6 +1,6 @@
-"""Real clients over SASL_SSL and SSL: who gets in, and what ACLs let through.
+"""Real clients over SASL_SSL and SSL: logins, and access by ACLs.
 
-The configurations are those of docs/security.md, pasted.
+The configurations are copied from docs/security.md.
 """
 
 import re
@@ -25,7 +25,7 @@ from kafka.errors import KafkaTimeoutError
 from structlog.testing import capture_logs
 
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.certificates import Authority
 from tests.support.gateways import HOST, Running, running_gateway
@@ -45,19 +45,19 @@ RECORDS = [b"%d" % number for number in range(50)]
 
 
 def block(language: str, beginning: str) -> str:
-    """The block of the document that begins so."""
+    """Return the block of the document that starts with this text."""
     blocks = re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
     return str(next(each for each in blocks if each.startswith(beginning)))
 
 
 class Secured(NamedTuple):
-    """A secured gateway and what clients need for it."""
+    """A secured gateway, with all that clients need for it."""
 
     running: Running
     directory: Path
 
     def pasted(self, beginning: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
-        """A Python client's configuration from the document, with other values."""
+        """Return a Python client's configuration of the document, with other values."""
         text = self._replaced(block("python", beginning), mechanism)
         names: dict[str, Any] = {}
         exec(text, names)
@@ -68,19 +68,19 @@ class Secured(NamedTuple):
     def confluent(
         self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
     ) -> dict[str, Any]:
-        """The configuration of confluent-kafka."""
+        """Return the configuration of confluent-kafka."""
         given = PASSWORDS[user] if password is None else password
         return self.pasted("confluent = ", mechanism, user, given)
 
     def kafka_python(
         self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
     ) -> dict[str, Any]:
-        """The configuration of kafka-python."""
+        """Return the configuration of kafka-python."""
         given = PASSWORDS[user] if password is None else password
         return self.pasted("kafka_python = ", mechanism, user, given)
 
     def properties(self, mechanism: str, password: str = PASSWORDS["alice"]) -> Path:
-        """A file for Kafka's tools."""
+        """Write a properties file for Kafka's tools."""
         text = self._replaced(block("properties", "security.protocol"), mechanism)
         if mechanism == "PLAIN":
             text = text.replace("scram.ScramLoginModule", "plain.PlainLoginModule")
@@ -106,7 +106,7 @@ def with_users(directory: Path) -> Path:
 
 
 def stores(directory: Path) -> dict[str, str]:
-    """The key and trust stores of a broker; a certificate of alice and one of a stranger."""
+    """Create a broker's stores, and certificates of alice and a stranger."""
     authority = Authority()
     (directory / "ca.pem").write_text(authority.certificate)
     authority.issue("broker", HOST).store(directory / "broker.pem")
@@ -122,20 +122,20 @@ def stores(directory: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """SASL_SSL with every mechanism, and ACLs."""
+    """Start SASL_SSL with every mechanism, and ACLs."""
     directory = tmp_path_factory.mktemp("secured")
     users = with_users(directory)
-    security = Security.of(SecurityProtocol.SASL_SSL, stores(directory), users)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, stores(directory), users)
     with running_gateway(AUTHORIZER, security=security) as running:
         yield Secured(running, directory)
 
 
 @pytest.fixture(scope="module")
 def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """SSL, where clients need a certificate, and ACLs."""
+    """Start SSL with required client certificates, and ACLs."""
     directory = tmp_path_factory.mktemp("certificates")
     given = {**stores(directory), "ssl.client.auth": "required"}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     with running_gateway(AUTHORIZER, security=security) as running:
         yield Secured(running, directory)
 
@@ -166,7 +166,7 @@ def read_with_kafka_python(configuration: dict[str, Any], topic: str) -> list[by
 
 @pytest.mark.parametrize("user", PASSWORDS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_python_clients_get_in_with_every_mechanism(
+def test_python_clients_log_in_with_every_mechanism(
     secured: Secured, mechanism: str, user: str
 ) -> None:
     topic = f"{mechanism}-{user}"
@@ -177,12 +177,12 @@ def test_python_clients_get_in_with_every_mechanism(
     assert read_with_kafka_python(secured.kafka_python(mechanism, user), topic) == RECORDS
 
 
-def told(configuration: dict[str, Any], what: str) -> str:
-    """All that a client that is not let in is told, as soon as `what` is among it."""
+def errors_of(configuration: dict[str, Any], what: str) -> str:
+    """Return the errors of a refused client, as soon as `what` is among them."""
     said: list[Any] = []
     admin = AdminClient({**configuration, "error_cb": said.append})
     with pytest.raises(confluent_kafka.KafkaException):
-        admin.list_topics(timeout=0.2)  # it goes on trying to connect
+        admin.list_topics(timeout=0.2)  # it keeps trying to connect
 
     def is_told() -> bool:
         admin.poll(0.1)
@@ -194,14 +194,14 @@ def told(configuration: dict[str, Any], what: str) -> str:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("user", ["alice", "nobody"])
-def test_a_wrong_password_is_told_and_lets_nobody_in(
+def test_wrong_password_is_refused_and_reported(
     secured: Secured, mechanism: str, user: str
 ) -> None:
     configuration = secured.confluent(mechanism, user, "wrong")
-    assert "Authentication failed" in told(configuration, "_AUTHENTICATION")
+    assert "Authentication failed" in errors_of(configuration, "_AUTHENTICATION")
 
 
-def test_kafka_python_is_told_of_a_wrong_password(
+def test_kafka_python_reports_a_wrong_password(
     secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     configuration = secured.kafka_python("SCRAM-SHA-256", password="wrong")
@@ -213,18 +213,18 @@ def test_kafka_python_is_told_of_a_wrong_password(
     assert "due to invalid credentials with SASL mechanism SCRAM-SHA-256" in caplog.text
 
 
-def test_a_mechanism_that_is_not_enabled_is_told(tmp_path: Path) -> None:
+def test_disabled_mechanism_is_reported(tmp_path: Path) -> None:
     given = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
-    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
-        said = told(only_512.confluent("PLAIN"), "_AUTHENTICATION")
+        said = errors_of(only_512.confluent("PLAIN"), "_AUTHENTICATION")
     assert "broker's supported mechanisms: SCRAM-SHA-512" in said
 
 
-def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> None:
-    """KIP-368: told how long its session lasts, librdkafka comes back before that."""
+def test_client_reauthenticates_on_the_same_connection(tmp_path: Path) -> None:
+    """KIP-368: librdkafka gets the session lifetime, and authenticates again before it ends."""
     for seconds in growing(1.2):
         connections, said = connections_of_sessions(tmp_path, seconds)
         if connections == [connections[0]] * 3 and not said:
@@ -233,9 +233,9 @@ def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> 
 
 
 def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:
-    """How many connections one client had in three sessions, and what it complained of."""
+    """Return a client's connections in three sessions, and its errors."""
     given = {**stores(directory), "connections.max.reauth.ms": str(int(1000 * seconds))}
-    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
     with running_gateway(security=security) as running:
         secured = Secured(running, directory)
         create(secured.confluent(), "long")
@@ -250,11 +250,11 @@ def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int],
         return connections, said
 
 
-def test_a_client_that_does_not_trust_the_authority_stays_out(secured: Secured) -> None:
+def test_client_without_the_authoritys_certificate_does_not_connect(secured: Secured) -> None:
     other = Authority().certificate
     configuration = {**secured.confluent(), "ssl.ca.pem": other}
     del configuration["ssl.ca.location"]
-    assert "certificate verify failed" in told(configuration, "_SSL")
+    assert "certificate verify failed" in errors_of(configuration, "_SSL")
     create(secured.confluent(), "still-served")
 
 
@@ -273,7 +273,7 @@ def allow(configuration: dict[str, Any], user: str, operation: AclOperation, top
     admin.create_acls([binding])[binding].result(PATIENCE_S)
 
 
-def test_a_user_without_acl_is_denied_with_kafkas_codes(secured: Secured) -> None:
+def test_user_without_acl_is_denied_with_kafkas_codes(secured: Secured) -> None:
     create(secured.confluent(), "closed")
     with capture_logs() as logs:
         _denied_to_bob(secured.confluent("PLAIN", "bob"))
@@ -308,7 +308,7 @@ def _denied_to_bob(bob: dict[str, Any]) -> None:
 
 
 def certificate(secured: Secured, name: str | None) -> dict[str, Any]:
-    """confluent-kafka's configuration for SSL, with a certificate if one is named."""
+    """Return confluent-kafka's SSL configuration, with a certificate if one is named."""
     found = {
         "bootstrap.servers": secured.running.bootstrap,
         "security.protocol": "SSL",
@@ -320,7 +320,7 @@ def certificate(secured: Secured, name: str | None) -> dict[str, Any]:
     return found
 
 
-def test_with_tls_alone_the_certificate_names_the_principal(with_certificates: Secured) -> None:
+def test_client_certificate_is_the_principal_over_ssl(with_certificates: Secured) -> None:
     alice = certificate(with_certificates, "alice")
     create(alice, "of-alice")
     produce_with_confluent(alice, "of-alice")
@@ -339,7 +339,7 @@ def test_with_tls_alone_the_certificate_names_the_principal(with_certificates: S
 
 
 @pytest.mark.parametrize("name", [None, "stranger"])
-def test_without_a_trusted_certificate_nobody_gets_in(
+def test_client_without_a_trusted_certificate_is_refused(
     with_certificates: Secured, name: str | None
 ) -> None:
     admin = AdminClient(certificate(with_certificates, name))
@@ -352,7 +352,7 @@ Tool = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def tool(secured: Secured) -> Tool:
-    """Runs one of Kafka's tools with a file of the document."""
+    """Run one of Kafka's tools with a properties file of the document."""
 
     def run(name: str, config: Path, *words: str, text: str = "") -> Any:
         command = [*java_command(), f"{PACKAGE}.{name}"]
@@ -366,7 +366,7 @@ def tool(secured: Secured) -> Tool:
 
 
 @pytest.mark.kafka
-def test_kafkas_tools_get_in_with_every_mechanism(secured: Secured, tool: Tool) -> None:
+def test_kafkas_tools_log_in_with_every_mechanism(secured: Secured, tool: Tool) -> None:
     created = tool(
         *("TopicCommand", secured.properties("SCRAM-SHA-512"), "--create", "--topic", "tools")
     )
@@ -382,7 +382,7 @@ def test_kafkas_tools_get_in_with_every_mechanism(secured: Secured, tool: Tool) 
 
 
 @pytest.mark.kafka
-def test_kafkas_tools_are_told_of_a_wrong_password(secured: Secured, tool: Tool) -> None:
+def test_kafkas_tools_report_a_wrong_password(secured: Secured, tool: Tool) -> None:
     config = secured.properties("SCRAM-SHA-256", "wrong")
     done = tool("TopicCommand", config, "--list")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The gateway as its clients see it: order, limits, errors, addresses, bytes."""
+"""The server as its clients see it: order, limits, errors, addresses, bytes."""
 
 import asyncio
 import re
@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import ITS_OWN, SERVED, UNNAMED
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine.engine import Answer, EdgeRequest
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.apis.registry import BUILT
@@ -56,7 +56,7 @@ def client(gateway: Running) -> Iterator[Client]:
 
 
 def values_of(data: bytes) -> list[tuple[int, bytes]]:
-    """Offset and value of each record."""
+    """Return offset and value of each record."""
     memory = MemoryRecords(data)
     found = []
     while memory.has_next():
@@ -69,7 +69,7 @@ def values_of(data: bytes) -> list[tuple[int, bytes]]:
 # -- bytes
 
 
-def test_what_is_read_is_what_was_written(client: Client) -> None:
+def test_read_records_equal_the_written_ones(client: Client) -> None:
     client.topic("bytes")
     first, second = batch(b"a", b"b", codec="zstd"), batch(b"c" * 500, codec="lz4")
     assert client.produce("bytes", first)["baseOffset"] == 0
@@ -80,14 +80,14 @@ def test_what_is_read_is_what_was_written(client: Client) -> None:
     assert data[len(first) + 16 :] == second[16:]
 
 
-def test_a_fetch_within_a_batch_gives_the_batch(client: Client) -> None:
+def test_fetch_within_a_batch_returns_the_batch(client: Client) -> None:
     client.topic("within")
     client.produce("within", batch(b"a", b"b", b"c"))
     assert values_of(client.fetch("within", 2)["records"]) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_a_log_longer_than_its_index_is_read_from_the_beginning(client: Client) -> None:
-    """The oldest batches have left the machine's state; the answer is cut from their row."""
+def test_log_longer_than_its_index_is_read_from_the_beginning(client: Client) -> None:
+    """The oldest batches are in sealed rows only, no longer in the machine's state."""
     client.topic("long")
     count = CHUNK_BATCHES_MAX * (INDEX_CHUNKS_MAX + 2) + 3
     for number in range(count):
@@ -106,7 +106,7 @@ def test_a_log_longer_than_its_index_is_read_from_the_beginning(client: Client) 
     assert (in_sealed["offset"], in_sealed["timestamp"]) == (0, START)
 
 
-def test_list_offsets_looks_into_the_batch(client: Client) -> None:
+def test_list_offsets_searches_inside_the_batch(client: Client) -> None:
     client.topic("times")
     times = [START, START + 100, START + 50, START + 100]
     client.produce("times", batch(b"a", b"b", b"c", b"d", codec="gzip", timestamps=times))
@@ -118,7 +118,7 @@ def test_list_offsets_looks_into_the_batch(client: Client) -> None:
     assert (greatest["offset"], greatest["timestamp"]) == (1, START + 100)
 
 
-def test_list_offsets_looks_on_where_the_first_records_are_deleted(client: Client) -> None:
+def test_list_offsets_continues_behind_deleted_first_records(client: Client) -> None:
     client.topic("deleted")
     client.produce("deleted", batch(b"a", b"b", timestamps=[START + 90, START]))
     client.produce("deleted", batch(b"c", b"d", timestamps=[START, START + 80]))
@@ -131,14 +131,14 @@ def test_list_offsets_looks_on_where_the_first_records_are_deleted(client: Clien
 
 def test_records_of_a_topic_with_log_append_time(client: Client) -> None:
     client.topic("append", message_timestamp_type="LogAppendTime")
-    answer = client.produce("append", batch(b"a", b"b"))
+    response = client.produce("append", batch(b"a", b"b"))
     read = MemoryRecords(client.fetch("append", 0)["records"]).next_batch()
     assert read.validate_crc()
     found = [(record.timestamp, record.timestamp_type) for record in read]
-    assert found == [(answer["logAppendTimeMs"], 1)] * 2
+    assert found == [(response["logAppendTimeMs"], 1)] * 2
 
 
-def test_the_bytes_of_refused_and_of_deleted_batches_go(gateway: Running, client: Client) -> None:
+def test_bytes_of_refused_and_deleted_batches_are_deleted(gateway: Running, client: Client) -> None:
     kept = len(gateway.engine._store)
     topic_id = client.topic("gone")
     refused = batch(b"a", producer=(999, 0, 0))
@@ -161,7 +161,7 @@ def test_the_bytes_of_refused_and_of_deleted_batches_go(gateway: Running, client
 # -- order
 
 
-def test_answers_come_in_the_order_of_the_requests(client: Client) -> None:
+def test_responses_are_in_request_order(client: Client) -> None:
     client.topic("order")
     ids = [client.send("PRODUCE", 9, produce_body("order", batch(b"x"))) for _ in range(20)]
     ids += [client.send("METADATA", 9, {"topics": None}) for _ in range(3)]
@@ -169,7 +169,7 @@ def test_answers_come_in_the_order_of_the_requests(client: Client) -> None:
     assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
 
 
-def test_a_request_behind_a_long_poll_waits_and_others_do_not(gateway: Running) -> None:
+def test_long_poll_delays_requests_of_its_connection_only(gateway: Running) -> None:
     with gateway.client() as first, gateway.client() as second:
         second.topic("poll")
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
@@ -182,7 +182,7 @@ def test_a_request_behind_a_long_poll_waits_and_others_do_not(gateway: Running) 
         assert [struct.unpack(">i", first.receive()[:4])[0] for _ in range(2)] == [1, 2]
 
 
-def test_a_long_poll_lasts_as_long_as_it_was_asked_to(client: Client) -> None:
+def test_long_poll_waits_for_its_max_wait_time(client: Client) -> None:
     client.topic("lasting")
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body = {"minBytes": 1, "topics": [{"topic": "lasting", "partitions": [wanted]}]}
@@ -191,7 +191,7 @@ def test_a_long_poll_lasts_as_long_as_it_was_asked_to(client: Client) -> None:
     assert time.monotonic() - begin >= 0.4
 
 
-def test_a_client_that_leaves_in_a_long_poll_is_forgotten(gateway: Running) -> None:
+def test_disconnected_client_has_no_long_poll_left(gateway: Running) -> None:
     with gateway.client() as client:
         client.topic("left")
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
@@ -201,8 +201,8 @@ def test_a_client_that_leaves_in_a_long_poll_is_forgotten(gateway: Running) -> N
     wait_until(lambda: len(gateway.engine._waiting) == 0)
 
 
-def test_requests_of_a_client_that_has_gone_are_decided_all_the_same(gateway: Running) -> None:
-    """As with Kafka: with acks 0 there is nothing that a client could wait for."""
+def test_requests_of_a_disconnected_client_are_handled(gateway: Running) -> None:
+    """As in Kafka: with acks 0 a client has no response to wait for."""
     with gateway.client() as client:
         client.topic("orphaned")
         for number in range(100):
@@ -213,14 +213,14 @@ def test_requests_of_a_client_that_has_gone_are_decided_all_the_same(gateway: Ru
 
 
 class SlowEngine(LocalEngine):
-    """Decides at once and answers late, the earlier requests later than those behind them."""
+    """An engine that decides at once, and responds to earlier requests later."""
 
     in_flight = 0
     most_in_flight = 0
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         decided = super().submit(request)
-        late: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        late: asyncio.Future[EngineResponse] = asyncio.get_running_loop().create_future()
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 
@@ -233,9 +233,9 @@ class SlowEngine(LocalEngine):
         return late
 
 
-def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None:
+def test_only_produce_requests_are_pipelined() -> None:
     with (
-        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running_gateway(engine_type=SlowEngine, limits=GatewayLimits(requests_ahead=8)) as running,
         running.client() as client,
     ):
         assert isinstance(running.engine, SlowEngine)
@@ -244,9 +244,9 @@ def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None
             client.send("PRODUCE", 9, produce_body("slow", batch(b"%d" % number)))
         ids = []
         for number in range(20):
-            found, answer = decode_response(PRODUCE, 9, client.receive())
+            found, response = decode_response(PRODUCE, 9, client.receive())
             ids.append(found)
-            partition = answer["responses"][0]["partitionResponses"][0]
+            partition = response["responses"][0]["partitionResponses"][0]
             assert partition["baseOffset"] == number
         assert ids == sorted(ids)
         assert client.list_offset("slow", -1)["offset"] == 20
@@ -264,10 +264,10 @@ REPEATED = {
 }
 
 
-def test_who_says_the_same_by_the_clock_does_not_wait_for_each_answer() -> None:
-    """As librdkafka does: each took a micro-batch of its own, and the last ones timed out."""
+def test_periodic_identical_requests_are_pipelined() -> None:
+    """As librdkafka sends them: each took its own micro-batch, and the last ones timed out."""
     with (
-        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running_gateway(engine_type=SlowEngine, limits=GatewayLimits(requests_ahead=8)) as running,
         running.client() as client,
     ):
         assert isinstance(running.engine, SlowEngine)
@@ -282,7 +282,7 @@ def test_who_says_the_same_by_the_clock_does_not_wait_for_each_answer() -> None:
 
 
 @pytest.mark.parametrize("api", list(REPEATED))
-def test_each_of_them_is_handed_over_at_once(api: tuple[str, int]) -> None:
+def test_periodic_requests_are_submitted_at_once(api: tuple[str, int]) -> None:
     with running_gateway(engine_type=SlowEngine) as running, running.client() as client:
         assert isinstance(running.engine, SlowEngine)
         ids = [client.send(*api, REPEATED[api]) for _ in range(10)]
@@ -290,7 +290,7 @@ def test_each_of_them_is_handed_over_at_once(api: tuple[str, int]) -> None:
         assert running.engine.most_in_flight >= 4
 
 
-def test_a_client_that_leaves_before_its_answers_harms_nobody() -> None:
+def test_client_that_disconnects_before_its_responses_does_not_affect_others() -> None:
     with running_gateway(engine_type=SlowEngine) as running, running.client() as other:
         other.topic("left")
         with running.client() as client:
@@ -304,7 +304,7 @@ def test_a_client_that_leaves_before_its_answers_harms_nobody() -> None:
 # -- errors
 
 
-def test_an_error_without_an_answer_closes_the_connection(client: Client) -> None:
+def test_error_without_a_response_closes_the_connection(client: Client) -> None:
     client.topic("acks-0")
     client.send("PRODUCE", 9, produce_body("acks-0", batch(b"a"), acks=0))
     assert client.list_offset("acks-0", -1)["offset"] == 1
@@ -316,28 +316,28 @@ def test_an_error_without_an_answer_closes_the_connection(client: Client) -> Non
     ("raised", "error"),
     [(NotBuilt("a part"), Error.UNSUPPORTED_VERSION), (KeyError(7), Error.UNKNOWN_SERVER_ERROR)],
 )
-def test_a_dead_letter_is_an_error_answer(
+def test_dead_letter_is_an_error_response(
     client: Client, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: Error
 ) -> None:
-    """Whether the machine has not learned it yet or fails at it; the connection goes on."""
+    """Whether the machine does not support the request or fails; the connection stays."""
 
     def fails(*_: object) -> Any:
         raise raised
 
     for key in (PRODUCE, METADATA):
         monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
-    answer = client.produce("any", batch(b"a"), partition=3)
-    assert (answer["index"], answer["errorCode"]) == (3, error)
+    response = client.produce("any", batch(b"a"), partition=3)
+    assert (response["index"], response["errorCode"]) == (3, error)
     (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
     assert (topic["name"], topic["errorCode"]) == ("any", error)
     client.send("PRODUCE", 9, produce_body("any", batch(b"a"), acks=0))
     assert client.is_closed()
 
 
-def test_an_api_that_is_not_built_is_not_listed_and_closes_the_connection(client: Client) -> None:
+def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client) -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = client.call("API_VERSIONS", 3, software)
-    listed = {each["apiKey"]: each for each in answer["apiKeys"]}
+    response = client.call("API_VERSIONS", 3, software)
+    listed = {each["apiKey"]: each for each in response["apiKeys"]}
     assert listed.keys() == (SERVED.keys() | ITS_OWN) - UNNAMED
     for key in SERVED.keys() - UNNAMED:
         assert listed[key]["maxVersion"] == SERVED[key].versions[1]
@@ -348,14 +348,14 @@ def test_an_api_that_is_not_built_is_not_listed_and_closes_the_connection(client
     assert client.is_closed()
 
 
-def test_features_of_groups_are_announced_with_their_apis(client: Client) -> None:
+def test_group_features_are_listed_with_their_apis(client: Client) -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = client.call("API_VERSIONS", 4, software)
-    supported = {each["name"] for each in answer["supportedFeatures"]}
-    finalized = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = client.call("API_VERSIONS", 4, software)
+    supported = {each["name"] for each in response["supportedFeatures"]}
+    finalized = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert finalized["transaction.version"] == 2
     assert finalized.keys() <= supported
-    heartbeats = {each["apiKey"] for each in answer["apiKeys"]} & {68, 76, 88}
+    heartbeats = {each["apiKey"] for each in response["apiKeys"]} & {68, 76, 88}
     assert heartbeats == {68, 76, 88}
     of_groups = {"group.version", "share.version", "streams.version"}
     assert supported >= of_groups
@@ -363,7 +363,7 @@ def test_features_of_groups_are_announced_with_their_apis(client: Client) -> Non
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])
-def test_api_versions_of_an_unknown_version_can_be_asked_again(
+def test_api_versions_can_be_retried_after_an_unsupported_version(
     client: Client, version: int
 ) -> None:
     client.send_frame(struct.pack(">hhih", 18, version, 77, -1) + b"\0\1a\1b\0")
@@ -385,7 +385,7 @@ def test_api_versions_of_an_unknown_version_can_be_asked_again(
     ],
     ids=["empty", "negative", "huge", "no header", "string beyond the end", "between brokers"],
 )
-def test_a_malformed_frame_ends_its_connection_and_no_other(gateway: Running, data: bytes) -> None:
+def test_malformed_frame_closes_its_connection_only(gateway: Running, data: bytes) -> None:
     with gateway.client() as bad, gateway.client() as good:
         good.call("METADATA", 9, {"topics": []})
         bad.send_bytes(data)
@@ -394,7 +394,7 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(gateway: Running, da
 
 
 @pytest.mark.parametrize(("host", "error"), [("127.0.0.1", 29), ("10.1.2.3", 0)])
-def test_acls_see_the_hosts_of_clients(host: str, error: int) -> None:
+def test_acls_match_the_hosts_of_clients(host: str, error: int) -> None:
     authorized = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
@@ -411,13 +411,13 @@ def test_acls_see_the_hosts_of_clients(host: str, error: int) -> None:
     allowed = {**denied, "host": "*", "permissionType": 3}
     with running_gateway(authorized) as running, running.client() as client:
         client.topic("t")
-        answer = client.call("CREATE_ACLS", 3, {"creations": [denied, allowed]})
-        assert [each["errorCode"] for each in answer["results"]] == [0, 0]
+        response = client.call("CREATE_ACLS", 3, {"creations": [denied, allowed]})
+        assert [each["errorCode"] for each in response["results"]] == [0, 0]
         assert client.produce("t", batch(b"a"))["errorCode"] == error
 
 
-def test_fifty_connections_all_get_their_turn(gateway: Running) -> None:
-    """Under the load tool, and not one of them much less often than another."""
+def test_fifty_connections_are_served_fairly(gateway: Running) -> None:
+    """With the load tool; no connection gets far fewer responses than another."""
     tool = Path(__file__).parents[2] / "bench" / "gateway_load.py"
     for seconds in growing(1):
         command = [sys.executable, str(tool), gateway.bootstrap, "--seconds", str(seconds)]
@@ -426,7 +426,7 @@ def test_fifty_connections_all_get_their_turn(gateway: Running) -> None:
         found = re.search(r"(\d+) requests on 50 .* a connection had (\d+) to (\d+)", done.stdout)
         assert found is not None, done.stdout
         total, least, most = (int(part) for part in found.groups())
-        if total > 50 * 20:  # enough to tell
+        if total > 50 * 20:  # enough for a comparison
             break
     assert least >= 0.7 * most, done.stdout
 
@@ -434,7 +434,7 @@ def test_fifty_connections_all_get_their_turn(gateway: Running) -> None:
 # -- limits
 
 
-def test_a_frame_above_the_limit_closes_the_connection() -> None:
+def test_frame_above_the_limit_closes_the_connection() -> None:
     with (
         running_gateway({"socket.request.max.bytes": "1024"}) as running,
         running.client() as client,
@@ -444,7 +444,7 @@ def test_a_frame_above_the_limit_closes_the_connection() -> None:
         assert client.is_closed()
 
 
-def test_an_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
+def test_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
     with (
         running_gateway({"connections.max.idle.ms": "1000"}) as running,
         running.client() as idle,
@@ -462,7 +462,7 @@ def test_an_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
 
 
 @pytest.mark.parametrize(("idle_ms", "is_closed"), [("-1", False), ("0", True)])
-def test_no_idle_time_and_none_at_all(idle_ms: str, is_closed: bool) -> None:
+def test_idle_time_can_be_disabled(idle_ms: str, is_closed: bool) -> None:
     with running_gateway({"connections.max.idle.ms": idle_ms}) as running, running.client() as idle:
         time.sleep(0.2)
         if is_closed:
@@ -471,10 +471,13 @@ def test_no_idle_time_and_none_at_all(idle_ms: str, is_closed: bool) -> None:
             idle.call("METADATA", 9, {"topics": []})
 
 
-def test_a_client_that_does_not_read_stops_being_read() -> None:
-    """What is read ahead of it is bounded; it gets every answer when it reads again."""
+def test_gateway_stops_reading_from_a_client_that_does_not_read() -> None:
+    """Read-ahead is bounded; the client gets every response when it reads again."""
     count = 2000
-    with running_gateway(limits=Limits(requests_ahead=4)) as running, running.client() as client:
+    with (
+        running_gateway(limits=GatewayLimits(requests_ahead=4)) as running,
+        running.client() as client,
+    ):
         client.topic("slow", partitions=50)
         sender = threading.Thread(
             target=lambda: [client.send("METADATA", 9, {"topics": None}) for _ in range(count)]
@@ -491,18 +494,18 @@ def test_a_client_that_does_not_read_stops_being_read() -> None:
 # -- addresses
 
 
-def addresses_of(answer: dict[str, Any]) -> dict[int, tuple[str, int]]:
-    return {each["nodeId"]: (each["host"], each["port"]) for each in answer["brokers"]}
+def addresses_of(response: dict[str, Any]) -> dict[int, tuple[str, int]]:
+    return {each["nodeId"]: (each["host"], each["port"]) for each in response["brokers"]}
 
 
-def test_clients_are_told_where_each_broker_is_reached() -> None:
+def test_metadata_has_the_address_of_each_broker() -> None:
     with running_gateway(brokers=3) as running, running.client() as client:
         client.topic("spread", partitions=6)
-        answer = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
-        assert addresses_of(answer) == running.addresses
-        leaders = {each["leaderId"] for each in answer["topics"][0]["partitions"]}
+        response = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
+        assert addresses_of(response) == running.addresses
+        leaders = {each["leaderId"] for each in response["topics"][0]["partitions"]}
         assert leaders == {1, 2, 3}
-        for partition in answer["topics"][0]["partitions"]:
+        for partition in response["topics"][0]["partitions"]:
             with running.client(partition["leaderId"]) as leader:
                 produced = leader.produce("spread", batch(b"a"), partition["partitionIndex"])
                 assert produced["errorCode"] == Error.NONE
@@ -512,37 +515,37 @@ def test_clients_are_told_where_each_broker_is_reached() -> None:
             assert (found["host"], found["port"]) == running.addresses[found["nodeId"]]
 
 
-def test_who_asks_the_wrong_broker_is_told_the_leader() -> None:
+def test_wrong_broker_returns_the_leader() -> None:
     with running_gateway(brokers=2) as running, running.client() as client:
         client.topic("led")
         topics = client.call("METADATA", 9, {"topics": [{"name": "led"}]})["topics"]
         leader = topics[0]["partitions"][0]["leaderId"]
         with running.client(3 - leader) as other:
-            answer = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
-        partition = answer["responses"][0]["partitionResponses"][0]
+            response = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
+        partition = response["responses"][0]["partitionResponses"][0]
         assert partition["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
         assert partition["currentLeader"]["leaderId"] == leader
-        (endpoint,) = answer["nodeEndpoints"]
+        (endpoint,) = response["nodeEndpoints"]
         assert (endpoint["host"], endpoint["port"]) == running.addresses[leader]
 
 
-def test_the_advertised_address_takes_the_place_of_the_real_one() -> None:
+def test_advertised_address_replaces_the_bound_one() -> None:
     outside = Address("kafka.example.org", 7000)
     with running_gateway(brokers=2, advertise=outside) as running:
         port = running.gateway._servers[1].sockets[0].getsockname()[1]
         with Client(Address("127.0.0.1", port)) as client:
-            answer = client.call("METADATA", 9, {"topics": []})
-        assert addresses_of(answer) == {1: outside, 2: ("kafka.example.org", 7001)}
+            response = client.call("METADATA", 9, {"topics": []})
+        assert addresses_of(response) == {1: outside, 2: ("kafka.example.org", 7001)}
 
 
-def test_a_port_that_is_taken_is_an_error_with_a_hint(gateway: Running) -> None:
+def test_port_in_use_is_an_error_with_a_hint(gateway: Running) -> None:
     engine = LocalEngine("another", [1], BrokerSettings())
     second = Gateway(engine, gateway.addresses[1])
     with pytest.raises(UserError, match="Cannot listen on"):
         asyncio.run(second.start())
 
 
-def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
+def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:
     listeners = [
         {"name": name, "host": name.lower(), "port": 7, "securityProtocol": 0}
         for name in ("INNER", "PLAINTEXT")
@@ -552,31 +555,31 @@ def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
     beat = {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000}
     with running_gateway() as running, running.client() as client:
         body["clusterId"] = client.call("DESCRIBE_CLUSTER", 0)["clusterId"]
-        for key, asked in ((62, body), (63, beat)):
+        for key, wanted in ((62, body), (63, beat)):
             header = {"requestApiKey": key, "requestApiVersion": 1 if key == 63 else 4}
-            request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, asked)
+            request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, wanted)
 
-            async def submitted(request: EdgeRequest = request) -> Answer:
+            async def submitted(request: EdgeRequest = request) -> EngineResponse:
                 return await running.engine.submit(request)
 
-            answer = running.run(submitted())
-            assert answer.response["errorCode"] == 0, answer
+            response = running.run(submitted())
+            assert response.response["errorCode"] == 0, response
         (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
         assert (found["host"], found["port"]) == ("plaintext", 7)
         assignments = [{"partitionIndex": n, "brokerIds": [9]} for n in range(50)]
         topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
-        asked = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
-        assert client.call("CREATE_TOPICS", 7, asked)["topics"][0]["errorCode"] == 0
-        asked = {"keyType": 0, "coordinatorKeys": ["g"]}
-        (led,) = client.call("FIND_COORDINATOR", 4, asked)["coordinators"]
+        wanted = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
+        assert client.call("CREATE_TOPICS", 7, wanted)["topics"][0]["errorCode"] == 0
+        wanted = {"keyType": 0, "coordinatorKeys": ["g"]}
+        (led,) = client.call("FIND_COORDINATOR", 4, wanted)["coordinators"]
         assert (led["nodeId"], led["host"], led["port"]) == (9, "plaintext", 7)
 
 
-def test_the_log_names_the_request_for_which_a_connection_is_closed() -> None:
+def test_log_names_the_request_for_which_a_connection_is_closed() -> None:
     body = {"resourceTypeFilter": 0, "patternTypeFilter": 3, "operation": 1, "permissionType": 1}
     with capture_logs() as logs, running_gateway() as running, running.client() as client:
         client.send("DESCRIBE_ACLS", 3, body)
         assert client.is_closed()
         wait_until(lambda: any(each["event"] == "connection closed" for each in logs))
     (reason,) = {each["reason"] for each in logs if each["event"] == "connection closed"}
-    assert reason == "a request that has no answer: DESCRIBE_ACLS"
+    assert reason == "a request without a response: DESCRIBE_ACLS"

@@ -1,14 +1,14 @@
-"""Share groups beside a real broker: all answers of random walks are the same.
+"""Share groups: compare all responses of random walks with a real broker.
 
-Each walk reads one partition: of several, and of records that come back, Kafka says in which order
-they are looked at by what happened when. `EXAMPLES=150` goes that many walks, others each time.
+Each walk reads one partition: with several, and with released records, Kafka's order depends on
+timing. `EXAMPLES=150` takes that many other walks.
 """
 
 import json
 import re
 from collections import Counter
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.patience import wait_until
 from tests.support.share_walks import (
     PLACES,
@@ -31,20 +31,20 @@ LEAST = {
     "ALTER_SHARE_GROUP_OFFSETS": {"68": 3},
     "deliveryCount": {"2": 10, "3": 5},
 }
-"""How often the walks meet an error of an API, and records that come for the second time."""
+"""Minimum numbers of errors of an API, and of records delivered twice."""
 
 
 def _begin(side: Side, walk: ShareWalk) -> None:
-    """A member of the walk's group has had all records, and gives them back."""
+    """Let a member of the walk's group acquire all records, and release them."""
     for step in walk.openings():
         assert side.answer(step, walk.groups)["errorCode"] == 0
     epoch = 0
 
     def fetched() -> int:
         nonlocal epoch
-        answer = side.answer(walk.first_fetch(epoch), walk.groups)
+        response = side.answer(walk.first_fetch(epoch), walk.groups)
         epoch += 1
-        ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(answer))
+        ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(response))
         return sum(int(last) - int(first) + 1 for first, last in ranges)
 
     wait_until(lambda: fetched() == RECORDS)
@@ -58,16 +58,16 @@ def _known(side: Side, walk: ShareWalk) -> dict[int, tuple[int, int]]:
 
 def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for step, answer in walked(sides, walk, seed, STEPS):
+    for step, response in walked(sides, walk, seed, STEPS):
         if walk.is_closing(step):
             wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
-        said = json.dumps(answer)
+        said = json.dumps(response)
         met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', said))
         met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', said))
     return met
 
 
-def test_every_answer_of_a_random_walk_is_kafkas(real_kafka: Address) -> None:
+def test_random_walks_get_the_responses_of_a_real_share_coordinator(real_kafka: Address) -> None:
     walks = {seed: ShareWalk(seed, name) for seed, name in seeds(WALKS).items()}
     met: Counter[tuple[str, str]] = Counter()
     with both_sides(real_kafka, "groups/share_walks", TOPICS) as sides:

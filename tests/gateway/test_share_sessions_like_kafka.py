@@ -1,4 +1,4 @@
-"""Share sessions: compare closed connections, waits and throttled members with a real broker."""
+"""Share sessions: closed connections, waits, throttled members, like Kafka."""
 
 import time
 import uuid
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import Client, running_gateway
@@ -17,9 +17,9 @@ from tests.support.patience import growing, wait_until
 
 PAUSE_S = 0.1
 LONG_MS, SHORT_S = 30_000, 1.0
-"""A wait that is ended before its time, and one that is not."""
+"""A wait that is cut short, and one that is not."""
 RATE = 100.0
-"""A quota in bytes a second: of answers with one record one fits into its windows, not two."""
+"""Bytes a second: one response with one record fits into its windows, not two."""
 ACCEPT, RELEASE = 1, 2
 SHARE_FETCH = 78
 NO_SESSION = 122
@@ -29,7 +29,7 @@ Said = tuple[int, int, int]
 
 
 class Members:
-    """A share group that reads a topic of its name; who comes connects anew."""
+    """A share group that reads a topic of the same name; each connect() is a new connection."""
 
     def __init__(self, address: Address, stack: ExitStack, scenario: Callable[..., Any]) -> None:
         self._address = address
@@ -42,10 +42,10 @@ class Members:
         self._epochs: dict[str, int] = {}
         self._topic_id = ""
         client = self.connect()
-        asked = {"keyType": 0, "coordinatorKeys": [name]}
+        body = {"keyType": 0, "coordinatorKeys": [name]}
 
         def is_there() -> bool:
-            found = client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]
+            found = client.call("FIND_COORDINATOR", 6, body)["coordinators"][0]
             return not found["errorCode"] and self._begins_at_0(client)
 
         wait_until(is_there)
@@ -53,10 +53,10 @@ class Members:
     def _begins_at_0(self, client: Client) -> bool:
         at = {"partitionIndex": 0, "startOffset": 0}
         body = {"groupId": self._name, "topics": [{"topicName": self._name, "partitions": [at]}]}
-        answer = client.call("ALTER_SHARE_GROUP_OFFSETS", 0, body)
-        if answer["errorCode"] or answer["responses"][0]["partitions"][0]["errorCode"]:
+        response = client.call("ALTER_SHARE_GROUP_OFFSETS", 0, body)
+        if response["errorCode"] or response["responses"][0]["partitions"][0]["errorCode"]:
             return False
-        self._topic_id = answer["responses"][0]["topicId"]
+        self._topic_id = response["responses"][0]["topicId"]
         return True
 
     def connect(self) -> Client:
@@ -66,9 +66,9 @@ class Members:
         self._side.write(self._name, (list(values), list(values)), int(time.time() * 1000))
 
     def ask(self, client: Client, member: str, wait_ms: int, *said: Said, limit: int = 0) -> None:
-        """Send what a member fetches in its session, and acknowledges: offset, offset, type.
+        """Send a ShareFetch of a member's session, with acknowledgements (offset, offset, type).
 
-        `limit`: how many records it takes at most, in the mode of the record limit.
+        `limit`: the maximum number of records, in the mode of the record limit.
         """
         epoch = self._epochs.get(member, 0)
         self._epochs[member] = epoch + 1
@@ -86,25 +86,25 @@ class Members:
         return {**body, "isRenewAck": False, "topics": topics}
 
     def say(self, client: Client, member: str, said: Said) -> None:
-        """Acknowledge in the session, and fetch nothing."""
+        """Send a ShareAcknowledge of the session, without a fetch."""
         self._epochs[member] += 1
         body = self._said(member, self._epochs[member] - 1, [said])
-        answer = client.call("SHARE_ACKNOWLEDGE", 2, body)
-        assert not answer["errorCode"], answer
+        response = client.call("SHARE_ACKNOWLEDGE", 2, body)
+        assert not response["errorCode"], response
 
     def receive(self, client: Client) -> Any:
-        """What it got, as first and last offset and delivery count, or the error."""
+        """Return first and last offset and delivery count of a response, or the error."""
         return self.got(decode_response(SHARE_FETCH, 2, client.receive())[1])
 
     def soon(self, client: Client, pause_s: float) -> Any:
-        """The same where it comes within some pauses, long before the wait is over; else None."""
+        """Return the response if it comes in some pauses, before the maximum wait; else None."""
         return None if client.is_silent(min(20 * pause_s, LONG_MS / 2000)) else self.receive(client)
 
     @staticmethod
-    def got(answer: dict[str, Any]) -> Any:
-        return answer["errorCode"] or [
+    def got(response: dict[str, Any]) -> Any:
+        return response["errorCode"] or [
             (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for partition in topic["partitions"]
             for each in partition["acquiredRecords"]
         ]
@@ -114,7 +114,7 @@ class Members:
         return self.receive(client)
 
     def get(self, client: Client, member: str) -> Any:
-        """What it gets when there is something to get."""
+        """Fetch until records are available, and return them."""
         got: list[Any] = []
 
         def has_got() -> bool:
@@ -125,7 +125,7 @@ class Members:
         return got[-1]
 
     def end(self, client: Client, member: str) -> Any:
-        """The same of a fetch that ends the session."""
+        """Send the final fetch of a session."""
         self._epochs[member] = -1
         return self.fetch(client, member)
 
@@ -135,7 +135,7 @@ class Members:
 
 
 def ended(members: Members) -> Iterator[Any]:
-    """The connection ends that has opened the session."""
+    """The connection that opened a session closes."""
     one, other = members.connect(), members.connect()
     members.write("a", "b", "c")
     yield members.get(one, "one")
@@ -146,7 +146,7 @@ def ended(members: Members) -> Iterator[Any]:
 
 
 def shared(members: Members) -> Iterator[Any]:
-    """A connection has two sessions, and one of them is used by another connection, too."""
+    """A connection has two sessions; another connection uses one of them, too."""
     one, other = members.connect(), members.connect()
     members.write("a")
     yield members.get(one, "one")
@@ -162,7 +162,7 @@ def shared(members: Members) -> Iterator[Any]:
 
 
 def stale(members: Members) -> Iterator[Any]:
-    """A connection ends of whose two sessions another one has closed one: the other one stays."""
+    """A connection closes after another one closed one of its two sessions: the other one stays."""
     for closed, left in (("one", "two"), ("two", "one")):
         opener, closer, last = members.connect(), members.connect(), members.connect()
         members.reopen(opener, "one")
@@ -178,9 +178,9 @@ def stale(members: Members) -> Iterator[Any]:
 
 
 def lost(members: Members) -> Iterator[Any]:
-    """A fetch waits, and its connection ends: what comes then is delivered once more.
+    """A connection with a pending fetch closes: its records are delivered once more.
 
-    If the end comes too soon after the fetch a broker does not let it wait, so this is tried again.
+    If it closes too soon after the fetch a broker does not let it wait, so this is retried.
     """
     other, pause_s = members.connect(), PAUSE_S
     members.fetch(other, "other")
@@ -205,7 +205,7 @@ def lost(members: Members) -> Iterator[Any]:
 
 
 def patient(members: Members, pause_s: float) -> Iterator[Any]:
-    """What is released wakes nobody, unless the start offset moves or another one has read."""
+    """Released records complete no pending fetch until the start offset moves or another fetch."""
     one, other, third = members.connect(), members.connect(), members.connect()
     members.write("a", "b", "c", "d")
     yield members.get(one, "one"), members.fetch(other, "other"), members.fetch(third, "third")
@@ -226,7 +226,7 @@ def patient(members: Members, pause_s: float) -> Iterator[Any]:
 
 
 def woken(members: Members, pause_s: float) -> Iterator[Any]:
-    """Who waits gets what was released when a member acknowledges the next time, or is gone."""
+    """Pending fetches get released records with the next acknowledgement or closed session."""
     one, other = members.connect(), members.connect()
 
     def release(first: int, last: int) -> bool:
@@ -259,11 +259,11 @@ IN_TURN: dict[Callable[[Members, float], Iterator[Any]], list[Any]] = {
     ],
     woken: [[], True, [(0, 2, 2)], True, ([], [(4, 6, 2)]), True, [(8, 10, 2)]],
 }
-"""What is told where one request waits before another connection's is sent."""
+"""Results of a request pending before one of another connection."""
 
 
 def as_expected(steps: Iterator[Any], wanted: list[Any]) -> list[Any]:
-    """What is told, up to the first of it that is another."""
+    """Return the results up to the first unexpected one."""
     told: list[Any] = []
     while told == wanted[: len(told)] and len(told) < len(wanted):
         told.append(next(steps))
@@ -271,15 +271,15 @@ def as_expected(steps: Iterator[Any], wanted: list[Any]) -> list[Any]:
 
 
 def too_fast(members: Members) -> Iterator[Any]:
-    """Nothing is delivered above the quota; what was acquired is locked all the same."""
+    """Above the quota no records are delivered; acquired ones stay locked."""
     one, other, admin = members.connect(), members.connect(), members.connect()
 
     def limit(is_gone: bool) -> None:
         entity = [{"entityType": "client-id", "entityName": "tester"}]
         change = {"key": "consumer_byte_rate", "value": RATE, "remove": is_gone}
         body = {"entries": [{"entity": entity, "ops": [change]}], "validateOnly": False}
-        answer = admin.call("ALTER_CLIENT_QUOTAS", 1, body)
-        assert answer["entries"][0]["errorCode"] == 0
+        response = admin.call("ALTER_CLIENT_QUOTAS", 1, body)
+        assert response["entries"][0]["errorCode"] == 0
 
     yield members.fetch(one, "one")
     limit(False)
@@ -324,9 +324,9 @@ def test_sessions_end_and_are_throttled_as_at_a_real_broker(
 def played_in_turn(
     scenario: Callable[[Members, float], Iterator[Any]], address: Address
 ) -> list[Any]:
-    """Play a scenario whose requests wait before the next one is sent.
+    """Play a scenario whose requests must be pending before the next one is sent.
 
-    It is played again with longer pauses if a request has come too late.
+    It is repeated with longer pauses if a request was late.
     """
     wanted, told = IN_TURN[scenario], list[Any]()
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Unmodified clients and the wire scenarios against a running job, by way of gateways.
+"""Unmodified clients and wire scenarios against a running Spark job.
 
-A request takes about a micro-batch, so what can go on side by side does: `runs` starts the clients
-and the scenarios together on one job, and the tests look at what came of them.
+A request takes about a micro-batch, so `runs` starts clients and scenarios concurrently on one job,
+and the tests check the results.
 """
 
 import threading
@@ -92,10 +92,10 @@ SCENARIOS = {
     "ok_pipelined_in_order": WIRE,
     "txn_commit": WIRE,
 }
-"""One scenario of each subject, and the cluster for it."""
+"""One scenario of each subject, and its cluster."""
 
 SCENARIO_PATIENCE = 40
-"""How many times as long as with Kafka a scenario may take."""
+"""Factor by which a scenario may be slower than with Kafka."""
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def job(kafka: str, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def gateways(job: RunningJob) -> Iterator[dict[str, Running]]:
-    """A gateway for each cluster."""
+    """Start a gateway for each cluster."""
     with ExitStack() as stack:
         engines = {name: WatchedEngine(job.engine(name)) for name in CLUSTERS}
         yield {name: stack.enter_context(serving(engine)) for name, engine in engines.items()}
@@ -125,7 +125,7 @@ def gateway(gateways: dict[str, Running]) -> Running:
 def runs(
     gateways: dict[str, Running], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Any]]]:
-    """What takes long, side by side."""
+    """Run all slow parts concurrently."""
     bootstrap = gateways[CLIENTS].bootstrap
     tasks: dict[str, Callable[[], Any]] = {
         name: partial(difference, name, *gateways[cluster].addresses[1], SCENARIO_PATIENCE)
@@ -167,15 +167,15 @@ def with_confluent(bootstrap: str) -> None:
 
 
 def words(role: str) -> list[str]:
-    """The time-outs for Java's console tools."""
+    """Return the timeouts for Java's console tools."""
     given = time_outs("Java", role)
     return [word for name in given for word in ("--command-property", f"{name}={given[name]}")]
 
 
 def in_a_session_of_kafka_python(gateway: Running) -> int:
-    """How many fetches a consumer of 200 partitions makes in one fetch session.
+    """Return the fetches of one session with 200 partitions of kafka-python.
 
-    They are answered at once, or each of them would wait for its deadline.
+    Each fetch finds records, or it would wait for its deadline.
     """
     topic = "session-python"
     make_topic(gateway.bootstrap, topic, SESSION_PARTITIONS)
@@ -194,7 +194,7 @@ def in_a_session_of_kafka_python(gateway: Running) -> int:
 
 
 def in_a_session_of_java(gateway: Running) -> int:
-    """The same for a member of a group that gets a record after each fetch."""
+    """Return the same for a Java group member that gets a record after each fetch."""
     topic = "session-java"
     make_topic(gateway.bootstrap, topic, SESSION_PARTITIONS)
 
@@ -223,7 +223,7 @@ def in_a_session_of_java(gateway: Running) -> int:
 
 
 def five_members_of_both_protocols(gateway: Running, recording: Path) -> int:
-    """A tenth of what `test_mixed_group_clients.py` does without Spark; how many owned any."""
+    """Play a tenth of `test_mixed_group_clients.py`; return the number of owners."""
     with capturing(gateway.bootstrap, recording) as recorded:
         fill(gateway, GROUP, GROUP_PARTITIONS)
         with gateway.client(timeout_s=PATIENCE_S) as client:
@@ -258,7 +258,7 @@ def with_console_tools(bootstrap: str) -> list[str]:
 
 
 def of_a_compacted_topic(gateway: Running) -> None:
-    """What the cleaner of the job leaves, and after another pass."""
+    """Return the records after the job's cleaner ran once, and twice."""
     side = Side(*gateway.addresses[1], time.time() + PATIENCE_S)
     side.create("compacted", COMPACTED)
     write_wave(side, topic="compacted")
@@ -269,9 +269,7 @@ def of_a_compacted_topic(gateway: Running) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_requests_of_all_connections_go_into_the_same_micro_batches(
-    job: RunningJob, gateway: Running
-) -> None:
+def test_requests_of_all_connections_share_micro_batches(job: RunningJob, gateway: Running) -> None:
     clients = [gateway.client(timeout_s=PATIENCE_S) for _ in range(20)]
     before = job.batches()
     for client in clients:
@@ -285,7 +283,7 @@ def test_requests_of_all_connections_go_into_the_same_micro_batches(
 
 
 @pytest.mark.usefixtures("runs")
-def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
+def test_acks_0_gets_no_response_and_is_appended(gateway: Running) -> None:
     with gateway.client(timeout_s=PATIENCE_S) as client:
         client.topic("silent")
         client.send("PRODUCE", 9, produce_body("silent", batch(b"0"), acks=0))
@@ -293,7 +291,7 @@ def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_batches_are_kept_in_the_codec_of_their_topic(gateway: Running) -> None:
+def test_batches_are_stored_in_the_codec_of_their_topic(gateway: Running) -> None:
     name = f"packed-{token_hex(3)}"
     with gateway.client(timeout_s=PATIENCE_S) as client:
         client.topic(name, compression_type="gzip")
@@ -304,7 +302,7 @@ def test_batches_are_kept_in_the_codec_of_their_topic(gateway: Running) -> None:
 
 
 @pytest.mark.usefixtures("runs")
-def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
+def test_clients_of_another_gateway_continue_when_one_is_killed(
     job: RunningJob, gateway: Running
 ) -> None:
     settings = job.bench.settings
@@ -330,51 +328,49 @@ def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
 
 
 @pytest.mark.parametrize("name", ["kafka-python", "confluent-kafka"])
-def test_a_thousand_records_are_read_once(runs: dict[str, Future[Any]], name: str) -> None:
-    """With idempotence, and the time-outs that the document gives."""
+def test_thousand_records_are_read_once(runs: dict[str, Future[Any]], name: str) -> None:
+    """With idempotence, and the timeouts of the document."""
     assert runs[name].result() is None
 
 
-def test_what_javas_console_producer_sends_a_member_of_a_group_prints(
+def test_group_member_prints_records_of_the_java_console_producer(
     runs: dict[str, Future[Any]],
 ) -> None:
     assert runs["console tools"].result() == LINES
 
 
-def test_the_log_cleaner_of_the_job_leaves_what_that_of_a_gateway_leaves(
+def test_log_cleaner_of_the_job_leaves_the_records_of_the_gateways(
     runs: dict[str, Future[Any]],
 ) -> None:
     assert runs["compacted topic"].result() is None
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "Java"])
-def test_a_consumer_of_200_partitions_stays_in_one_fetch_session(
+def test_consumer_of_200_partitions_stays_in_one_fetch_session(
     runs: dict[str, Future[Any]], client: str
 ) -> None:
     assert runs[f"session of {client}"].result() >= SESSION_POLLS
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_goes_as_with_kafka(runs: dict[str, Future[str]], name: str) -> None:
+def test_scenario_gets_kafkas_responses_from_a_job(runs: dict[str, Future[str]], name: str) -> None:
     found = runs[name].result()
     assert not found, found
 
 
-def test_of_five_members_of_both_protocols_no_two_own_a_partition_in_an_epoch(
+def test_partition_has_one_owner_per_epoch_in_a_mixed_group(
     runs: dict[str, Future[Any]],
 ) -> None:
-    """Nor is an offset lost, or does one go back; they come at once, two go, one without a word."""
+    """No offset is lost or decreases; five members join at once, one leaves, one is killed."""
     assert runs["five members"].result() >= 5
 
 
-def test_there_is_a_scenario_of_each_subject() -> None:
+def test_every_subject_has_a_scenario() -> None:
     subjects = {scenario["subject"] for scenario in REGISTRY.values()}
     assert {REGISTRY[name]["subject"] for name in SCENARIOS} == subjects
 
 
-def test_the_job_is_restarted_and_nothing_is_lost_or_repeated(
-    job: RunningJob, gateway: Running
-) -> None:
+def test_restarted_job_loses_and_repeats_no_records(job: RunningJob, gateway: Running) -> None:
     with gateway.client(timeout_s=PATIENCE_S) as client:
         client.topic("restarted")
         stream = Stream(gateway.bootstrap, "restarted")

@@ -1,4 +1,4 @@
-"""Three logical brokers, each stopped in turn: what was acknowledged is there afterwards."""
+"""Three brokers, each stopped in turn: acknowledged records survive."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,14 +38,14 @@ def local() -> Iterator[Running]:
         yield gateway
 
 
-def test_what_was_acknowledged_survives_the_stop_of_each_broker(local: Running) -> None:
+def test_acknowledged_records_survive_the_stop_of_each_broker(local: Running) -> None:
     create_topic(local, **TWO)
     acknowledged = each_is_stopped_in_turn(local, intervene_through(local), **QUICK)
     assert sorted(read_all(local, **QUICK)) == sorted(acknowledged)
 
 
-def test_with_acks_1_what_no_follower_has_is_lost(local: Running) -> None:
-    """The test above can see a loss: here is one."""
+def test_unreplicated_records_with_acks_1_are_lost(local: Running) -> None:
+    """Shows that the test above can detect a loss."""
     create_topic(local)
     intervene = intervene_through(local)
     leader = partitions(local, 1)[0]["leaderId"]
@@ -61,7 +61,7 @@ def test_with_acks_1_what_no_follower_has_is_lost(local: Running) -> None:
     assert read_all(local, **QUICK) == []
 
 
-def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
+def test_group_continues_when_its_coordinator_stops(local: Running) -> None:
     create_topic(local, **TWO)
     options = {"group_id": "readers", "auto_offset_reset": "earliest", **QUICK}
     producer = kafka_python.KafkaProducer(
@@ -87,10 +87,8 @@ def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_whoever_connects_while_a_broker_stops_is_not_kept_waiting(
-    local: Running, turns: int
-) -> None:
-    """Accepted and not begun, begun and not served: at whichever turn of the loop it stops."""
+def test_connections_to_a_stopping_broker_are_closed_at_once(local: Running, turns: int) -> None:
+    """Accepted, started or served: the broker may stop at any turn of the event loop."""
 
     async def connect_and_stop() -> Client:
         client = local.client(2)
@@ -106,11 +104,11 @@ def test_whoever_connects_while_a_broker_stops_is_not_kept_waiting(
 
 
 @pytest.mark.parametrize(("api", "version"), [("LIST_GROUPS", 4), ("METADATA", 9)])
-def test_a_request_that_a_stopped_broker_no_longer_decides_has_no_answer(
+def test_request_to_a_stopped_broker_gets_no_response(
     local: Running, api: str, version: int
 ) -> None:
     with local.client(2) as client:
-        local.engine.heed_broker = lambda broker, is_stopped: None  # connections stay
+        local.engine.heed_broker = lambda broker, is_stopped: None  # connections stay open
         intervene_through(local)("stop-broker", 2)
         client.send(api, version, {})
         assert client.is_closed()
@@ -127,8 +125,8 @@ def job(kafka: str, spark: Any, tmp_path: Path) -> Iterator[RunningJob]:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_what_a_job_has_acknowledged_survives_the_stop_of_each_broker(job: RunningJob) -> None:
-    """By way of one gateway; another one closes the same ports."""
+def test_records_acknowledged_by_a_job_survive_the_stop_of_each_broker(job: RunningJob) -> None:
+    """Through one gateway; another one closes the same ports."""
     engines = [job.engine("a", answer_timeout_s=WAIT_S) for _ in range(2)]
     with serving(engines[0]) as gateway, serving(engines[1]) as other:
         create_topic(gateway, **TWO)

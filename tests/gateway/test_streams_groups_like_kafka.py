@@ -1,4 +1,4 @@
-"""Streams groups: compare the responses of random walks with a real broker's.
+"""Streams groups: compare random walks with a real broker.
 
 `GOLDENS=compare EXAMPLES=150` takes that many other walks.
 """
@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.streams_walks import SETTINGS, TOPICS, StreamsWalk
 from tests.support.walk_sides import Sides, both_sides, seeds, too_few, walked
 
@@ -21,18 +21,18 @@ LEAST = {
     "statusCode": {"0": 5, "1": 1, "2": 5, "3": 3, "4": 1},
     "told": {"activeTasks": 50, "standbyTasks": 5, "partitionsByUserEndpoint": 50},
 }
-"""How often the walks meet an error of an API, a status, or something that members are told."""
+"""Minimum numbers of errors of an API, of a status, and of sent fields."""
 
 
 def _go(sides: Sides, walk: StreamsWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for step, answer in walked(sides, walk, seed, STEPS):
-        if walk.may_change_topics(step, answer):
+    for step, response in walked(sides, walk, seed, STEPS):
+        if walk.may_change_topics(step, response):
             sides.real.wait_for(sides.ours.partition_counts(walk.topics))
-        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
         met.update((step.api, code) for code in codes)
-        met.update(("statusCode", str(each["statusCode"])) for each in answer.get("status") or [])
-        met.update(("told", name) for name in LEAST["told"] if answer.get(name))
+        met.update(("statusCode", str(each["statusCode"])) for each in response.get("status") or [])
+        met.update(("told", name) for name in LEAST["told"] if response.get(name))
     return met
 
 

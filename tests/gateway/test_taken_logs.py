@@ -1,4 +1,4 @@
-"""A follower that takes its leader's log whole has the bytes, though other replicas drop them."""
+"""A follower that copies its leader's log keeps bytes that other replicas delete."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ def is_reached(gateway: Running, broker: int) -> bool:
         return False
 
 
-def test_who_was_away_while_batches_were_sealed_leads_with_their_bytes(
+def test_replica_that_missed_the_sealing_leads_with_the_sealed_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
@@ -51,8 +51,8 @@ def test_who_was_away_while_batches_were_sealed_leads_with_their_bytes(
         intervene("isolate-broker", away)
         with gateway.client(leader) as client:
             wanted = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": RECORDS}]}
-            answer = client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 100})
-            assert answer["topics"][0]["partitions"][0]["errorCode"] == Error.REQUEST_TIMED_OUT
+            response = client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 100})
+            assert response["topics"][0]["partitions"][0]["errorCode"] == Error.REQUEST_TIMED_OUT
         intervene("stop-broker", leader)
         intervene("stop-broker", third)
         assert partitions(gateway, away)[0]["leaderId"] == away

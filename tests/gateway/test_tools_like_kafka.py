@@ -1,7 +1,7 @@
-"""Kafka's own command-line tools print on a gateway what they print on a real broker.
+"""Kafka's command-line tools: compare the output with a real broker.
 
-Names, numbers and times that no two brokers share are aside. What the gateway does not have yet is
-in `tests/support/tool_steps.py`, with the reason.
+Names, numbers and times that differ between brokers are masked. Unsupported output is listed in
+`tests/support/tool_steps.py` with the reason.
 """
 
 import msgspec
@@ -22,14 +22,14 @@ from tests.support.tool_steps import CLASSES, DIFFERENCES, SETTINGS, STEPS, writ
 def with_rows(
     cluster: str, brokers: list[int], settings: BrokerSettings, journal: JournalOptions | None
 ) -> LocalEngine:
-    """As `brokertwin gateway` makes it: internal topics can be read, and no setting says so."""
+    """Serve internal topics with rows, as `brokertwin gateway` does; no setting shows it."""
     settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
     return LocalEngine(cluster, brokers, settings, journal)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
-    """What is printed with a real broker, and with a gateway that has its settings."""
+    """Return the output with a real broker, and with a gateway with its settings."""
     home = tmp_path_factory.mktemp("tools")
     kafka, files = EmbeddedKafka(home / "kafka", default_home()), write_files(home)
     try:
@@ -45,12 +45,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
 
 
 @pytest.mark.kafka
-def test_the_tools_print_what_they_print_on_a_real_broker(found: tuple[Found, Found]) -> None:
+def test_output_of_the_tools_equals_a_real_brokers(found: tuple[Found, Found]) -> None:
     assert not unexplained(*found, DIFFERENCES), "\n".join(unexplained(*found, DIFFERENCES))
 
 
 @pytest.mark.kafka
-def test_no_difference_is_listed_that_is_not_there(found: tuple[Found, Found]) -> None:
+def test_every_listed_difference_exists(found: tuple[Found, Found]) -> None:
     past = [
         each for each in DIFFERENCES if not any(explains(each, *one) for one in differing(*found))
     ]
@@ -58,6 +58,6 @@ def test_no_difference_is_listed_that_is_not_there(found: tuple[Found, Found]) -
 
 
 @pytest.mark.kafka
-def test_every_tool_has_a_step_that_ends_well(found: tuple[Found, Found]) -> None:
+def test_every_tool_has_a_successful_step(found: tuple[Found, Found]) -> None:
     well = {step.split()[1] for step, lines in found[0].items() if "status 0" in lines}
     assert well | {"kafka-delegation-tokens"} == CLASSES.keys()

@@ -1,4 +1,4 @@
-"""Kafka's own tools, and an admin client, are told by three brokers what three real ones tell."""
+"""Kafka's tools and an admin client on three brokers, compared with real ones."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Three real brokers, and a gateway that has their settings."""
+    """Start three real brokers, and a gateway with their settings."""
     home = tmp_path_factory.mktemp("three")
     with kafka_cluster(home / "kafka", 3, SETTINGS) as nodes:
         first, bootstrap = nodes[1]
@@ -30,7 +30,7 @@ def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
             yield bootstrap, gateway.bootstrap
 
 
-def test_the_tools_print_what_they_print_on_three_real_brokers(
+def test_output_of_the_tools_equals_that_of_three_real_brokers(
     bootstraps: tuple[str, str], tmp_path: Path
 ) -> None:
     files = write_files(tmp_path, FILES)
@@ -44,7 +44,9 @@ def test_the_tools_print_what_they_print_on_three_real_brokers(
     assert ended_well > 40
 
 
-def test_an_admin_client_is_told_what_three_real_brokers_tell(bootstraps: tuple[str, str]) -> None:
+def test_results_of_an_admin_client_equal_those_of_three_real_brokers(
+    bootstraps: tuple[str, str],
+) -> None:
     admins = [KafkaAdminClient(bootstrap_servers=each) for each in bootstraps]
     try:
         found = differing(ask_all(admins, bootstraps, ON_THREE_BROKERS))

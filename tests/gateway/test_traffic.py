@@ -1,4 +1,4 @@
-"""What a gateway counts of its answers, and that it shows it."""
+"""Counted responses of a gateway, and its status document."""
 
 import pytest
 
@@ -17,48 +17,50 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
     traffic = Traffic()
     partitions = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate([0, 1, 1])]
     fetched = {"errorCode": 0, "responses": [{"partitions": partitions}, {"partitions": []}]}
-    traffic.answered(KEYS["FETCH"], fetched, 0.004)
+    traffic.count(KEYS["FETCH"], fetched, 0.004)
     old = [{"name": "t", "resultsByPartition": [{"partitionErrorCode": 47}]}]
-    traffic.answered(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
-    assert traffic.answers_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
+    traffic.count(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
+    assert traffic.responses_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
     assert traffic.errors_by_name == {
         "FETCH": {"OFFSET_OUT_OF_RANGE": 2},
         "ADD_PARTITIONS_TO_TXN": {"INVALID_PRODUCER_EPOCH": 1},
     }
 
 
-def test_the_errors_of_parts_that_answers_share_count_in_each() -> None:
+def test_errors_of_shared_response_parts_count_in_each_response() -> None:
     traffic = Traffic()
     partitions = [{"errorCode": code} for code in (0, 5)]
     topics = [RenderedPart({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
     for _ in range(2):
-        assert traffic.answered(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
+        assert traffic.count(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
     counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}
     assert traffic.errors_by_name == {"METADATA": counted}
 
 
-def test_an_answer_that_nobody_is_told_counts_and_has_no_error() -> None:
+def test_unsent_response_counts_without_an_error() -> None:
     traffic = Traffic()
-    traffic.answered(KEYS["PRODUCE"], None, 0.0)
-    assert (traffic.answers_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
+    traffic.count(KEYS["PRODUCE"], None, 0.0)
+    assert (traffic.responses_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
 
 
 @pytest.mark.parametrize(
     ("seconds", "place"), [(0.0, 0), (0.001, 0), (0.0011, 1), (30.0, 13), (31.0, len(BOUNDS_S))]
 )
-def test_a_time_is_in_the_class_whose_bound_it_does_not_pass(seconds: float, place: int) -> None:
+def test_time_is_in_the_first_class_whose_bound_it_does_not_exceed(
+    seconds: float, place: int
+) -> None:
     traffic = Traffic()
-    traffic.answered(KEYS["FETCH"], None, seconds)
+    traffic.count(KEYS["FETCH"], None, seconds)
     assert traffic.times_by_name["FETCH"].classes.index(1) == place
 
 
-def test_only_what_kafka_counts_is_an_error() -> None:
+def test_errors_are_those_that_kafka_counts() -> None:
     assert error_paths(KEYS["CREATE_TOPICS"]) == (("topics", "errorCode"),)
     assert ("responses", "partitions", "errorCode") in error_paths(KEYS["FETCH"])
 
 
 def looked_at(gateway: Running) -> Status:
-    """The gateway's document, asked as a thread of the server asks it."""
+    """Return the gateway's document, requested like by a thread of the server."""
 
     async def source() -> GatewaySource:
         made = GatewaySource(gateway.gateway, gateway.engine, gateway.engine.columns)
@@ -68,11 +70,11 @@ def looked_at(gateway: Running) -> Status:
     return gateway.run(source()).status()  # type: ignore[no-any-return]
 
 
-def test_a_gateway_that_serves_shows_its_clients_and_its_state() -> None:
+def test_running_gateway_shows_its_clients_and_its_state() -> None:
     with running_gateway(brokers=2) as gateway, gateway.client() as client:
         client.topic("orders", 3)
-        asked = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
-        client.call("METADATA", 12, asked)
+        body = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
+        client.call("METADATA", 12, body)
         client.call("API_VERSIONS", 0, {})
         found = looked_at(gateway)
         assert found.gateway is not None

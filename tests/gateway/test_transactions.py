@@ -1,4 +1,4 @@
-"""Unmodified clients and their transactions: readers of committed records see no others."""
+"""Transactions of unmodified clients, with readers of committed records."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE_S
 pytestmark = pytest.mark.clients
 
 LONGEST_TRANSACTION_MS = 900_000
-"""What a broker allows: it stays open however long a tool of Kafka takes to start."""
+"""Maximum of a broker, so that a transaction stays open however slowly a tool starts."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 ROUNDS = 4
 
@@ -109,7 +109,7 @@ def read_with_kafka_python(gateway: Running, topic: str, isolation_level: str) -
 
 @pytest.mark.parametrize("write", [write_with_confluent, write_with_kafka_python])
 @pytest.mark.parametrize("read", [read_with_confluent, read_with_kafka_python])
-def test_aborted_records_are_read_by_nobody_who_wants_committed_ones(
+def test_read_committed_consumers_skip_aborted_records(
     gateway: Running, write: Any, read: Any
 ) -> None:
     topic = f"{write.__name__}-{read.__name__}"
@@ -121,7 +121,7 @@ def test_aborted_records_are_read_by_nobody_who_wants_committed_ones(
     assert read(gateway, topic, READ_UNCOMMITTED) == committed | aborted
 
 
-def test_an_open_transaction_is_read_when_it_is_committed(gateway: Running) -> None:
+def test_open_transaction_is_read_once_committed(gateway: Running) -> None:
     create(gateway, "open")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": gateway.bootstrap, "transactional.id": "tx-open"}
@@ -135,7 +135,7 @@ def test_an_open_transaction_is_read_when_it_is_committed(gateway: Running) -> N
     assert read_with_confluent(gateway, "open", READ_COMMITTED) == {b"x"}
 
 
-def test_a_producer_that_comes_back_fences_the_one_before(gateway: Running) -> None:
+def test_returning_producer_fences_its_predecessor(gateway: Running) -> None:
     create(gateway, "fenced")
     settings = {"bootstrap.servers": gateway.bootstrap, "transactional.id": "tx-fenced"}
     old, new = confluent_kafka.Producer(settings), confluent_kafka.Producer(settings)
@@ -154,8 +154,8 @@ def test_a_producer_that_comes_back_fences_the_one_before(gateway: Running) -> N
 
 
 @pytest.mark.kafka
-def test_kafkas_own_producer_adds_partitions_as_it_writes(gateway: Running) -> None:
-    """Transactions V2: no AddPartitionsToTxn, and an epoch for each transaction."""
+def test_kafkas_producer_adds_partitions_when_writing(gateway: Running) -> None:
+    """Transactions V2: no AddPartitionsToTxn, and a new epoch for each transaction."""
     create(gateway, "java")
     printed = run_tool(
         gateway.bootstrap,
@@ -177,7 +177,7 @@ def test_kafkas_own_producer_adds_partitions_as_it_writes(gateway: Running) -> N
 
 
 @pytest.mark.kafka
-def test_kafkas_tool_lists_and_describes_transactions(gateway: Running) -> None:
+def test_kafka_transactions_tool_lists_and_describes(gateway: Running) -> None:
     create(gateway, "listed")
     settings = {
         "bootstrap.servers": gateway.bootstrap,

@@ -1,8 +1,8 @@
-"""Responses of coordinators whose follower is halted: compare which wait, and what they are.
+"""Coordinators with a halted follower: compare which responses wait.
 
 The second of two brokers is halted. Writes are not committed then, and responses without a write of
-their own wait for them all the same, because they may depend on one. Those of a transaction's
-coordinator do not wait: the id is busy.
+their own wait for them, too, because they may depend on one. Those of the transaction coordinator
+do not wait: the id is busy.
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
 from tests.support.gateways import KEYS, Client
@@ -42,16 +42,16 @@ SETTINGS = {
 }
 WAITED_S = 1.5
 NEXT_S = 0.1
-"""How long the next question waits for the answer to the one before."""
+"""Delay of the next request after the former one."""
 
 TICK_MS, STEP_MS = 10, 50
-"""How much of our time passes with a request, and at a time while all wait."""
+"""Our time that passes with each request, and in each step while all wait."""
 
 Noted = tuple[str, str, Any, str]
 
 
 class Player:
-    """Sends all requests to a real cluster, and notes the responses and which of them waited."""
+    """Sends all requests to a real cluster, and records the responses and which of them waited."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -59,16 +59,16 @@ class Player:
         self.told: list[Noted] = []
 
     def ask(self, when: str, questions: Iterable[Question]) -> None:
-        """Each question once, in order; one that waits does not hold up those after it."""
+        """Send each request once, in order; a pending one does not delay later ones."""
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             for question, future in asked:
-                answer, seconds = future.result()
+                response, seconds = future.result()
                 waited = "waited" if seconds > WAITED_S else "at once"
-                self.told.append((when, question.what, answer, waited))
+                self.told.append((when, question.what, response, waited))
 
     def ask_rejoining(self, questions: Iterable[Question]) -> None:
-        """All of them; then the follower follows, before time is up for any."""
+        """Send all, and let the follower follow before any request times out."""
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             waited = ["at once" if future.done() else "waited" for _, future in asked]
@@ -88,11 +88,11 @@ class Player:
 
     def _answer(self, question: Question) -> tuple[Any, float]:
         begin = time.monotonic()
-        answer = self.world.call(question.api, question.version, question.body)
-        return self._plain(answer), time.monotonic() - begin
+        response = self.world.call(question.api, question.version, question.body)
+        return self._plain(response), time.monotonic() - begin
 
     def _plain(self, said: Any) -> Any:
-        """An answer without what is drawn, with names for ids, lists in one order."""
+        """Return a response without drawn values, with names for ids and sorted lists."""
         if isinstance(said, list):
             return sorted(map(self._plain, said), key=repr)
         if not isinstance(said, dict):
@@ -163,7 +163,7 @@ class Pending:
         self._client.send(question.api, question.version, question.body)
 
     def is_done(self, now_ms: int) -> bool:
-        """Whether the response has come."""
+        """Return whether the response has arrived."""
         if self.answer is None and self._client.has_something():
             key, version = KEYS[self.question.api], self.question.version
             self.answer = decode_response(key, version, self._client.receive())[1]
@@ -222,7 +222,7 @@ class OurPlayer(Player):
         return found
 
     def _look(self) -> None:
-        """Send a request that the broker handles after those before, with the time that it is."""
+        """Send a request that the broker handles after the earlier ones, at the current time."""
         self._looking.call("METADATA", 12, {"topics": []})
 
     def _let_pass(self, is_over: Callable[[], bool]) -> None:

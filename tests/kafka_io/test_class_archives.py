@@ -1,4 +1,4 @@
-"""Archives of Java classes: which is taken, when one is there, and that a JVM begins with it."""
+"""Archives of Java classes: selection, creation and use by a JVM."""
 
 import subprocess
 from contextlib import suppress
@@ -35,14 +35,14 @@ def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, java: P
     assert {file.parent for file in found} == {tmp_path / "jars"}
 
 
-def test_an_archive_is_taken_where_it_is_there(tmp_path: Path) -> None:
+def test_an_existing_archive_is_used(tmp_path: Path) -> None:
     file = tmp_path / "broker-1.jsa"
     assert taking(file) == []
     file.touch()
     assert taking(file)[0] == f"-XX:SharedArchiveFile={file}"
 
 
-def test_a_new_archive_takes_the_place_of_former_ones_of_its_kind(tmp_path: Path) -> None:
+def test_a_new_archive_replaces_older_ones_of_its_kind(tmp_path: Path) -> None:
     former, other = tmp_path / "broker-1.jsa", tmp_path / "driver-1.jsa"
     former.touch()
     other.touch()
@@ -51,7 +51,7 @@ def test_a_new_archive_takes_the_place_of_former_ones_of_its_kind(tmp_path: Path
     assert {file.name for file in tmp_path.iterdir()} == {"broker-2.jsa", "driver-1.jsa"}
 
 
-def test_an_archive_whose_jvm_failed_is_not_there(tmp_path: Path) -> None:
+def test_a_failed_jvm_creates_no_archive(tmp_path: Path) -> None:
     former = tmp_path / "broker-1.jsa"
     former.touch()
     with suppress(OSError), made(tmp_path / "broker-2.jsa") as (option, *_):
@@ -61,7 +61,7 @@ def test_an_archive_whose_jvm_failed_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_a_jvm_begins_with_the_classes_that_another_has_loaded(tmp_path: Path) -> None:
+def test_a_jvm_uses_the_classes_loaded_by_another(tmp_path: Path) -> None:
     directory = jars.fetch(jars.kafka_jars(), default_home())[0].parent
     tool = ["-cp", f"{directory}/*", "kafka.tools.StorageTool", "random-uuid"]
 

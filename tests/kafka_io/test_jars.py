@@ -1,4 +1,4 @@
-"""The jars: fetched once, exactly what is missing, and a clear word when it fails."""
+"""The jars: downloaded once, only missing ones, with a clear error message."""
 
 from pathlib import Path
 
@@ -21,21 +21,21 @@ from tests.support.ivy_mirrors import mirror, modules_of
         ("plain.jar", "plain"),
     ],
 )
-def test_an_artifact_is_known_without_its_version(name: str, artifact: str) -> None:
+def test_an_artifact_name_has_no_version(name: str, artifact: str) -> None:
     assert jars.artifact(Path(name)) == artifact
 
 
 @pytest.mark.kafka
-def test_what_was_fetched_is_not_fetched_again() -> None:
+def test_downloaded_jars_are_not_downloaded_again() -> None:
     first = jars.fetch(jars.kafka_jars(), default_home())
-    said: list[str] = []
-    again = jars.fetch(jars.kafka_jars(), default_home(), Path("/no/such/settings"), said.append)
+    lines: list[str] = []
+    again = jars.fetch(jars.kafka_jars(), default_home(), Path("/no/such/settings"), lines.append)
     assert again == first
-    assert said == []
+    assert lines == []
 
 
 @pytest.mark.spark
-def test_the_connector_brings_nothing_that_pyspark_has() -> None:
+def test_the_connector_has_no_jar_of_pyspark() -> None:
     files = jars.fetch(jars.connector_jars(), default_home())
     assert {jars.artifact(file) for file in files} == {
         "commons-pool2",
@@ -46,26 +46,26 @@ def test_the_connector_brings_nothing_that_pyspark_has() -> None:
 
 
 @pytest.mark.kafka
-def test_each_jar_is_told_as_it_comes(tmp_path: Path) -> None:
+def test_each_downloaded_jar_is_reported(tmp_path: Path) -> None:
     wanted = jars.JarSet("org", "one", "1.0", also=(("org", "two", "2.0"),))
     settings = mirror(tmp_path / "mirror", modules_of(wanted))
-    said: list[str] = []
+    lines: list[str] = []
     seen: list[tuple[int, int]] = []
 
     fetched = jars.fetch(
-        wanted, tmp_path / "home", settings, said.append, lambda *told: seen.append(told)
+        wanted, tmp_path / "home", settings, lines.append, lambda *progress: seen.append(progress)
     )
 
     assert [jar.name for jar in fetched] == ["one-1.0.jar", "two-2.0.jar"]
-    assert said[0] == "downloading one 1.0"
-    assert said[1].startswith("  one-1.0.jar in ")
-    assert said[2].startswith("  two-2.0.jar in ")
+    assert lines[0] == "downloading one 1.0"
+    assert lines[1].startswith("  one-1.0.jar in ")
+    assert lines[2].startswith("  two-2.0.jar in ")
     assert seen == [(0, 1), (0, 2), (1, 2), (2, 2)], "all modules are known before a jar comes"
 
 
 @pytest.mark.kafka
-def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path) -> None:
-    """The mirror is an empty directory, so that no network is asked."""
+def test_a_failed_download_leaves_nothing_and_shows_the_output_of_ivy(tmp_path: Path) -> None:
+    """The mirror is an empty directory, so no network is used."""
     settings = mirror(tmp_path / "mirror")
     with pytest.raises(UserError) as failed:
         jars.fetch(jars.kafka_jars(), tmp_path / "home", settings)
@@ -76,7 +76,7 @@ def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path
 
 @pytest.mark.kafka
 def test_jars_of_another_set_are_replaced(tmp_path: Path) -> None:
-    """A directory that was fetched for other modules is not taken for complete."""
+    """A directory downloaded for other modules is not considered complete."""
     target = tmp_path / "jars" / jars.kafka_jars().directory
     target.mkdir(parents=True)
     (target / jars.DESCRIPTOR).write_text("<ivy-module/>")

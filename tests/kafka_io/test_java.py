@@ -1,4 +1,4 @@
-"""No Java, or one that is too old: one sentence that says what to install."""
+"""No Java, or one that is too old: an error message says what to install."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.sources import ROOT
 
 
 def fake_java(directory: Path, version: str) -> Path:
-    """A JAVA_HOME whose `java -version` answers as OpenJDK of that version does."""
+    """Create a JAVA_HOME whose `java -version` prints a version like OpenJDK."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")
@@ -27,13 +27,13 @@ def test_the_feature_version(version: str, feature: int, tmp_path: Path) -> None
     assert java_version(str(home / "bin" / "java")) == feature
 
 
-def test_what_is_not_java_has_no_version(tmp_path: Path) -> None:
+def test_another_executable_has_no_java_version(tmp_path: Path) -> None:
     assert java_version("/bin/false") == 0
     assert java_version(str(tmp_path / "absent")) == 0
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
-def test_java_17_and_newer_is_taken(
+def test_java_17_and_newer_is_accepted(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, version)))
@@ -42,7 +42,7 @@ def test_java_17_and_newer_is_taken(
 
 
 @pytest.mark.parametrize("version", ["1.8.0_292", "11.0.2", "16"])
-def test_an_older_java_is_refused(
+def test_an_older_java_is_rejected(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, version)))
@@ -51,7 +51,7 @@ def test_an_older_java_is_refused(
     assert_make_refuses()
 
 
-def test_without_java_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UserError, match="Java 17 or newer"):
         java_executable()
@@ -59,7 +59,7 @@ def test_without_java_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def make_java() -> subprocess.CompletedProcess[str]:
-    """The first step of every make target."""
+    """Run the first step of every make target."""
     return subprocess.run(["make", "java"], cwd=ROOT, capture_output=True, text=True)
 
 

@@ -1,4 +1,4 @@
-"""The embedded broker: a real Kafka, and never a process that is not ours."""
+"""The embedded broker: a real Kafka that never touches other processes."""
 
 import json
 import socket
@@ -50,12 +50,12 @@ def test_start_stop_start_keeps_the_data_and_the_address(broker: EmbeddedKafka) 
     assert "kept" in topics(bootstrap)
 
 
-def test_no_cluster_id_begins_like_an_option() -> None:
+def test_no_cluster_id_looks_like_an_option() -> None:
     assert not any(kafka_broker._new_cluster_id().startswith("-") for _ in range(1000))
 
 
 @pytest.mark.kafka
-def test_starting_a_running_broker_leaves_it_as_it_is(broker: EmbeddedKafka) -> None:
+def test_starting_a_running_broker_has_no_effect(broker: EmbeddedKafka) -> None:
     bootstrap = broker.start({"num.partitions": "3"})
     pid = broker.status().pid
     other = EmbeddedKafka(broker.home, default_home())
@@ -66,7 +66,7 @@ def test_starting_a_running_broker_leaves_it_as_it_is(broker: EmbeddedKafka) -> 
 
 
 @pytest.mark.kafka
-def test_two_starts_at_once_give_one_broker(broker: EmbeddedKafka) -> None:
+def test_two_simultaneous_starts_give_one_broker(broker: EmbeddedKafka) -> None:
     twins = [broker, EmbeddedKafka(broker.home, default_home())]
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(EmbeddedKafka.start, twins)
@@ -75,20 +75,20 @@ def test_two_starts_at_once_give_one_broker(broker: EmbeddedKafka) -> None:
 
 
 @pytest.mark.kafka
-def test_a_taken_port_is_left_to_its_owner(broker: EmbeddedKafka) -> None:
+def test_a_used_port_is_avoided(broker: EmbeddedKafka) -> None:
     first = broker.start()
     broker.stop()
     host, _, port = first.rpartition(":")
     with closing(socket.create_server((host, int(port)))):
-        said: list[str] = []
-        second = broker.start(say=said.append)
+        lines: list[str] = []
+        second = broker.start(say=lines.append)
         assert second != first
         assert topics(second) is not None
-        assert said[-1].startswith(f"{first} is in use by another process")
+        assert lines[-1].startswith(f"{first} is in use by another process")
 
 
 @pytest.mark.kafka
-def test_a_wrong_property_shows_what_kafka_says(broker: EmbeddedKafka) -> None:
+def test_an_invalid_property_shows_the_message_of_kafka(broker: EmbeddedKafka) -> None:
     broker.start()
     broker.stop()
     with pytest.raises(UserError) as refused:
@@ -99,7 +99,7 @@ def test_a_wrong_property_shows_what_kafka_says(broker: EmbeddedKafka) -> None:
 
 
 @pytest.mark.kafka
-def test_a_broker_that_was_killed_is_not_running_and_starts_again(broker: EmbeddedKafka) -> None:
+def test_a_killed_broker_is_not_running_and_can_be_restarted(broker: EmbeddedKafka) -> None:
     bootstrap = broker.start()
     process = psutil.Process(broker.status().pid)
     process.kill()
@@ -111,27 +111,27 @@ def test_a_broker_that_was_killed_is_not_running_and_starts_again(broker: Embedd
 
 
 @pytest.mark.kafka
-def test_a_killed_broker_gets_its_port_again_a_moment_later(
+def test_a_killed_broker_gets_its_port_again(
     broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine the last of its threads goes later than the process seems to be gone."""
+    """On a busy machine its last thread ends later than the process seems to."""
     bootstrap = broker.start()
     process = psutil.Process(broker.status().pid)
     process.kill()
     process.wait(PATIENCE_S)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def is_free(port: int) -> bool:
-        asked.append(port)
-        return len(asked) > 3
+        requested.append(port)
+        return len(requested) > 3
 
     monkeypatch.setattr(kafka_broker, "_is_free", is_free)
     assert broker.start() == bootstrap
-    assert asked[:4] == [int(bootstrap.rpartition(":")[2])] * 4
+    assert requested[:4] == [int(bootstrap.rpartition(":")[2])] * 4
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
-def test_what_the_broker_decides_itself_is_refused(name: str, broker: EmbeddedKafka) -> None:
+def test_properties_of_the_broker_itself_are_rejected(name: str, broker: EmbeddedKafka) -> None:
     with pytest.raises(UserError, match=f"Cannot set {name}: the embedded broker"):
         broker.start({name: "x"})
 
@@ -144,7 +144,7 @@ def test_a_broker_that_was_never_started_is_not_running(broker: EmbeddedKafka) -
 
 
 @pytest.mark.parametrize("started", [0.0, None], ids=["recycled pid", "same start, other program"])
-def test_another_process_with_the_noted_pid_is_never_touched(
+def test_another_process_with_the_same_pid_is_never_touched(
     started: float | None, broker: EmbeddedKafka
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:

@@ -1,4 +1,4 @@
-"""One file of Java client properties reaches a secured broker from every client."""
+"""One file of Java client properties lets every client reach a secured broker."""
 
 import socket
 import threading
@@ -34,18 +34,18 @@ def client(**values: str) -> ClientProperties:
         (f'{PLAIN}\n  username="a"\n  password=""\n;\n', {"username": "a", "password": ""}),
     ],
 )
-def test_jaas_login_data_is_understood(text: str, options: dict[str, str]) -> None:
+def test_jaas_credentials_are_parsed(text: str, options: dict[str, str]) -> None:
     assert parse_jaas(text) == options
 
 
 @pytest.mark.parametrize("text", ["", "x", f"{PLAIN} password=secret", f"{PLAIN} secret;"])
-def test_other_login_data_is_refused_without_repeating_it(text: str) -> None:
+def test_other_credentials_are_rejected_without_repeating_them(text: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_jaas(text)
     assert "secret" not in refused.value.message + refused.value.hint
 
 
-def test_spark_gets_kafkas_own_names() -> None:
+def test_spark_gets_the_names_of_kafka() -> None:
     options = client(security_protocol="SSL", sasl_jaas_config=JAAS).for_spark()
     assert options == {
         "kafka.bootstrap.servers": "b:9092",
@@ -146,17 +146,17 @@ def test_secrets_are_not_shown() -> None:
     assert shown == "ClientProperties(bootstrap.servers, sasl.jaas.config, ssl.key.password)"
 
 
-def test_a_number_that_is_none_is_refused() -> None:
+def test_an_invalid_number_is_rejected() -> None:
     with pytest.raises(UserError, match=r"request\.timeout\.ms: 'x' is not a number"):
         client(request_timeout_ms="x").for_kafka_python()
 
 
-def test_blanks_in_pem_become_line_ends_again() -> None:
+def test_blanks_in_pem_become_line_ends() -> None:
     block = "-----BEGIN PRIVATE KEY-----\nAB\nCD\n-----END PRIVATE KEY-----\n"
     assert pem(block.replace("\n", " ") + block.replace("\n", "  ")) == block + block
 
 
-def test_the_address_is_the_flag_then_the_file(empty_directory: Path) -> None:
+def test_the_address_of_the_option_precedes_that_of_the_file(empty_directory: Path) -> None:
     file = empty_directory / "client.properties"
     file.write_text("bootstrap.servers=file:1\n")
     flags = {"kafka_config": file, "home": empty_directory}
@@ -165,7 +165,7 @@ def test_the_address_is_the_flag_then_the_file(empty_directory: Path) -> None:
     assert client_properties(with_flag).bootstrap == "flag:1"
 
 
-def test_without_any_broker_it_says_what_to_do(empty_directory: Path) -> None:
+def test_a_missing_broker_has_a_helpful_error_message(empty_directory: Path) -> None:
     with pytest.raises(UserError, match="There is no Kafka broker") as refused:
         client_properties(load({"home": empty_directory}).settings)
     assert "brokertwin kafka start" in refused.value.hint
@@ -187,14 +187,14 @@ def test_one_address_that_accepts_is_enough() -> None:
         ("localhost:http", "Invalid Kafka address 'localhost:http'."),
     ],
 )
-def test_where_nobody_listens_it_is_said(addresses: str, text: str) -> None:
+def test_an_unreachable_broker_is_reported(addresses: str, text: str) -> None:
     with pytest.raises(UserError) as refused:
         check_reachable(addresses, patience_s=0)
     assert refused.value.message.startswith(text)
     assert refused.value.hint
 
 
-def test_a_broker_that_is_about_to_listen_is_waited_for() -> None:
+def test_a_starting_broker_is_awaited() -> None:
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         timer = threading.Timer(0.5, late.listen)

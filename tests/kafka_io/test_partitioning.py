@@ -1,4 +1,4 @@
-"""Kafka's partitioner and Spark's hash, computed here as they compute them."""
+"""Kafka's partitioner and Spark's hash."""
 
 import itertools
 from collections import Counter
@@ -23,7 +23,7 @@ from brokertwin.state.core.murmur2 import murmur2, partition_of
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_gives_what_kafkas_own_test_expects(key: bytes, signed: int) -> None:
+def test_murmur2_matches_the_test_of_kafka(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed % 2**32
 
 
@@ -33,7 +33,7 @@ def test_every_key_has_one_partition(key: bytes, partitions: int) -> None:
     assert 0 <= partition_of(key, partitions) < partitions
 
 
-def test_a_partition_is_the_hash_without_its_sign() -> None:
+def test_a_partition_is_the_hash_without_sign() -> None:
     assert partition_of(b"21", 1000) == (-973932308 & 0x7FFFFFFF) % 1000
 
 
@@ -47,7 +47,7 @@ def tasks_of(keys: dict[str, int], tasks: int) -> dict[str, int]:
 
 
 def shares(keys: dict[str, int], tasks: int, loads: dict[str, int]) -> list[int]:
-    """The load of each task, the busiest first."""
+    """Return the load of each task, the busiest first."""
     found = [0] * tasks
     for name, task in tasks_of(keys, tasks).items():
         found[task] += loads[name]
@@ -103,9 +103,7 @@ def test_the_busiest_task_has_four_thirds_of_the_best_at_most(
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=63), st.integers(2, 12))
-def test_a_cell_with_more_than_the_mean_of_the_tasks_has_one_of_its_own(
-    others: list[int], tasks: int
-) -> None:
+def test_a_cell_above_the_mean_load_has_its_own_task(others: list[int], tasks: int) -> None:
     loads = named([*others, sum(others) // (tasks - 1) + 1])
     placed = tasks_of(group_keys(loads, tasks, loads, {}), tasks)
     hot = f"c{len(others)}"
@@ -113,7 +111,7 @@ def test_a_cell_with_more_than_the_mean_of_the_tasks_has_one_of_its_own(
 
 
 @given(LOADS, LOADS, st.integers(1, 8))
-def test_cells_that_have_a_key_keep_it_and_new_ones_go_where_least_is_done(
+def test_cells_with_a_key_keep_it_and_new_ones_go_to_the_least_loaded_task(
     old: dict[str, int], new: dict[str, int], tasks: int
 ) -> None:
     fixed = {name: 3 * number for number, name in enumerate(old)}

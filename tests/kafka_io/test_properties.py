@@ -44,12 +44,12 @@ def test_parse(text: str, expected: dict[str, str]) -> None:
 
 
 @given(st.dictionaries(NAMES, TEXTS))
-def test_what_is_written_is_read_again(values: dict[str, str]) -> None:
+def test_written_properties_are_read_back(values: dict[str, str]) -> None:
     assert properties.parse(properties.dump(values)) == values
 
 
 @given(TEXTS)
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     try:
         parsed = properties.parse(text)
     except ValueError:
@@ -66,7 +66,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         (b"a = \\u12", "must be followed by four hexadecimal digits"),
     ],
 )
-def test_a_bad_file_is_refused_with_the_reason(
+def test_an_invalid_file_is_rejected_with_a_reason(
     content: bytes | None, reason: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
@@ -81,8 +81,8 @@ SYNTAX = st.text(st.sampled_from("ab =:#!\\\\\\\n\r\t\fqnu004é"), max_size=40)
 
 @settings(max_examples=examples(100))
 @given(SYNTAX)
-def test_java_itself_reads_the_same(spark: "SparkSession", text: str) -> None:
-    """The reference: java.util.Properties, asked in Spark's JVM."""
+def test_java_reads_the_same(spark: "SparkSession", text: str) -> None:
+    """The reference is java.util.Properties in Spark's JVM."""
     jvm: Any = spark._jvm
     reference = jvm.java.util.Properties()
     try:

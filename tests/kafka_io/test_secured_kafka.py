@@ -1,4 +1,4 @@
-"""A broker with TLS, client certificates and SASL: each client reaches it by the same file."""
+"""A broker with TLS, client certificates and SASL: each client reaches it with one file."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topics import login_error
 from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import TopicPartition
+from brokertwin.recordings.formats.batches import BatchPartition
 from brokertwin.settings import default_home, load
 from brokertwin.state.core import outputs
 from tests.support.certificates import Authority, Identity
@@ -32,7 +32,7 @@ TOPIC = "secured"
 
 
 def broker_settings(directory: Path, authority: Authority) -> dict[str, str]:
-    """SASL_SSL with PLAIN, and a client certificate is required."""
+    """SASL_SSL with PLAIN and required client certificates."""
     trust = directory / "ca.pem"
     trust.write_text(authority.certificate)
     identity = authority.issue("broker").store(directory / "broker.pem")
@@ -52,7 +52,7 @@ def broker_settings(directory: Path, authority: Authority) -> dict[str, str]:
 
 
 def client_file(directory: Path, authority: Authority, alice: Identity, stores: str) -> Path:
-    """The client's properties; certificates in files beside it, or in the properties."""
+    """Write the client's properties, with certificates in files or in the properties."""
     trust = directory / "ca.pem"
     values = {
         "security.protocol": "SASL_SSL",
@@ -75,7 +75,7 @@ def client_file(directory: Path, authority: Authority, alice: Identity, stores: 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ClientProperties]]:
-    """A secured broker; how to reach it, by where the certificates are."""
+    """A secured broker, and its client properties by location of the certificates."""
     directory = tmp_path_factory.mktemp("secured")
     authority = Authority()
     alice = authority.issue("alice")
@@ -135,7 +135,7 @@ def test_kafka_python_reaches_it(
 def test_batch_headers_are_read_from_it(
     stores: str, secured: dict[str, ClientProperties], record: bytes
 ) -> None:
-    place = TopicPartition(TOPIC, 0)
+    place = BatchPartition(TOPIC, 0)
     [batch] = batch_reader.read(secured[stores], {place: {0}})[place]
     assert (batch.base_offset, batch.record_count) == (0, 1)
 
@@ -151,10 +151,10 @@ def test_spark_reaches_it(
 
 
 @pytest.mark.kafka
-def test_a_job_lives_on_it(
+def test_a_job_runs_on_it(
     secured: dict[str, ClientProperties], tmp_path: Path, spark: "SparkSession"
 ) -> None:
-    """The whole of it: topics, events, Spark's source and sink, placement and the clock."""
+    """Covers topics, events, Spark's source and sink, placement and the clock."""
     client = secured["files"]
     file = tmp_path / "client.properties"
     file.write_text(properties.dump(client.values))
@@ -167,7 +167,7 @@ def test_a_job_lives_on_it(
 
 
 @pytest.mark.kafka
-def test_a_wrong_password_does_not(secured: dict[str, ClientProperties]) -> None:
+def test_a_wrong_password_is_rejected(secured: dict[str, ClientProperties]) -> None:
     values = dict(secured["files"].values)
     assert login_error(ClientProperties(values)) is None
     values["sasl.jaas.config"] = f'{PLAIN} username="alice" password="wrong";'
@@ -176,7 +176,7 @@ def test_a_wrong_password_does_not(secured: dict[str, ClientProperties]) -> None
 
 
 @pytest.mark.kafka
-def test_committed_offsets_are_brought_to_it_and_kept_from_it(
+def test_committed_offsets_are_written_to_it_and_exported_from_it(
     secured: dict[str, ClientProperties], record: bytes, tmp_path: Path
 ) -> None:
     client, file, source = secured["files"], tmp_path / "client.properties", tmp_path / "o.csv"

@@ -1,4 +1,4 @@
-"""The job's topics, its placement and its clock with a real Kafka broker, without Spark."""
+"""The job's topics, placement and clock with a real Kafka broker, without Spark."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.settings import load
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import job, runner
-from brokertwin.streaming.job.clock import Clock, now_ms
+from brokertwin.streaming.job.clock import JobClock, now_ms
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 
@@ -29,7 +29,7 @@ def bench(kafka: str, tmp_path: Path) -> JobBench:
 
 
 def prepare(bench: JobBench, **flags: Any) -> None:
-    """What `run` does before it starts Spark."""
+    """Do what `run` does before it starts Spark."""
     settings = load({**bench.flags, **flags}).settings
     with runner.prepared(settings, BrokerSettings()):
         pass
@@ -60,7 +60,7 @@ def test_every_topic_is_created_with_its_settings(bench: JobBench) -> None:
         ("responses", "cleanup.policy", "compact"),
     ],
 )
-def test_a_topic_with_other_settings_is_refused(
+def test_a_topic_with_other_settings_is_rejected(
     bench: JobBench, topic: str, setting: str, value: str
 ) -> None:
     prefix = f"{bench.prefix}x"
@@ -73,15 +73,15 @@ def test_a_topic_with_other_settings_is_refused(
 
 
 @pytest.mark.parametrize(("topic", "count"), [("requests", 3), ("responses", 2), ("data", 4)])
-def test_another_partition_count_is_refused(bench: JobBench, topic: str, count: int) -> None:
+def test_another_partition_count_is_rejected(bench: JobBench, topic: str, count: int) -> None:
     prepare(bench)
-    told = f"{topic} has {count} partitions, but the settings have 5"
-    with pytest.raises(UserError, match=told) as refused:
+    message = f"{topic} has {count} partitions, but the settings have 5"
+    with pytest.raises(UserError, match=message) as refused:
         prepare(bench, **{f"{topic}_partitions": 5})
     assert f"{topic}_partitions = {count}" in refused.value.hint
 
 
-def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBench) -> None:
+def test_a_checkpoint_of_other_cells_clusters_or_topics_is_rejected(bench: JobBench) -> None:
     prepare(bench)
     with pytest.raises(UserError, match="but only 1 broker"):
         prepare(bench, cells=2)
@@ -102,7 +102,7 @@ def wait_until_gone(bench: JobBench, name: str) -> None:
         time.sleep(0.1)
 
 
-def test_kafka_that_does_not_answer_is_named(bench: JobBench) -> None:
+def test_an_unresponsive_kafka_is_named(bench: JobBench) -> None:
     with pytest.raises(UserError, match="localhost:1 did not respond"):
         prepare(bench, bootstrap="localhost:1")
 
@@ -116,7 +116,7 @@ def test_writers_read_the_placement(bench: JobBench) -> None:
     assert placement.read(bench.client, bench.prefix) == expected
 
 
-def test_a_topic_that_is_not_there_is_named(bench: JobBench) -> None:
+def test_a_missing_topic_is_named(bench: JobBench) -> None:
     with pytest.raises(UserError, match="has no topic nowhere"):
         list(read_all(bench.client, "nowhere"))
 
@@ -134,9 +134,9 @@ def test_a_reader_sees_every_row_once(bench: JobBench) -> None:
 
 
 @contextmanager
-def ticking(bench: JobBench) -> Iterator[Clock]:
+def ticking(bench: JobBench) -> Iterator[JobClock]:
     placements = {placed.cluster: placed for placed in job.placements(bench.settings)}
-    clock = Clock(bench.client, bench.prefix, placements, skew_ms=5000)
+    clock = JobClock(bench.client, bench.prefix, placements, skew_ms=5000)
     clock.start()
     try:
         yield clock
@@ -155,7 +155,7 @@ def write_timer(bench: JobBench, cell: str, deadline: int) -> None:
 
 
 def ticks(bench: JobBench) -> list[tuple[str, int]]:
-    """Cluster and time of the ticks in `requests`; each lies in its cell's partition."""
+    """Return cluster and time of the ticks in `requests`, each in its cell's partition."""
     found = []
     for row in bench.all_rows("requests"):
         tick = msgspec.json.decode(row.value or b"")
@@ -174,7 +174,7 @@ def wait_for_ticks(bench: JobBench, number: int) -> list[tuple[str, int]]:
     return found
 
 
-def test_the_clock_ticks_when_a_deadline_has_come(bench: JobBench) -> None:
+def test_the_clock_ticks_at_a_deadline(bench: JobBench) -> None:
     now = now_ms()
     write_timer(bench, "a", now - 60_000)
     write_timer(bench, "a", now + 1_500)
@@ -200,7 +200,7 @@ def names_of(bench: JobBench, prefix: str) -> set[str]:
     return {name for name in there if name.startswith(f"{prefix}.")}
 
 
-def test_a_run_that_is_refused_has_created_no_topic(bench: JobBench, tmp_path: Path) -> None:
+def test_a_rejected_run_creates_no_topic(bench: JobBench, tmp_path: Path) -> None:
     prepare(bench)
     prefix = f"{bench.prefix}y"
     with pytest.raises(UserError, match="created with prefix"):

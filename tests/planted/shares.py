@@ -70,8 +70,8 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-loads",
         "a new leader knows what the share coordinator knows of records",
         "brokertwin.state.share.share_partitions",
-        "share.load(told.state_epoch, start, told.state_batches)",
-        "share.load(told.state_epoch, start, [])",
+        "share.load(result.state_epoch, start, result.state_batches)",
+        "share.load(result.state_epoch, start, [])",
     ),
     Planted(
         "share-start",

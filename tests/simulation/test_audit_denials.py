@@ -1,23 +1,23 @@
-"""The auditor of what an ACL denies: what may be refused, and what must not be granted."""
+"""Audit of ACL denials: requests that may be rejected, and those that must be."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from brokertwin.simulation.audit_denials import REFUSALS, Denials
-from brokertwin.simulation.audit_losses import HEARD_MS
+from brokertwin.simulation.audit_denials import REFUSALS, DenialAudit
+from brokertwin.simulation.audit_losses import ACL_KNOWN_MS
 from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,
     OF_DENIALS,
-    Fault,
+    FaultKind,
     draw,
 )
 
 NOW, UNTIL = 1_000, 9_000
-SURE = NOW + HEARD_MS
+SURE = NOW + ACL_KNOWN_MS
 TOPIC_ID = "an id"
 METADATA = {"topics": [{"name": DENIED_TOPIC, "topicId": TOPIC_ID}]}
 
@@ -27,69 +27,77 @@ def fetched(code: int, *batches: str, topic: str = TOPIC_ID) -> dict[str, Any]:
     return {"responses": [{"topicId": topic, "partitions": [partition]}]}
 
 
-def told(
-    fault: Fault,
+def on_response(
+    fault: FaultKind,
     api: str,
-    answer: dict[str, Any],
+    response: dict[str, Any],
     at: tuple[int, int] = (SURE, SURE + 1),
     is_steady: bool = True,
     **body: str,
 ) -> tuple[bool, int]:
-    """Whether an answer is wrong, and how many were refused."""
+    """Return whether a response is a violation, and the number of rejected requests."""
     violations: list[str] = []
-    denials = Denials(violations.append)
+    denials = DenialAudit(violations.append)
     assert denials.errors == frozenset()
     denials.denies(fault)
     denials.denied(NOW, UNTIL)
     assert denials.errors == {REFUSALS[fault]}
-    denials.told("m", "METADATA", METADATA, NOW, is_steady)
-    denials.asks("r", api, SimpleNamespace(**body), at[0])
-    denials.told("r", api, answer, at[1], is_steady)
+    denials.on_response("m", "METADATA", METADATA, NOW, is_steady)
+    denials.on_request("r", api, SimpleNamespace(**body), at[0])
+    denials.on_response("r", api, response, at[1], is_steady)
     return bool(violations), denials.refused
 
 
 @pytest.mark.parametrize(
     ("fault", "api", "body"),
     [
-        (Fault.DENY_GROUP, "HEARTBEAT", {"group_id": DENIED_GROUP}),
-        (Fault.DENY_GROUP, "CONSUMER_GROUP_HEARTBEAT", {"group_id": DENIED_GROUP}),
-        (Fault.DENY_ID, "END_TXN", {"transactional_id": DENIED_ID}),
-        (Fault.DENY_ID, "INIT_PRODUCER_ID", {"transactional_id": DENIED_ID}),
+        (FaultKind.DENY_GROUP, "HEARTBEAT", {"group_id": DENIED_GROUP}),
+        (FaultKind.DENY_GROUP, "CONSUMER_GROUP_HEARTBEAT", {"group_id": DENIED_GROUP}),
+        (FaultKind.DENY_ID, "END_TXN", {"transactional_id": DENIED_ID}),
+        (FaultKind.DENY_ID, "INIT_PRODUCER_ID", {"transactional_id": DENIED_ID}),
     ],
 )
-def test_what_is_denied_is_not_granted(fault: Fault, api: str, body: dict[str, str]) -> None:
+def test_granting_a_denied_operation_is_a_violation(
+    fault: FaultKind, api: str, body: dict[str, str]
+) -> None:
     granted, refused = {"errorCode": 0}, {"errorCode": int(REFUSALS[fault])}
-    assert told(fault, api, granted, **body) == (True, 0)
-    assert told(fault, api, refused, **body) == (False, 1)
-    assert told(fault, api, granted, at=(SURE - 1, SURE + 1), **body) == (False, 0)
-    assert told(fault, api, granted, at=(SURE, UNTIL), **body) == (False, 0)
-    assert told(fault, api, granted, is_steady=False, **body) == (False, 0)
-    assert told(fault, api, granted, **dict.fromkeys(body, "another")) == (False, 0)
+    assert on_response(fault, api, granted, **body) == (True, 0)
+    assert on_response(fault, api, refused, **body) == (False, 1)
+    assert on_response(fault, api, granted, at=(SURE - 1, SURE + 1), **body) == (False, 0)
+    assert on_response(fault, api, granted, at=(SURE, UNTIL), **body) == (False, 0)
+    assert on_response(fault, api, granted, is_steady=False, **body) == (False, 0)
+    assert on_response(fault, api, granted, **dict.fromkeys(body, "another")) == (False, 0)
 
 
-def test_no_record_is_read_where_reading_is_denied() -> None:
-    assert told(Fault.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
-    assert told(Fault.DENY_READ, "FETCH", fetched(29)) == (False, 1)
-    assert told(Fault.DENY_READ, "FETCH", fetched(0)) == (False, 0)
-    assert told(Fault.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
+def test_reading_denied_records_is_a_violation() -> None:
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(29)) == (False, 1)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0)) == (False, 0)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (30, False)])
-def test_no_offset_is_committed_in_a_group_that_is_denied(code: int, is_wrong: bool) -> None:
-    answer = {"topics": [{"partitions": [{"errorCode": code}]}]}
+def test_committing_an_offset_of_a_denied_group_is_a_violation(code: int, is_wrong: bool) -> None:
+    response = {"topics": [{"partitions": [{"errorCode": code}]}]}
     body = {"group_id": DENIED_GROUP}
-    assert told(Fault.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_GROUP, "OFFSET_COMMIT", response, **body)[0] == is_wrong
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (53, False)])
-def test_no_partition_is_added_under_an_id_that_is_denied(code: int, is_wrong: bool) -> None:
-    answer = {"resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]}
+def test_adding_a_partition_under_a_denied_transactional_id_is_a_violation(
+    code: int, is_wrong: bool
+) -> None:
+    response = {
+        "resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]
+    }
     body = {"v3_and_below_transactional_id": DENIED_ID}
-    assert told(Fault.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", response, **body)[0] == is_wrong
 
 
-def test_each_denial_is_drawn_and_never_beside_another_one() -> None:
+def test_each_kind_of_denial_is_drawn_alone() -> None:
     plans = [draw(seed) for seed in range(400)]
-    denied = [[fault for fault in (Fault.DENY, *OF_DENIALS) if plan.has(fault)] for plan in plans]
-    assert {fault for each in denied for fault in each} == {Fault.DENY, *OF_DENIALS}
+    denied = [
+        [fault for fault in (FaultKind.DENY, *OF_DENIALS) if plan.has(fault)] for plan in plans
+    ]
+    assert {fault for each in denied for fault in each} == {FaultKind.DENY, *OF_DENIALS}
     assert max(map(len, denied)) == 1

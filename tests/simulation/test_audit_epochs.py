@@ -1,27 +1,27 @@
-"""What the auditor says of epochs: who is fenced is acknowledged nothing."""
+"""Audit of producer epochs: requests of fenced producers are not acknowledged."""
 
-from brokertwin.simulation.audit_epochs import Epochs
+from brokertwin.simulation.audit_epochs import EpochAudit
 from brokertwin.state.apis.end_txn import EndTxnRequest
 from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.core.errors import Error
 
 
-def handed_out(epochs: Epochs, client: str, epoch: int) -> None:
+def handed_out(epochs: EpochAudit, client: str, epoch: int) -> None:
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": epoch}
-    epochs.answered(client, f"init-{client}", "INIT_PRODUCER_ID", body)
+    epochs.on_response(client, f"init-{client}", "INIT_PRODUCER_ID", body)
 
 
-def end(epochs: Epochs, epoch: int, error: int) -> None:
+def end(epochs: EpochAudit, epoch: int, error: int) -> None:
     request = EndTxnRequest(
         transactional_id="t", producer_id=7, producer_epoch=epoch, committed=True
     )
-    epochs.asked("first", "end", request)
-    epochs.answered("first", "end", "END_TXN", {"errorCode": error})
+    epochs.on_request("first", "end", request)
+    epochs.on_response("first", "end", "END_TXN", {"errorCode": error})
 
 
-def test_an_older_epoch_is_acknowledged_nothing() -> None:
+def test_acknowledging_an_older_epoch_is_a_violation() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     end(epochs, 0, Error.NONE)
     handed_out(epochs, "second", 1)
@@ -31,9 +31,9 @@ def test_an_older_epoch_is_acknowledged_nothing() -> None:
     assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
 
 
-def test_an_epoch_is_given_to_one_client() -> None:
+def test_an_epoch_is_assigned_to_one_client() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     handed_out(epochs, "first", 0)
     assert violations == []
@@ -41,22 +41,22 @@ def test_an_epoch_is_given_to_one_client() -> None:
     assert violations == ["epoch 0 of producer 7 is given to first and to second"]
 
 
-def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
+def test_end_txn_also_assigns_an_epoch() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": 1}
-    epochs.answered("first", "end", "END_TXN", body)
+    epochs.on_response("first", "end", "END_TXN", body)
     end(epochs, 0, Error.NONE)
     assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
 
 
-def test_rivals_ask_for_one_transactional_id() -> None:
-    epochs = Epochs(lambda _: None)
+def test_rivals_share_a_transactional_id() -> None:
+    epochs = EpochAudit(lambda _: None)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
-    epochs.asked("first", "init-1", request)
-    epochs.asked("first", "init-2", request)
+    epochs.on_request("first", "init-1", request)
+    epochs.on_request("first", "init-2", request)
     assert not epochs.has_rivals("t")
-    epochs.asked("second", "init-3", request)
+    epochs.on_request("second", "init-3", request)
     assert epochs.has_rivals("t")
     assert not epochs.has_rivals("another")

@@ -1,4 +1,4 @@
-"""What the auditor says of groups: committed offsets as a register, and owners."""
+"""Audit of groups: committed offsets as a register, and owners of partitions."""
 
 import base64
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
-from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from brokertwin.state.apis.offset_commit import (
     CommitPartition,
@@ -19,17 +19,17 @@ from brokertwin.state.core.errors import Error
 SESSION_MS = 100
 
 
-class Told:
-    """A group's commits and fetches, one after the other."""
+class AuditedGroup:
+    """Commits and fetches of a group in sequence."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.groups = Groups(self.violations.append, SESSION_MS)
+        self.groups = GroupAudit(self.violations.append, SESSION_MS)
 
     def commit(
         self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1
     ) -> None:
-        """`end` 0: no answer comes."""
+        """Commit an offset; with `end` 0 there is no response."""
         part = CommitPartition(partition_index=0, committed_offset=offset)
         topic = CommitTopic(name="orders", partitions=[part])
         body = OffsetCommitRequest(
@@ -38,11 +38,11 @@ class Told:
         self.groups.commits(f"commit-{offset}", start, body)
         if end:
             answered = [{"partitionIndex": 0, "errorCode": error}]
-            answer = {"topics": [{"name": "orders", "partitions": answered}]}
-            self.groups.committed(f"commit-{offset}", end, answer)
+            response = {"topics": [{"name": "orders", "partitions": answered}]}
+            self.groups.committed(f"commit-{offset}", end, response)
 
     def sync(self, generation: int) -> None:
-        """A member of a classic group has an assignment of nothing."""
+        """Respond to a member of a classic group with an empty assignment."""
         assignment = base64.b64encode(encode_assignment([])).decode()
         body = SyncGroupRequest(group_id="billing", generation_id=generation, member_id="first")
         self.groups.classic(body, {"errorCode": 0, "assignment": assignment})
@@ -51,12 +51,12 @@ class Told:
         self.groups.fetches("fetch", start)
         part = {"partitionIndex": 0, "committedOffset": offset, "errorCode": 0}
         topics = [{"name": "orders", "partitions": [part]}]
-        answer = {"groups": [{"groupId": "billing", "topics": topics, "errorCode": 0}]}
-        self.groups.fetched("fetch", end, answer)
+        response = {"groups": [{"groupId": "billing", "topics": topics, "errorCode": 0}]}
+        self.groups.fetched("fetch", end, response)
         return self.violations
 
     def beat(self, member: str, epoch: int, now: int, *owned: int, said: bool = False) -> None:
-        """A member's heartbeat and its answer; `said`: it tells that it owns these."""
+        """Send a member's heartbeat and its response; `said`: the owned partitions it reports."""
         parts = [{"topicId": "t", "partitions": list(owned)}]
         body: Any = ConsumerGroupHeartbeatRequest(
             group_id="billing",
@@ -65,71 +65,71 @@ class Told:
             topic_partitions=[] if said else None,
         )
         self.groups.beats(body)
-        answer = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
+        response = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
         assigned = {"topicPartitions": parts} if owned else None
-        self.groups.heard(now, now, body, {**answer, "assignment": assigned})
+        self.groups.heartbeat_responded(now, now, body, {**response, "assignment": assigned})
 
 
-def test_the_last_offset_that_was_stored_is_told() -> None:
-    told = Told()
-    assert told.fetch(-1, 1, 2) == []
-    told.commit(5, 3, 4)
-    told.commit(9, 5, 6)
-    assert told.fetch(9, 7, 8) == []
-    assert "told as 5, and can only be [9]" in told.fetch(5, 7, 8)[0]
+def test_the_last_stored_offset_is_returned() -> None:
+    audited = AuditedGroup()
+    assert audited.fetch(-1, 1, 2) == []
+    audited.commit(5, 3, 4)
+    audited.commit(9, 5, 6)
+    assert audited.fetch(9, 7, 8) == []
+    assert "returned as 5, and can only be [9]" in audited.fetch(5, 7, 8)[0]
 
 
 @pytest.mark.parametrize("offset", [5, 9])
-def test_what_is_under_way_may_be_told_or_not(offset: int) -> None:
-    told = Told()
-    told.commit(5, 1, 2)
-    told.commit(9, 3)
-    assert told.fetch(offset, 4, 5) == []
+def test_a_commit_in_flight_may_be_returned(offset: int) -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2)
+    audited.commit(9, 3)
+    assert audited.fetch(offset, 4, 5) == []
 
 
-def test_a_commit_that_was_refused_is_not_told_and_one_that_is_left_open_may_be() -> None:
-    told = Told()
-    told.commit(5, 1, 2, Error.ILLEGAL_GENERATION)
-    told.commit(7, 1, 2, Error.COORDINATOR_NOT_AVAILABLE)
-    assert told.fetch(7, 4, 5) == []
-    assert "can only be [-1, 7]" in told.fetch(5, 4, 5)[0]
+def test_a_rejected_commit_is_not_returned_but_an_ambiguous_one_may_be() -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2, Error.ILLEGAL_GENERATION)
+    audited.commit(7, 1, 2, Error.COORDINATOR_NOT_AVAILABLE)
+    assert audited.fetch(7, 4, 5) == []
+    assert "can only be [-1, 7]" in audited.fetch(5, 4, 5)[0]
 
 
-def test_a_former_generation_commits_nothing() -> None:
-    told = Told()
-    told.sync(3)
-    told.commit(5, 1, 2, generation=3)
-    told.commit(6, 3, 4, Error.ILLEGAL_GENERATION, generation=2)
-    assert told.violations == []
-    told.commit(7, 5, 6, generation=2)
-    assert "commit-7 of a former generation" in told.violations[0]
+def test_a_former_generation_cannot_commit() -> None:
+    audited = AuditedGroup()
+    audited.sync(3)
+    audited.commit(5, 1, 2, generation=3)
+    audited.commit(6, 3, 4, Error.ILLEGAL_GENERATION, generation=2)
+    assert audited.violations == []
+    audited.commit(7, 5, 6, generation=2)
+    assert "commit-7 of a former generation" in audited.violations[0]
 
 
-def test_a_lost_offset_is_noticed() -> None:
-    told = Told()
-    told.commit(5, 1, 2)
-    assert told.fetch(-1, 3, 4) != []
+def test_a_lost_offset_is_a_violation() -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2)
+    assert audited.fetch(-1, 3, 4) != []
 
 
 def test_a_partition_has_one_owner_in_an_epoch() -> None:
-    told = Told()
-    told.beat("first", 1, 10, 0, 1)
-    told.beat("second", 1, 10 + SESSION_MS, 0)
-    assert told.violations == ["t-0 is given to first and second in 1 of group billing"]
+    audited = AuditedGroup()
+    audited.beat("first", 1, 10, 0, 1)
+    audited.beat("second", 1, 10 + SESSION_MS, 0)
+    assert audited.violations == ["t-0 is given to first and second in 1 of group billing"]
 
 
-def test_a_partition_that_somebody_has_who_was_heard_of_is_not_given_away() -> None:
-    told = Told()
-    told.beat("first", 1, 10, 0)
-    told.beat("first", 1, 50)
-    told.beat("second", 2, 50 + SESSION_MS - 1, 0)
-    assert told.violations == ["t-0 of billing is given to second; first has it"]
+def test_a_partition_of_a_live_member_is_not_reassigned() -> None:
+    audited = AuditedGroup()
+    audited.beat("first", 1, 10, 0)
+    audited.beat("first", 1, 50)
+    audited.beat("second", 2, 50 + SESSION_MS - 1, 0)
+    assert audited.violations == ["t-0 of billing is given to second; first has it"]
 
 
-def test_who_is_silent_or_has_given_it_back_has_it_no_more() -> None:
-    told = Told()
-    told.beat("first", 1, 10, 0, 1)
-    told.beat("second", 2, 10 + SESSION_MS, 0)
-    told.beat("first", 2, 20, said=True)
-    told.beat("second", 3, 30, 1)
-    assert told.violations == []
+def test_a_silent_or_revoking_member_loses_its_partition() -> None:
+    audited = AuditedGroup()
+    audited.beat("first", 1, 10, 0, 1)
+    audited.beat("second", 2, 10 + SESSION_MS, 0)
+    audited.beat("first", 2, 20, said=True)
+    audited.beat("second", 3, 30, 1)
+    assert audited.violations == []

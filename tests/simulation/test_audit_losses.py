@@ -1,25 +1,25 @@
-"""What the auditor says of records that an administrator lets go."""
+"""Audit of records deleted by an administrator."""
 
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.simulation.audit_losses import EVERYBODY, Losses
-from brokertwin.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.plan import PASSING
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Seen:
-    """Three records of a partition, written at 100, 200, 300; the last of them are in the log."""
+    """Three records of a partition, written at 100, 200, 300; the log has the last ones."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.losses = Losses(self.violations.append)
-        self.records = RecordsSeen(self.violations.append, self.losses)
+        self.records = RecordAudit(self.violations.append, self.losses)
         for offset, name in enumerate(("a", "b", "c")):
             written_at = 100 * (offset + 1)
-            self.records.sent[name] = Sent("p", "", AT, Outcome.ACKED, offset, written_at)
+            self.records.sent[name] = SentRecord("p", "", AT, SendOutcome.ACKED, offset, written_at)
             self.records.read("billing", AT, offset, name, is_committed=True)
 
     def hold(self, first: int) -> list[str]:
@@ -28,21 +28,21 @@ class Seen:
         return self.violations
 
 
-def test_what_was_to_be_deleted_may_be_gone_or_not() -> None:
+def test_a_record_with_a_pending_deletion_may_be_lost() -> None:
     for first in (0, 2):
         seen = Seen()
         seen.losses.deletes(AT, 2)
         assert seen.hold(first) == []
 
 
-def test_what_was_not_to_be_deleted_has_to_be_there() -> None:
+def test_a_record_without_deletion_must_exist() -> None:
     seen = Seen()
     seen.losses.deletes(AT, 1)
     seen.losses.deletes(OTHER, 3)
     assert "b was acknowledged at 1, and is lost" in seen.hold(2)
 
 
-def test_what_was_deleted_is_gone() -> None:
+def test_a_deleted_record_must_not_exist() -> None:
     seen = Seen()
     seen.losses.deletes(AT, 2)
     seen.losses.deleted(AT, 2)
@@ -50,7 +50,7 @@ def test_what_was_deleted_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("first", "lost"), [(2, []), (3, ["c"])])
-def test_what_was_young_all_the_while_stays(first: int, lost: list[str]) -> None:
+def test_a_record_younger_than_the_retention_must_exist(first: int, lost: list[str]) -> None:
     seen = Seen()
     seen.losses.grows_old(retention_ms=150)
     assert seen.records.may_be_gone("c")
@@ -58,10 +58,10 @@ def test_what_was_young_all_the_while_stays(first: int, lost: list[str]) -> None
     assert [text.partition(" ")[0] for text in seen.hold(first)] == lost * 2
 
 
-def test_a_topic_that_goes_takes_its_own_records_along() -> None:
+def test_deleting_a_topic_affects_only_its_records() -> None:
     seen = Seen()
     at = TopicPartition(PASSING, 0)
-    seen.records.sent["d"] = Sent("p", "", at, Outcome.ACKED, 0, 400)
+    seen.records.sent["d"] = SentRecord("p", "", at, SendOutcome.ACKED, 0, 400)
     assert seen.hold(0) == []
     assert seen.records.may_be_gone("d")
     assert not seen.records.may_be_gone("a")
@@ -72,7 +72,7 @@ def test_a_topic_that_goes_takes_its_own_records_along() -> None:
     [(1_600, 1_700, True), (1_000, 1_700, False), (1_600, 5_001, False)],
 )
 @pytest.mark.parametrize("user", [EVERYBODY, "p", "q"])
-def test_what_is_denied_is_not_acknowledged(
+def test_acknowledging_a_denied_write_is_a_violation(
     written_at: int, now: int, is_wrong: bool, user: str
 ) -> None:
     seen = Seen()

@@ -1,27 +1,27 @@
-"""What the auditor says of records: each promise, kept and broken."""
+"""Audit of records: each guarantee, kept and violated."""
 
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.audit_records import Log, Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_records import Log, RecordAudit, SendOutcome, SentRecord
 
 AT = TopicPartition("orders", 0)
 
 
-def seen(*names: str, transaction: str = "") -> tuple[RecordsSeen, list[str]]:
+def seen(*names: str, transaction: str = "") -> tuple[RecordAudit, list[str]]:
     violations: list[str] = []
-    records = RecordsSeen(violations.append)
+    records = RecordAudit(violations.append)
     for offset, name in enumerate(names):
-        records.sent[name] = Sent("producer", transaction, AT)
+        records.sent[name] = SentRecord("producer", transaction, AT)
         records.acked(name, offset)
     return records, violations
 
 
-def hold(records: RecordsSeen, log: Log, committed: Log | None = None) -> None:
+def hold(records: RecordAudit, log: Log, committed: Log | None = None) -> None:
     records.hold({AT: log}, {AT: log if committed is None else committed})
 
 
-def test_what_was_acknowledged_is_there_once_in_its_order_at_its_offset() -> None:
+def test_acknowledged_records_occur_once_in_order_at_their_offsets() -> None:
     records, violations = seen("a", "b")
     records.read("billing", AT, 0, "a", is_committed=True)
     hold(records, [(0, "a"), (1, "b")])
@@ -33,17 +33,17 @@ def test_what_was_acknowledged_is_there_once_in_its_order_at_its_offset() -> Non
     [
         ([(0, "a")], "b was acknowledged at 1, and is lost"),
         ([(0, "a"), (1, "b"), (2, "b")], "b is in the logs 2 times"),
-        ([(0, "b"), (1, "a")], "a of producer lies behind b, sent later"),
+        ([(0, "b"), (1, "a")], "a of producer is after b, sent later"),
         ([(0, "a"), (5, "b")], "b was acknowledged at 1, and is at"),
     ],
 )
-def test_what_is_not_so_is_said(log: Log, says: str) -> None:
+def test_violations_of_these_guarantees_are_reported(log: Log, says: str) -> None:
     records, violations = seen("a", "b")
     hold(records, log)
     assert any(says in violation for violation in violations), violations
 
 
-def test_what_was_given_up_for_certain_is_not_there() -> None:
+def test_a_record_that_certainly_failed_must_not_exist() -> None:
     records, violations = seen("a")
     records.given_up("a", may_be_written=True)
     hold(records, [(0, "a")])
@@ -53,7 +53,7 @@ def test_what_was_given_up_for_certain_is_not_there() -> None:
     assert "given up for certain" in violations[0]
 
 
-def test_an_offset_has_one_record_for_everybody() -> None:
+def test_all_readers_see_the_same_record_at_an_offset() -> None:
     records, violations = seen("a", "b")
     records.read("billing", AT, 0, "a", is_committed=False)
     records.read("audit", AT, 0, "b", is_committed=False)
@@ -63,17 +63,15 @@ def test_an_offset_has_one_record_for_everybody() -> None:
 @pytest.mark.parametrize(
     ("outcome", "committed", "says"),
     [
-        (Outcome.ACKED, ["a", "b"], ""),
-        (Outcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
-        (Outcome.GIVEN_UP, [], ""),
-        (Outcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
-        (Outcome.IN_DOUBT, [], ""),
-        (Outcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
+        (SendOutcome.ACKED, ["a", "b"], ""),
+        (SendOutcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
+        (SendOutcome.GIVEN_UP, [], ""),
+        (SendOutcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
+        (SendOutcome.IN_DOUBT, [], ""),
+        (SendOutcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
     ],
 )
-def test_a_transaction_is_whole_or_not_at_all(
-    outcome: Outcome, committed: list[str], says: str
-) -> None:
+def test_a_transaction_is_atomic(outcome: SendOutcome, committed: list[str], says: str) -> None:
     records, violations = seen("a", "b", transaction="t")
     records.transactions["t"] = outcome
     log = [(0, "a"), (1, "b")]
@@ -81,7 +79,7 @@ def test_a_transaction_is_whole_or_not_at_all(
     assert violations == [] if not says else says in violations[0]
 
 
-def test_an_aborted_record_that_was_read_by_read_committed_is_said() -> None:
+def test_reading_an_aborted_record_with_read_committed_is_a_violation() -> None:
     records, violations = seen("a", transaction="t")
     records.read("billing", AT, 0, "a", is_committed=True)
     hold(records, [(0, "a")], [])

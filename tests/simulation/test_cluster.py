@@ -1,21 +1,21 @@
-"""The order in which brokers of a simulated cluster hear of each other."""
+"""Order of messages between brokers of a simulated cluster."""
 
 from random import Random
 
 import pytest
 
 from brokertwin.simulation.deliveries import Draws
-from brokertwin.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
+from brokertwin.simulation.plan import ClientPlan, EngineKind, FaultKind, Injection, Role, RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
 UNKNOWN_API = 0.1
-"""Whom a poison event that is only refused while it is decided stands for."""
+"""Placeholder for the author of an invalid event that raises when processed."""
 
-DIFFERS = "what is decided again gives other rows"
+DIFFERS = "reprocessed events give other rows"
 
 
-def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:
+def test_draws_repeat_until_they_are_discarded() -> None:
     draws, same = Draws(Random(1)), Random(1)
     drawn = [draws(1_000) for _ in range(5)]
     assert drawn == [same.randrange(1_000) for _ in range(5)]
@@ -25,23 +25,25 @@ def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:
     assert draws(1_000) == same.randrange(1_000)
 
 
-def refused_often(is_any_order: bool) -> Plan:
-    """Three brokers in one process; now and then an event is refused while it is decided."""
+def refused_often(is_any_order: bool) -> RunPlan:
+    """Three brokers in one process with some events that raise when processed."""
     roles = (Role.PRODUCER, Role.TRANSACTIONS, Role.CLASSIC, Role.COPIER, Role.COPIER)
     clients = [
         ClientPlan(f"client-{number}", role, "" if number < 2 else role.name, number > 2)
         for number, role in enumerate(roles)
     ]
-    refused = [Injection(at_ms, Fault.POISON, UNKNOWN_API, 0) for at_ms in range(500, 6_000, 250)]
-    return Plan(
+    refused = [
+        Injection(at_ms, FaultKind.POISON, UNKNOWN_API, 0) for at_ms in range(500, 6_000, 250)
+    ]
+    return RunPlan(
         seed=1,
-        engine=Engine.LOCAL,
+        engine=EngineKind.LOCAL,
         brokers=3,
         cells=1,
         partitions=3,
         is_any_order=is_any_order,
         clients=tuple(clients),
-        injections=(Injection(1_000, Fault.STOP, 0.5, 1_500), *refused),
+        injections=(Injection(1_000, FaultKind.STOP, 0.5, 1_500), *refused),
         active_ms=6_000,
     )
 
@@ -51,13 +53,13 @@ def differing(outcomes: Outcomes) -> list[str]:
 
 
 @pytest.mark.parametrize("is_any_order", [False, True])
-def test_what_is_decided_again_gives_the_same(is_any_order: bool) -> None:
+def test_reprocessed_events_give_the_same_outputs(is_any_order: bool) -> None:
     outcomes = simulate(refused_often(is_any_order))
     assert outcomes.violations == []
     assert outcomes.reached[Reach.AGAIN] > 100
 
 
-def test_brokers_that_heard_of_each_other_in_another_order_the_second_time_are_seen(
+def test_another_delivery_order_of_reprocessed_events_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Draws, "again", Draws.forget)

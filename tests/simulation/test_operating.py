@@ -1,4 +1,4 @@
-"""What an operator asks: replicas that a partition can have, of partitions that there are."""
+"""Requests of an operator: valid replicas for existing partitions."""
 
 import json
 from collections.abc import Callable
@@ -6,48 +6,48 @@ from typing import Any
 
 import pytest
 
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.operating import Operator
-from brokertwin.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.plan import FaultKind, Injection, RunPlan, draw
 
 SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
 
 
-class Told(Cluster):
-    """A cluster that keeps what it is asked."""
+class RecordingCluster(SimulatedCluster):
+    """A cluster that records requests."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, Clock())
-        self.asked: list[dict[str, Any]] = []
+    def __init__(self, plan: RunPlan) -> None:
+        super().__init__(plan, VirtualClock())
+        self.requests: list[dict[str, Any]] = []
         self.passed_on: list[str] = []
-        self.on_answer = lambda name, _: self.passed_on.append(name)
+        self.on_response = lambda name, _: self.passed_on.append(name)
 
     def take(self, cell: str, document: bytes) -> None:
-        self.asked.append(json.loads(document))
+        self.requests.append(json.loads(document))
 
 
-def operator() -> tuple[Told, Operator, list[tuple[Fault, str]]]:
-    told = Told(draw(SEED))
-    heard: list[tuple[Fault, str]] = []
-    return told, Operator(told, lambda *what: heard.append(what)), heard
+def operator() -> tuple[RecordingCluster, Operator, list[tuple[FaultKind, str]]]:
+    recording = RecordingCluster(draw(SEED))
+    heard: list[tuple[FaultKind, str]] = []
+    return recording, Operator(recording, lambda *what: heard.append(what)), heard
 
 
-def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
-    told, asks, _ = operator()
+def test_a_reassignment_keeps_enough_replicas_for_min_insync() -> None:
+    recording, asks, _ = operator()
     for number in range(50):
-        asks.reassign(Injection(0, Fault.REASSIGN, number / 50, 0), [2])
-    for event in told.asked:
+        asks.reassign(Injection(0, FaultKind.REASSIGN, number / 50, 0), [2])
+    for event in recording.requests:
         assert event["broker"] == 2
         (partition,) = event["request"]["topics"][0]["partitions"]
         replicas = partition["replicas"]
-        assert told.plan.in_sync_min <= len(set(replicas)) == len(replicas) <= 3
-    names = {event["request"]["topics"][0]["name"] for event in told.asked}
+        assert recording.plan.in_sync_min <= len(set(replicas)) == len(replicas) <= 3
+    names = {event["request"]["topics"][0]["name"] for event in recording.requests}
     assert {"orders", "__consumer_offsets", "__transaction_state"} <= names
 
 
 @pytest.mark.parametrize(
-    ("begin", "answer", "where"),
+    ("begin", "received", "where"),
     [
         (
             Operator.reassign,
@@ -75,24 +75,24 @@ def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
         ),
     ],
 )
-def test_what_had_an_effect_counts(
-    begin: Callable[..., None], answer: dict[str, Any], where: str
+def test_only_effective_requests_are_counted(
+    begin: Callable[..., None], received: dict[str, Any], where: str
 ) -> None:
-    told, asks, heard = operator()
-    fault = Fault.REASSIGN if begin is Operator.reassign else Fault.ELECT
-    for response in (None, answer):
+    recording, asks, heard = operator()
+    fault = FaultKind.REASSIGN if begin is Operator.reassign else FaultKind.ELECT
+    for response in (None, received):
         begin(asks, Injection(0, fault, 0.5, 0), [1])
-        told.on_answer(told.asked[-1]["id"], {"response": response})
-    told.on_answer("client/1", {})
+        recording.on_response(recording.requests[-1]["id"], {"response": response})
+    recording.on_response("client/1", {})
     assert heard == [(fault, where)]
-    assert told.passed_on == ["client/1"]
+    assert recording.passed_on == ["client/1"]
 
 
-def test_nothing_is_cancelled_where_nothing_was_reassigned() -> None:
-    told, asks, _ = operator()
+def test_nothing_is_cancelled_without_a_reassignment() -> None:
+    recording, asks, _ = operator()
     asks.cancel()
-    assert told.asked == []
-    asks.reassign(Injection(0, Fault.REASSIGN, 0.5, 0), [1])
+    assert recording.requests == []
+    asks.reassign(Injection(0, FaultKind.REASSIGN, 0.5, 0), [1])
     asks.cancel()
-    partitions = [p for t in told.asked[1]["request"]["topics"] for p in t["partitions"]]
+    partitions = [p for t in recording.requests[1]["request"]["topics"] for p in t["partitions"]]
     assert partitions and all(each["replicas"] is None for each in partitions)

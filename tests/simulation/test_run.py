@@ -1,4 +1,4 @@
-"""Runs: the same seed gives the same run, and what goes wrong in one is seen."""
+"""Runs: deterministic for a seed, and violations are detected."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ import msgspec
 import psutil
 import pytest
 
-from brokertwin.simulation.campaign import Tally, results
-from brokertwin.simulation.plan import Engine, draw
+from brokertwin.simulation.campaign import CampaignTally, results
+from brokertwin.simulation.plan import EngineKind, draw
 from brokertwin.simulation.run import simulate
 from tests.support.console import command
 from tests.support.patience import wait_until
@@ -16,11 +16,11 @@ from tests.support.patience import wait_until
 SEEDS = int(os.environ.get("SEEDS", "1000"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
 CHUNK = 250
-"""So many seeds are one test: the suite's workers share them."""
+"""Seeds of one test, so that the suite's workers share them."""
 
 
-@pytest.mark.parametrize("engine", list(Engine))
-def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: Engine) -> None:
+@pytest.mark.parametrize("engine", list(EngineKind))
+def test_a_seed_always_gives_the_same_run(engine: EngineKind) -> None:
     plans = (plan for plan in map(draw, range(99)) if plan.engine is engine and plan.brokers == 1)
     plan = msgspec.structs.replace(next(plans), active_ms=1_500)
     checked = msgspec.structs.replace(plan, is_checked_whole=True)
@@ -32,8 +32,8 @@ def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: En
 
 @pytest.mark.processes
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, CHUNK))
-def test_nothing_is_wrong_in_any_seed_and_every_kind_is_drawn(first: int) -> None:
-    tally = Tally()
+def test_no_seed_has_a_violation_and_every_kind_is_drawn(first: int) -> None:
+    tally = CampaignTally()
     for result in results(range(first, min(first + CHUNK, FIRST + SEEDS)), workers=1):
         tally.add(result)
     assert tally.failed == {}
@@ -41,8 +41,8 @@ def test_nothing_is_wrong_in_any_seed_and_every_kind_is_drawn(first: int) -> Non
 
 
 @pytest.mark.processes
-def test_who_is_killed_leaves_no_process_behind() -> None:
-    """Those of `simulate --workers` waited for work for ever."""
+def test_a_killed_campaign_leaves_no_process() -> None:
+    """Workers of `simulate --workers` used to wait for work forever."""
     with subprocess.Popen(command("simulate", "--seeds", 5000, "--workers", 2)) as simulating:
         process = psutil.Process(simulating.pid)
         wait_until(lambda: len(process.children()) >= 2, "processes for runs")

@@ -1,32 +1,32 @@
-"""A failing plan becomes small, and still fails."""
+"""A failing plan is shrunk and still fails."""
 
 import msgspec
 
-from brokertwin.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.plan import FaultKind, Injection, RunPlan, draw
 from brokertwin.simulation.shrinking import shrink
 
-CULPRIT = Injection(700, Fault.KILL, 0.5, 100)
+CULPRIT = Injection(700, FaultKind.KILL, 0.5, 100)
 
 
-def guilty() -> Plan:
+def guilty() -> RunPlan:
     plan = draw(0)
     injections = tuple(sorted((*plan.injections, CULPRIT), key=lambda each: each.at_ms))
     return msgspec.structs.replace(plan, injections=injections)
 
 
-def test_what_is_left_is_what_it_takes_to_fail() -> None:
+def test_only_the_necessary_parts_of_a_plan_remain() -> None:
     small = shrink(guilty(), lambda plan: CULPRIT in plan.injections)
     assert small.injections == (CULPRIT,)
     assert len(small.clients) == 1
     assert small.active_ms < guilty().active_ms
 
 
-def test_what_fails_only_as_it_is_stays_as_it_is() -> None:
+def test_a_minimal_plan_stays_unchanged() -> None:
     plan = guilty()
     assert shrink(plan, lambda smaller: smaller == plan) == plan
 
 
-def test_it_is_not_tried_for_ever() -> None:
-    tries: list[Plan] = []
+def test_the_number_of_attempts_is_limited() -> None:
+    tries: list[RunPlan] = []
     shrink(guilty(), lambda plan: bool(tries.append(plan)), tries_max=5)
     assert len(tries) == 5

@@ -1,4 +1,4 @@
-"""Checks of snapshots with great-expectations: what is wrong is found, and nobody is told."""
+"""Checks of snapshots with great-expectations: findings, without analytics."""
 
 import socket
 from pathlib import Path
@@ -38,7 +38,7 @@ WRONG: list[tuple[str, Any]] = [
 ]
 
 
-def test_values_that_cannot_be_right_are_found(tmp_path: Path) -> None:
+def test_invalid_values_are_found(tmp_path: Path) -> None:
     rows = [GOOD._replace(group=f"{n}", **{column: to}) for n, (column, to) in enumerate(WRONG)]
     findings = checked(tmp_path, GOOD, *rows).findings
     shown = {(*one.columns, example) for one in findings for example in one.examples}
@@ -46,7 +46,7 @@ def test_values_that_cannot_be_right_are_found(tmp_path: Path) -> None:
     assert sum(one.unexpected for one in findings) == len(WRONG)
 
 
-def test_a_partition_that_is_there_twice_is_found(tmp_path: Path) -> None:
+def test_a_duplicate_partition_is_found(tmp_path: Path) -> None:
     [finding] = checked(tmp_path, GOOD, GOOD._replace(offset=6)).findings
     assert (finding.columns, finding.unexpected) == (checks.KEY, 2)
     assert finding.expectation == "expect_compound_columns_to_be_unique"
@@ -59,7 +59,7 @@ def test_a_broken_snapshot_is_not_checked(tmp_path: Path) -> None:
         checks.check_snapshot(offsets_snapshot.manifest_path(tmp_path, 1))
 
 
-def test_nothing_is_sent_and_nothing_is_left_behind(
+def test_no_analytics_and_no_leftovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reached: list[object] = []
@@ -72,7 +72,7 @@ def test_nothing_is_sent_and_nothing_is_left_behind(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_suite_that_names_a_missing_column_says_so(tmp_path: Path) -> None:
+def test_a_suite_with_a_missing_column_reports_it(tmp_path: Path) -> None:
     offsets_snapshot.write(tmp_path, 1, [GOOD], {}, 1)
     kwargs = {"column": "lag", "min_value": 0}
     wanted = [{"type": "expect_column_values_to_be_between", "kwargs": kwargs}]

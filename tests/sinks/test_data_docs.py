@@ -1,4 +1,4 @@
-"""great-expectations' page as `check --docs` writes it: no host is asked for anything."""
+"""great-expectations' page from `check --docs`, which uses no network."""
 
 import re
 from html.parser import HTMLParser
@@ -13,8 +13,8 @@ from tests.support import browsers
 WIDTHS = (390, 1280)
 
 
-class Asked(HTMLParser):
-    """What a page loads, and where it leads to."""
+class PageLinks(HTMLParser):
+    """Resources and links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,8 +31,8 @@ class Asked(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of three rows, one of which breaks an expectation."""
-    rows = [GOOD["requests"] | {"id": name, "answers": answers} for name, answers in
+    """The page of three rows, one of which violates an expectation."""
+    rows = [GOOD["requests"] | {"id": name, "answers": responses} for name, responses in
             (("a", 1), ("b", 0), ("c", 2))]  # fmt: skip
     frame = checks.frame_of(rows, suites.COLUMNS["requests"])
     file = tmp_path_factory.mktemp("docs") / "requests.html"
@@ -41,12 +41,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_nothing_comes_from_the_network_and_no_link_leads_out(page: Path) -> None:
+def test_the_page_has_no_external_resource_or_link(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    asked = Asked()
-    asked.feed(text)
-    assert asked.loaded == []
-    assert {link[:1] for link in asked.links} == {"#"}
+    body = PageLinks()
+    body.feed(text)
+    assert body.loaded == []
+    assert {link[:1] for link in body.links} == {"#"}
     assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+/", text) == []
     assert "<style>" in text
 

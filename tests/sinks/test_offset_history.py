@@ -1,4 +1,4 @@
-"""The rows of a `__consumer_offsets` on disk: each once, whole, and of one cluster."""
+"""The rows of a `__consumer_offsets` on disk: each once, complete, of one cluster."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from brokertwin.sinks import offset_history
-from brokertwin.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
+from brokertwin.sinks.offset_history import SCHEMA, HistoryError, HistoryFacts, OffsetHistoryStore
 from brokertwin.state.observed.offset_history import CoordinatorRow
 from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
 from tests.support.sources import ROOT
@@ -25,16 +25,16 @@ LATER = written([offset_row("g", "orders", 0, 9)], begin=3)
 RECORDED = ROOT / "tests" / "consumer_offsets"
 
 
-def test_what_is_added_comes_back_import_by_import(tmp_path: Path) -> None:
+def test_added_rows_are_returned_import_by_import(tmp_path: Path) -> None:
     store = OffsetHistoryStore(tmp_path / "new")
     assert store.facts() is None
     store.add("c", ROWS, {0: 3})
     store.add("c", LATER, {0: 4})
     assert list(store.rows()) == [*ROWS, *LATER]
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
 
 
-def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
+def test_offsets_can_be_queried_with_sql(tmp_path: Path) -> None:
     OffsetHistoryStore(tmp_path).add("c", ROWS, {})
     table = pq.read_table(tmp_path / "rows-000001.parquet")
     assert table.schema.equals(SCHEMA)
@@ -44,14 +44,14 @@ def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
     assert committed == [None, datetime(1970, 1, 1, 1, tzinfo=UTC), None]
 
 
-def test_bytes_that_cannot_be_read_are_kept(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_kept(tmp_path: Path) -> None:
     store = OffsetHistoryStore(tmp_path)
     row = CoordinatorRow(0, 0, 0, b"\x00\x01\xff", b"\xff")
     store.add("c", [row], {})
     assert list(store.rows()) == [row]
 
 
-def test_what_was_not_finished_is_not_there(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_ignored(tmp_path: Path) -> None:
     store = OffsetHistoryStore(tmp_path)
     store.add("c", ROWS, {0: 3})
     (tmp_path / ".rows-000002.parquet.tmp").write_bytes(b"half a fi")
@@ -71,7 +71,7 @@ def test_a_directory_is_of_one_cluster(tmp_path: Path) -> None:
         store.add("d", LATER, {0: 4})
 
 
-def test_what_is_no_history_is_said(tmp_path: Path) -> None:
+def test_another_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="has no offsets"):
         list(OffsetHistoryStore(tmp_path).rows())
     pq.write_table(pa.table({"a": [1]}), tmp_path / "rows-000001.parquet")
@@ -90,7 +90,7 @@ def test_rows_of_a_real_broker_are_all_read() -> None:
 
 
 def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[CoordinatorRow]:
-    """So many imports of a row each; gives back the rows."""
+    """Import rows one by one and return them."""
     rows = written([offset_row("g", "orders", 0, n) for n in range(count)], begin=begin)
     for row in rows:
         store.add("c", [row], {0: row.offset + 1})
@@ -106,7 +106,7 @@ def test_many_imports_become_one_file_with_the_same_rows(tmp_path: Path) -> None
     rows = one_by_one(store, 33)
     assert names(tmp_path) == ["000001-000032.parquet", "000033.parquet"]
     assert list(store.rows()) == rows
-    assert store.facts() == Facts("c", {0: 33})
+    assert store.facts() == HistoryFacts("c", {0: 33})
     merged = pq.read_table(tmp_path / "rows-000001-000032.parquet")
     assert merged.schema.equals(SCHEMA)
     assert merged.column("offset").to_pylist() == list(range(32))
@@ -130,7 +130,7 @@ def test_large_files_are_left_as_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     assert names(tmp_path) == ["000001.parquet", "000002.parquet"]
 
 
-def test_a_kill_before_the_merged_files_are_removed_shows_nothing_twice(
+def test_a_kill_before_the_removal_of_merged_files_gives_no_duplicates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offset_history, "FAN", 4)
@@ -146,13 +146,13 @@ def test_a_kill_before_the_merged_files_are_removed_shows_nothing_twice(
     rows = written([offset_row("g", "orders", 0, n) for n in range(4)])
     assert len(names(tmp_path)) == 5
     assert list(store.rows()) == rows
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
     more = one_by_one(store, 1, begin=4)
     assert list(store.rows()) == rows + more
     assert names(tmp_path) == ["000001-000004.parquet", "000005.parquet"]
 
 
-def test_who_reads_while_files_are_merged_reads_on(
+def test_a_reader_continues_while_files_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offset_history, "FAN", 4)
@@ -166,10 +166,10 @@ def test_who_reads_while_files_are_merged_reads_on(
 
 
 @pytest.mark.parametrize("gone", [1, 3])
-def test_who_lists_while_files_are_merged_misses_none(
+def test_a_listing_during_a_merge_misses_no_file(
     gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listing goes on while the merged file comes behind it, and others go before it."""
+    """The merged file is listed late, and its parts early."""
     monkeypatch.setattr(offset_history, "FAN", 4)
     store = OffsetHistoryStore(tmp_path)
     rows = one_by_one(store, 3)
@@ -178,11 +178,11 @@ def test_who_lists_while_files_are_merged_misses_none(
     for path, content in kept.items():
         path.write_bytes(content)
     whole, looks = Path.glob, [list(kept)]
-    monkeypatch.setattr(Path, "glob", lambda *asked: looks.pop() if looks else whole(*asked))
+    monkeypatch.setattr(Path, "glob", lambda *body: looks.pop() if looks else whole(*body))
     assert list(store.rows()) == rows
 
 
-def test_what_is_merged_between_a_look_and_the_reading_is_looked_for_again(
+def test_files_merged_between_listing_and_reading_are_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offset_history, "FAN", 4)
@@ -196,13 +196,13 @@ def test_what_is_merged_between_a_look_and_the_reading_is_looked_for_again(
         return read(path)
 
     monkeypatch.setattr(pq, "read_schema", late)
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
 
 
-def test_of_two_that_write_at_once_each_row_comes_once(
+def test_two_simultaneous_writers_add_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each begins where the directory ended when it looked; files are merged meanwhile."""
+    """Each starts at the end it saw; files are merged meanwhile."""
     monkeypatch.setattr(offset_history, "FAN", 3)
     rows = written([offset_row("g", "orders", 0, number) for number in range(60)])
 

@@ -1,4 +1,4 @@
-"""Snapshots of committed offsets: whole or not there, the same bytes for the same state."""
+"""Snapshots of committed offsets: complete or missing, and reproducible."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_every_row_comes_back(
     assert offsets_snapshot.read_rows(path) == sorted(rows)
 
 
-def test_the_order_in_which_rows_come_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     rows = [row("g", number) for number in range(20)]
     first = offsets_snapshot.write(tmp_path / "a", 1, rows, SOURCE, 1)
     second = offsets_snapshot.write(tmp_path / "b", 1, reversed(rows), SOURCE, 1)
@@ -79,7 +79,7 @@ def test_without_a_manifest_there_is_no_snapshot(tmp_path: Path) -> None:
     assert error.value.hint
 
 
-def test_a_snapshot_that_was_interrupted_leaves_the_one_before(
+def test_an_interrupted_snapshot_keeps_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -97,7 +97,7 @@ def test_a_snapshot_that_was_interrupted_leaves_the_one_before(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"batch": "three"}'])
-def test_a_manifest_must_be_one(tmp_path: Path, text: str) -> None:
+def test_an_invalid_manifest_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "offsets-1.json"
     path.write_text(text)
     with pytest.raises(SnapshotError, match="is not a snapshot manifest"):
@@ -116,7 +116,7 @@ def test_a_missing_or_changed_file_is_found(tmp_path: Path) -> None:
         offsets_snapshot.read_rows(path)
 
 
-def test_a_manifest_that_tells_of_other_rows_is_found(tmp_path: Path) -> None:
+def test_a_manifest_of_other_rows_is_found(tmp_path: Path) -> None:
     path = written(tmp_path, row())
     manifest = offsets_snapshot.read_manifest(path)
     other = msgspec.structs.replace(manifest, row_count=2)

@@ -33,7 +33,7 @@ RECORD = f"| offset: {{}} CreateTime: {AT} keySize: 24 valueSize: 28 sequence: 0
 def read(
     *lines: str, group: str = ""
 ) -> tuple[list[tuple[OffsetKey, int | None, str]], PastedOffsets]:
-    """What each line did: whose offset, where it is, which way it went."""
+    """Return the change of each line: key, position and direction."""
     pasted = PastedOffsets(group)
     moves = [
         (move.key, move.after.offset if move.after else None, move.direction.value)
@@ -139,7 +139,7 @@ def test_commits_of_a_transaction_count_if_it_was_committed(
 
 
 def of_kcat(offset: int, time: int, topic: str = "__consumer_offsets") -> str:
-    """A message as kcat -J prints it: bytes that are no UTF-8 become U+FFFD."""
+    """A message as kcat -J prints it: invalid UTF-8 becomes U+FFFD."""
     record = OffsetCommitted("parcels", "scans", 0, offset, 2, "", time)
     key, value = offset_records.committed(record)
     message = {"topic": topic, "partition": 12, "offset": 5, "tstype": "create", "ts": AT}
@@ -177,6 +177,14 @@ def test_tables_of_described_groups() -> None:
     )
     assert moves == []
     assert pasted.described == {SCANS: 6, OffsetKey("two words", "scans", 0): 1}
+    assert pasted.unread == {}
+
+
+def test_verbose_table_of_kafka_4_has_leader_epochs() -> None:
+    header = HEADER.replace("CURRENT", "LEADER-EPOCH  CURRENT", 1)
+    rows = "parcels scans 0 5 6 9 3 - - -", "parcels scans 1 - 4 4 0 - - -"
+    _, pasted = read(f"GROUP  {header}", *rows)
+    assert pasted.described == {SCANS: 6, OffsetKey("parcels", "scans", 1): 4}
     assert pasted.unread == {}
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of a job: whole or not there, judged before they have a name, kept by count and age."""
+"""Snapshots of a job: complete or missing, judged before publication, kept by count and age."""
 
 import os
 import random
@@ -23,11 +23,11 @@ HOUR_MS = 3_600_000
 
 
 def names(directory: Path) -> list[int]:
-    """The batches of the snapshots that are there."""
+    """Batches of the existing snapshots."""
     return [found.batch for found in snapshot_store.list_all(directory)]
 
 
-def test_a_snapshot_is_a_directory_with_all_that_was_taken(tmp_path: Path) -> None:
+def test_a_snapshot_is_a_directory_with_all_its_content(tmp_path: Path) -> None:
     published = written(tmp_path)
     path = tmp_path / "2026-11-22T12-00-03.123Z-batch-3"
     assert (published.path, published.reasons) == (path, [])
@@ -42,19 +42,19 @@ def test_a_snapshot_is_a_directory_with_all_that_was_taken(tmp_path: Path) -> No
     assert {each.name for each in tmp_path.iterdir()} == {path.name, ".lock"}
 
 
-def test_two_of_one_millisecond_are_two(tmp_path: Path) -> None:
+def test_two_snapshots_of_one_millisecond_have_two_names(tmp_path: Path) -> None:
     first, second = (snapshot_store.write(tmp_path, taken()) for _ in range(2))
     assert first.path < second.path
     assert len(snapshot_store.list_all(tmp_path)) == 2
 
 
-def test_the_newest_is_that_which_was_taken_last(tmp_path: Path) -> None:
+def test_the_newest_is_the_last_one_taken(tmp_path: Path) -> None:
     snapshot_store.write(tmp_path, taken(batch=100, at_ms=NOON_MS))
     restored = snapshot_store.write(tmp_path, taken(batch=2, at_ms=NOON_MS + 1))
     assert snapshot_store.find(tmp_path) == restored.path
 
 
-def test_a_judge_sees_all_of_a_snapshot_that_nobody_else_sees(tmp_path: Path) -> None:
+def test_a_judge_sees_an_unpublished_complete_snapshot(tmp_path: Path) -> None:
     def judge(directory: Path) -> list[str]:
         assert snapshot_store.verify(directory).batch == 3
         assert names(tmp_path) == []
@@ -64,7 +64,7 @@ def test_a_judge_sees_all_of_a_snapshot_that_nobody_else_sees(tmp_path: Path) ->
     assert names(tmp_path) == [3]
 
 
-def test_what_a_judge_is_against_is_kept_aside_with_the_reasons(tmp_path: Path) -> None:
+def test_a_rejected_snapshot_is_kept_aside_with_the_reasons(tmp_path: Path) -> None:
     good = written(tmp_path, 1)
     bad = written(tmp_path, 2, lambda _: ["an offset went back", "two rows"])
     assert bad.path.parent == tmp_path / "rejected"
@@ -74,7 +74,7 @@ def test_what_a_judge_is_against_is_kept_aside_with_the_reasons(tmp_path: Path) 
     assert snapshot_store.verify(bad.path).batch == 2
 
 
-def test_a_judge_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failing_judge_leaves_nothing(tmp_path: Path) -> None:
     def judge(_: Path) -> list[str]:
         raise UserError("no suite")
 
@@ -110,7 +110,7 @@ def test_a_changed_or_missing_file_is_found(tmp_path: Path, name: str) -> None:
         snapshot_store.verify(path)
 
 
-def test_a_manifest_that_is_none_or_of_a_later_layout_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_or_newer_manifest_is_rejected(tmp_path: Path) -> None:
     published = written(tmp_path)
     later = msgspec.structs.replace(published.snapshot, format=2)
     (published.path / "snapshot.json").write_bytes(msgspec.json.encode(later))
@@ -121,7 +121,7 @@ def test_a_manifest_that_is_none_or_of_a_later_layout_is_refused(tmp_path: Path)
         snapshot_store.list_all(tmp_path)
 
 
-def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="no snapshot in"):
         snapshot_store.find(tmp_path / "nowhere")
     with pytest.raises(SnapshotError, match="no snapshot other in"):
@@ -129,7 +129,7 @@ def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
     assert snapshot_store.list_all(tmp_path) == []
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="Cannot write the snapshot to"):
         written(tmp_path / "file" / "below")
@@ -152,8 +152,8 @@ for batch in range(first, first + 10_000):
 
 
 @pytest.mark.processes
-def test_after_kill_9_of_the_writer_at_any_point_the_newest_is_whole(tmp_path: Path) -> None:
-    """Killed in the middle, again and again: every snapshot that has a name is whole."""
+def test_after_kill_9_of_the_writer_the_newest_snapshot_is_complete(tmp_path: Path) -> None:
+    """Killed repeatedly at random points: every named snapshot is complete."""
     pick = random.Random(7)
     newest = -1
     for _ in range(4):
@@ -163,14 +163,14 @@ def test_after_kill_9_of_the_writer_at_any_point_the_newest_is_whole(tmp_path: P
             assert writer.stdout.readline(), "it has not written one"
             time.sleep(pick.random() * 0.05)
             os.kill(writer.pid, signal.SIGKILL)
-            told = writer.stdout.read().splitlines()
+            printed = writer.stdout.read().splitlines()
             assert writer.wait(PATIENCE_S) == -signal.SIGKILL
         found = snapshot_store.list_all(tmp_path)
         assert 1 <= len(found) <= 5
         for each in found:
             cells = snapshot_store.read_cells(tmp_path / each.name)
             assert cells["b"]["logs"] == each.batch.to_bytes(4, "big") * 20_000
-        assert found[-1].batch >= max(map(int, told), default=newest + 1)
+        assert found[-1].batch >= max(map(int, printed), default=newest + 1)
         newest = found[-1].batch
     assert newest >= 3, "each has written one at least"
     written(tmp_path, newest + 1)

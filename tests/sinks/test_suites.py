@@ -1,4 +1,4 @@
-"""Each expectation of each suite: what is good passes, and a planted violation is caught by it."""
+"""Each expectation of each suite: good rows pass, and a planted violation is found."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from brokertwin.sinks.suites import OF_TOPICS, Document
 from tests.support.sources import ROOT
 
 Planted = list[tuple[str, str, Any]]
-"""Type of an expectation, its column, and a value that breaks it."""
+"""Type of an expectation, its column, and a violating value."""
 
 NULL, UNIQUE = "column_values_to_not_be_null", "column_values_to_be_unique"
 BETWEEN, ONLY = "column_values_to_be_between", "column_values_to_be_in_set"
@@ -91,7 +91,7 @@ SUITES: dict[str, Document] = {**OF_TOPICS, "snapshot": checks.snapshot_suite()}
 
 
 def checked(kind: str, *changes: dict[str, Any]) -> Checked:
-    """A good row, and one more for each change, which is good otherwise."""
+    """Check a good row, and another one for each planted change."""
     names = {"id", "group"} & GOOD[kind].keys()
     rows = [GOOD[kind]] + [
         {**GOOD[kind], **dict.fromkeys(names, f"other {number}"), **change}
@@ -101,7 +101,7 @@ def checked(kind: str, *changes: dict[str, Any]) -> Checked:
 
 
 @pytest.mark.parametrize("kind", SUITES)
-def test_what_is_good_passes_and_each_planted_violation_is_caught(kind: str) -> None:
+def test_good_rows_pass_and_each_planted_violation_is_found(kind: str) -> None:
     assert checked(kind, {}).findings == []
     found = checked(kind, *({column: value} for _, column, value in PLANTED[kind])).findings
     caught = {(each.expectation.removeprefix("expect_"), *each.columns) for each in found}
@@ -115,8 +115,8 @@ def test_what_is_good_passes_and_each_planted_violation_is_caught(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", SUITES)
-def test_no_expectation_is_without_a_planted_violation(kind: str) -> None:
-    """Those of whole tables have tests of their own."""
+def test_every_expectation_has_a_planted_violation(kind: str) -> None:
+    """Expectations of whole tables have their own tests."""
     there = [
         (each["type"].removeprefix("expect_"), each["kwargs"]["column"])
         for each in SUITES[kind]["expectations"]
@@ -125,13 +125,13 @@ def test_no_expectation_is_without_a_planted_violation(kind: str) -> None:
     assert sorted(there) == sorted((kind_of, column) for kind_of, column, _ in PLANTED[kind])
 
 
-def test_a_column_that_is_missing_or_more_is_caught() -> None:
+def test_a_missing_or_additional_column_is_found() -> None:
     frame = checks.frame_of([GOOD["offsets"]], GOOD["offsets"]).rename(columns={"isTombstone": "x"})
     [finding] = checks.check(frame, OF_TOPICS["offsets"]).findings
     assert finding.expectation == "expect_table_columns_to_match_ordered_list"
 
 
-def test_of_two_rows_of_a_partition_and_a_wrong_number_of_them_is_told() -> None:
+def test_duplicate_rows_and_a_wrong_row_count_are_found() -> None:
     frame = checks.frame_of([GOOD["snapshot"]] * 2, GOOD["snapshot"])
     found = checks.check(frame, checks.snapshot_suite(3)).findings
     assert sorted(each.expectation for each in found) == [

@@ -11,7 +11,7 @@ from confluent_kafka import admin as confluents
 from kafka import admin as pythons
 from kafka.structs import OffsetAndMetadata
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.support.admin_sides import Act, Call, call
 from tests.support.batches import batch

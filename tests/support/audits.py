@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.recordings.audit.finders import findings
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.replay import recording
+from brokertwin.recordings.replay.recording import Exchange
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
 from tests.support.sources import ROOT
 
@@ -22,14 +24,14 @@ RECORDINGS: dict[str, tuple[Path, ...]] = {
     "single": (SINGLE,),
     "kroxylicious": (KROXYLICIOUS,),
 }
-READING = {"kroxylicious": Reading(broker=1)}
+READING = {"kroxylicious": FileReading(broker=1)}
 
 
 class Audited(NamedTuple):
     """A recording and what was found in it."""
 
     history: History
-    findings: list[Finding]
+    findings: list[AuditFinding]
 
 
 @cache
@@ -39,8 +41,14 @@ def whole(name: str) -> Audited:
 
 
 def _audited(paths: Sequence[Path], name: str) -> Audited:
-    history = read(paths, READING.get(name, Reading())).history
+    history = read(paths, READING.get(name, FileReading())).history
     return Audited(history, findings(history))
+
+
+@cache
+def exchanges(name: str) -> list[Exchange]:
+    """The exchanges of a recording."""
+    return recording.read(RECORDINGS[name], READING.get(name, FileReading())).exchanges
 
 
 @cache
@@ -65,7 +73,7 @@ def cut(name: str, where: Callable[[Path], tuple[float, float]], directory: Path
     return _audited(paths, name)
 
 
-def stronger(finding: Finding, former: Audited) -> str:
+def stronger(finding: AuditFinding, former: Audited) -> str:
     """What a finding says beyond those of a recording that it is a part of; "" where nothing."""
     subject = finding.subject
     for topic_id, name in former.history.names.items():

@@ -19,21 +19,21 @@ from typing import Any, TypeVar
 
 from brokertwin.clients.client_loop import (
     Action,
-    Answered,
     ClientLoop,
     Close,
     Connected,
     Disconnected,
     NetworkEvent,
+    ResponseReceived,
     Send,
 )
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset, Records
 from brokertwin.clients.fetching_client import ReaderClient
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.network import Connect, Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
@@ -57,8 +57,8 @@ class BenchNetwork:
         self,
         bench: Bench,
         name: str,
-        contents: dict[str, Message],
-        messages: Mapping[int, Message] | None = None,
+        contents: dict[str, ProducerRecord],
+        messages: Mapping[int, ProducerRecord] | None = None,
     ) -> None:
         """`messages`: what the client's records say, by their ids; they go to `contents`."""
         self._bench = bench
@@ -126,7 +126,9 @@ class BenchNetwork:
         self._to_handle = [each for each in self._to_handle if each.node != node]
         self._waiting = {key: each for key, each in self._waiting.items() if each.node != node}
         self._events = [
-            each for each in self._events if not (isinstance(each, Answered) and each.node == node)
+            each
+            for each in self._events
+            if not (isinstance(each, ResponseReceived) and each.node == node)
         ]
         return self._connections.pop(node, None) is not None
 
@@ -149,7 +151,7 @@ class BenchNetwork:
             connection=self._connections[send.node],
         )
         assert not self._bench.dead_letters(self._bench.last), self._bench.dead_letters()
-        if send.wants_answer:
+        if send.expects_response:
             self._waiting[event_id] = send
 
     def _told(self, record_id: int) -> str:
@@ -159,15 +161,15 @@ class BenchNetwork:
         self._contents[name] = self._messages[record_id]
         return name
 
-    def _answer(self, event_id: str) -> Answered:
+    def _answer(self, event_id: str) -> ResponseReceived:
         send = self._waiting.pop(event_id)
         body = self._bench.answers[event_id]["response"]
         records = _records(body, self._contents) if send.api in WITH_RECORDS else {}
-        return Answered(send.node, send.request_id, body, records)
+        return ResponseReceived(send.node, send.request_id, body, records)
 
 
 def _records(
-    body: dict[str, Any], contents: Mapping[str, Message]
+    body: dict[str, Any], contents: Mapping[str, ProducerRecord]
 ) -> dict[tuple[str, int], Records]:
     found = {}
     for topic in body["responses"]:
@@ -178,7 +180,7 @@ def _records(
     return found
 
 
-def records_of(answer: Mapping[str, Any], contents: Mapping[str, Message]) -> Records:
+def records_of(answer: Mapping[str, Any], contents: Mapping[str, ProducerRecord]) -> Records:
     """What a partition's answer to a fetch has; `locator` has the ids of a batch's records.
 
     Markers are left out, and records of aborted transactions where these are told. A record is what
@@ -210,12 +212,12 @@ class World:
             group_initial_rebalance_delay_ms=500,
             **settings,
         )
-        self._drivers: dict[ClientLoop, Driver] = {}
-        self._away: dict[ClientLoop, Driver] = {}
+        self._drivers: dict[ClientLoop, ClientDriver] = {}
+        self._away: dict[ClientLoop, ClientDriver] = {}
         self.networks: dict[ClientLoop, BenchNetwork] = {}
         self.stalled: set[ClientLoop] = set()
         self.read: dict[ClientLoop, list[tuple[TopicPartition, int, Any]]] = {}
-        self.contents: dict[str, Message] = {}
+        self.contents: dict[str, ProducerRecord] = {}
 
     @property
     def now(self) -> int:
@@ -255,7 +257,7 @@ class World:
         return self.added(client)
 
     def producer(
-        self, messages: Mapping[int, Message] | None = None, **config: Any
+        self, messages: Mapping[int, ProducerRecord] | None = None, **config: Any
     ) -> ProducerClient:
         return self.added(ProducerClient(ProducerConfig(**config), self.draw()), messages)
 
@@ -263,14 +265,16 @@ class World:
         """Chance of a client's own, the same in every run."""
         return random.Random(len(self.networks)).random
 
-    def added(self, client: AnyClient, messages: Mapping[int, Message] | None = None) -> AnyClient:
+    def added(
+        self, client: AnyClient, messages: Mapping[int, ProducerRecord] | None = None
+    ) -> AnyClient:
         """A client, and what its records say, if that is of interest."""
         first = min(self.bench.settings.brokers)
         client.metadata.bootstrap([("localhost", FIRST_PORT + first)], self.now)
         network = self.networks[client] = BenchNetwork(
             self.bench, f"c{len(self.networks)}", self.contents, messages
         )
-        self._drivers[client] = Driver(client, network, lambda: self.now)
+        self._drivers[client] = ClientDriver(client, network, lambda: self.now)
         return client
 
     def remove(self, client: ClientLoop) -> None:

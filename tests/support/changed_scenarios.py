@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.conformance import runs, wire
 from tests.conformance.harness import S

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.gateways import Client

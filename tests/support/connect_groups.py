@@ -11,7 +11,7 @@ from brokertwin.clients.connect.connect_protocol import (
     decode_assignment,
     encode_state,
 )
-from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import TaskId
 
 ROUNDS = 12
@@ -28,7 +28,7 @@ class Workers:
         if self.chance.random() < 0.1:
             self.protocol = Protocol.EAGER
         self.max_delay_ms = self.chance.choice(DELAYS_MS)
-        self.leader = Leader(self.max_delay_ms)
+        self.leader = ConnectLeader(self.max_delay_ms)
         self.now, self.round, self.generation, self.completed = 1_000_000, 0, 1, -1
         self.running: dict[str, list[TaskId]] = {}
         self.task_counts: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Workers:
             self.protocol,
             question["leader"],
             question["members"],
-            Known(self.offset, question["taskCounts"]),
+            KnownConfigs(self.offset, question["taskCounts"]),
             generation=self.generation,
             last_completed=self.completed,
         )

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from brokertwin.clients.connect.file_stream import FileStream, Kind
+from brokertwin.clients.connect.file_stream import ConnectorKind, FileStream
 from brokertwin.clients.connect.offsets import offset_record, position_of
 from brokertwin.clients.io.connect.logs import read_whole
 from brokertwin.clients.io.connect.stores import TopicStore
@@ -48,7 +48,7 @@ class Copy:
         self.offsets = f"{topic}-offsets"
         self.stream = FileStream(
             name=topic,
-            kind=Kind.SOURCE,
+            kind=ConnectorKind.SOURCE,
             file=str(self.file),
             topics=(topic,),
             batch_size=7,

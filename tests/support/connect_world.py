@@ -16,8 +16,8 @@ from functools import partial
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.connect.config_log import ConfigLog, Record, connector_record
 from brokertwin.clients.connect.connect_protocol import Protocol
-from brokertwin.clients.connect.file_stream import Kind
-from brokertwin.clients.connect.herder import Fail, Herder, Start, Stop, Write
+from brokertwin.clients.connect.file_stream import ConnectorKind
+from brokertwin.clients.connect.herder import Fail, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokertwin.clients.partitions import TopicPartition
@@ -92,13 +92,13 @@ class Worker:
             self.herder.stopped(item)
         for command in self.herder.tick():
             match command:
-                case Stop(item):
+                case StopWork(item):
                     self._ending[item] = self._play.now + self._play.stop_ms
-                case Write(records):
+                case WriteConfigs(records):
                     self._play.write(records)
                 case Fail(_, reason):
                     self.failures.append(reason)
-                case Start():
+                case StartWork():
                     self._play.injected["moves"] += 1
 
     @property
@@ -134,7 +134,7 @@ class ConnectWorld:
         self.wanted[name] = tasks
         config = {
             "name": name,
-            "connector.class": Kind.SINK,
+            "connector.class": ConnectorKind.SINK,
             "tasks.max": str(tasks),
             "topics": "orders",
             "file": "copy",

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import RequestHeader
@@ -42,7 +42,7 @@ class Told:
         when = at if at >= 0 else 1000 * len(self.exchanges)
         self.exchanges.append(exchange(when, client, api, asked, answer, end))
 
-    def found(self, finder: Any) -> list[Finding]:
+    def found(self, finder: Any) -> list[AuditFinding]:
         """What a finder finds."""
         return list(finder(History(self.exchanges)))
 

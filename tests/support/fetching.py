@@ -8,7 +8,7 @@ from brokertwin.clients.fetch_session import (
     FetchRequestData,
     FetchSessionHandler,
     PartitionData,
-    Verdict,
+    ResponseCheck,
 )
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.fetch.fetch_bodies import FetchResponse
@@ -50,7 +50,7 @@ class FetchClient:
         body = self.last.request(version)
         return msgspec.to_builtins(body), version
 
-    def take(self, answer: dict[str, Any], version: int) -> Verdict:
+    def take(self, answer: dict[str, Any], version: int) -> ResponseCheck:
         """Takes an answer: where it counts, moves on past the batches in it."""
         response = msgspec.convert(answer, FetchResponse)
         names = dict(self.handler.session_topic_names)
@@ -74,7 +74,7 @@ class FetchClient:
         data = self.wanted[partition]
         self.wanted[partition] = msgspec.structs.replace(data, fetch_offset=offset)
 
-    def exchange(self, **event: Any) -> Verdict:
+    def exchange(self, **event: Any) -> ResponseCheck:
         """One request and its answer, nothing lost."""
         body, version = self.next_request()
         answer = self.bench.request("FETCH", version, body, **event)

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import JournalOptions
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.errors import Error
@@ -60,25 +60,27 @@ def running_gateway(
     settings: Mapping[str, str] | None = None,
     brokers: int = 1,
     journal: Path | None = None,
-    limits: Limits | None = None,
+    limits: GatewayLimits | None = None,
     advertise: Address | None = None,
     engine_type: Callable[..., LocalEngine] = LocalEngine,
-    security: Security | None = None,
+    security: GatewaySecurity | None = None,
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""
     typed, _ = parse(settings or {})
     kept = JournalOptions(journal) if journal is not None else None
     engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, kept)
-    with serving(engine, limits or Limits.of(settings or {}), advertise, security) as running:
+    with serving(
+        engine, limits or GatewayLimits.of(settings or {}), advertise, security
+    ) as running:
         yield running
 
 
 @contextmanager
 def serving(
     engine: Any,
-    limits: Limits | None = None,
+    limits: GatewayLimits | None = None,
     advertise: Address | None = None,
-    security: Security | None = None,
+    security: GatewaySecurity | None = None,
 ) -> Iterator[Running]:
     """A gateway with an engine on free ports, in a thread."""
     loop = asyncio.new_event_loop()

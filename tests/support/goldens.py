@@ -1,22 +1,27 @@
-"""Recorded comparisons: what a real broker returned, asked once and compared in every run.
+"""Recorded comparisons: a real broker's responses, used in every run.
 
-A test that compares with a real broker asks it through a `Tape`. Environment variable `GOLDENS`:
+A test that compares with a real broker sends to it through a `Tape`. Environment variable
+`GOLDENS`:
 
     (not set)   responses come from `tests/goldens/<name>.json.gz`; no Java
-    record      a real broker answers, and the file is written
-    compare     a real broker answers, and nothing is written
+    record      a real broker responds, and the file is written
+    compare     a real broker responds, and nothing is written
 
-A golden has the Kafka version, the settings, the exchanges by track (one for each thread that
-asks), and a hash of all requests. A request that differs from the recorded one means that the
-scenario has changed: record it again with `make record NAME=<name>`.
+A golden has the Kafka version, the settings, the exchanges by track (one for each client thread),
+and a hash of all requests. A request that differs from the recorded one means that the scenario has
+changed: record it again with `make record NAME=<name>`.
 """
 
+import ast
 import base64
 import gzip
 import hashlib
 import inspect
+import io
 import json
 import os
+import textwrap
+import tokenize
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar, cast
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.jars import KAFKA_VERSION
@@ -37,20 +42,20 @@ T = TypeVar("T")
 GOLDENS = Path(__file__).resolve().parents[1] / "goldens"
 MODE = os.environ.get("GOLDENS", "")
 IS_LIVE = MODE in ("record", "compare")
-"""Whether a real broker is asked."""
+"""Whether a real broker is used."""
 
 IS_RECORDING = MODE == "record"
 FORMAT = 1
 POLLS_MAX = 1000
-"""How often a track repeats responses; a scenario that polls more often waits in vain."""
+"""Maximum repetitions of a response in a track; more polls fail."""
 WRITTEN_MS = 1_793_491_200_000
 """The time of records in scenarios: 2026-11-01, in ms since 1970."""
 
 KEEPING = {"log.retention.ms": "-1"}
-"""Real brokers keep records of that time."""
+"""Settings with which real brokers keep records of that time."""
 
 REPEATS = 4
-"""How often a recording has an exchange in a row at most; polling repeats one for seconds."""
+"""Maximum repetitions of an exchange in a recording; polling repeats one for seconds."""
 
 NOWHERE = Address("no-real-broker.invalid", 1)
 
@@ -68,7 +73,7 @@ def path_of(name: str) -> Path:
 
 
 class Connection(Protocol):
-    """What `Client` and `tests.conformance.wire.Conn` have in common."""
+    """The common interface of `Client` and `tests.conformance.wire.Conn`."""
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
         """Send a request and return the response's body."""
@@ -78,7 +83,7 @@ class Connection(Protocol):
 
 
 class TapedConnection(Client):
-    """A connection to a real broker, or its recording: `call` and what is built on it."""
+    """A connection to a real broker, or its recording."""
 
     def __init__(self, track: "Track", live: Connection | None) -> None:
         self._track, self._live = track, live
@@ -111,11 +116,11 @@ class TapedConnection(Client):
         return 0
 
     def receive(self) -> bytes:
-        """Receive the frame of the response to the request that was sent last."""
+        """Receive the frame of the response to the last request."""
         return self._track.answer(["receive", *self._sent], lambda: self._raw().receive())
 
     def is_silent(self, for_s: float) -> bool:
-        """Whether no response comes in this time."""
+        """Return whether no response comes in this time."""
         asked = ["is silent", for_s, *self._sent]
         return self._track.answer(asked, lambda: self._raw().is_silent(for_s))
 
@@ -145,12 +150,12 @@ class Track:
     def answer(self, request: object, ask: Callable[[], T]) -> T:
         """Return the real broker's response to a request.
 
-        A request that repeats the one before polls: it may come more or fewer times than in the
-        recording, and then has the last response of its run.
+        A request that repeats the former one polls: it may come more or fewer times than in the
+        recording, and then gets the last response of its run.
 
         Args:
-            request: names what is asked: everything that the response depends on.
-            ask: asks the real broker; called only if there is one.
+            request: everything that the response depends on.
+            ask: sends to the real broker; called only if there is one.
 
         Raises:
             GoldenError: the recording has another request here.
@@ -198,7 +203,7 @@ class Tape(Track):
     """A recording with one track, and more for other threads.
 
     Attributes:
-        tracks: the tracks by name; the tape itself is the one without a name.
+        tracks: the tracks by name; the tape itself is the one with the empty name.
     """
 
     def __init__(self, golden: str, tracks: dict[str, list[list[Any]]]) -> None:
@@ -221,7 +226,7 @@ def tape(name: str, settings: Mapping[str, object] | None = None) -> Iterator[Ta
 
     Args:
         name: `<subject>/<name>`, the path below `tests/goldens` without suffixes.
-        settings: the real broker's settings; a change of them asks for a new recording.
+        settings: the real broker's settings; a change of them needs a new recording.
 
     Raises:
         GoldenError: the golden is missing or damaged, or has other settings.
@@ -235,7 +240,7 @@ def tape(name: str, settings: Mapping[str, object] | None = None) -> Iterator[Ta
 
 @contextmanager
 def real_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
-    """Start a real broker if one is asked; otherwise yield an address that is not in use."""
+    """Start a real broker if one is used; otherwise yield an unused address."""
     kept = {**KEEPING, **(settings or {})}
     with started(EmbeddedKafka(directory, default_home()), kept) as address:
         yield address
@@ -243,7 +248,7 @@ def real_broker(directory: Path, settings: Mapping[str, str] | None = None) -> I
 
 @contextmanager
 def started(broker: EmbeddedKafka, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
-    """Like `real_broker`, for a broker of your own, and without the settings in `KEEPING`."""
+    """Like `real_broker`, for a broker of the test's own, without `KEEPING`."""
     if not IS_LIVE:
         yield NOWHERE
         return
@@ -269,11 +274,11 @@ def golden(
     scenario: object = None,
     settings: Mapping[str, object] | None = None,
 ) -> T:
-    """Return what a real broker said in a whole scenario, as one value.
+    """Return the result of a whole scenario with a real broker, as one value.
 
     Args:
         name: `<subject>/<name>`.
-        ask: starts a real broker, plays the scenario and returns normalised answers.
+        ask: starts a real broker, plays the scenario and returns normalised responses.
         scenario: the scenario's data; if it changes the golden has to be recorded again.
         settings: the real broker's settings.
     """
@@ -282,8 +287,26 @@ def golden(
 
 
 def source_of(*parts: Callable[..., Any] | type) -> str:
-    """Return a hash of the functions and classes that play a scenario, to be recorded with it."""
-    return hashlib.sha256("".join(map(inspect.getsource, parts)).encode()).hexdigest()[:16]
+    """Return a hash of the functions and classes that play a scenario.
+
+    Docstrings and comments do not count, so that they can be rewritten without a new recording.
+    """
+    code = "".join(code_of(textwrap.dedent(inspect.getsource(each))) for each in parts)
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def code_of(source: str) -> str:
+    """Return source text without docstrings, comments and blank lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+                lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(each.rstrip() for each in lines if each.strip())
 
 
 def _read(name: str, settings: object) -> Tape:

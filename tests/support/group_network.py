@@ -18,15 +18,15 @@ import msgspec
 
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
-    ConsumerCoordinator,
-    MemberState,
-    Outgoing,
+    ClassicMembership,
+    ClientMemberState,
+    CoordinatorRequest,
 )
 from brokertwin.clients.consumer_events import (
-    Assigned,
-    Committed,
-    Lost,
-    Revoked,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_requests import RESPONSES
 from brokertwin.clients.partitions import TopicPartition
@@ -76,7 +76,7 @@ FAULTS = ("crashes", "lost requests", "lost answers", "handled after a cut", "mi
 class Answer(NamedTuple):
     """An answer on its way."""
 
-    sent: Outgoing
+    sent: CoordinatorRequest
     body: dict[str, Any]
 
 
@@ -86,15 +86,15 @@ class Member:
     def __init__(self, name: str, config: ConsumerConfig) -> None:
         self.name = name
         self.subscription = SubscriptionState([TOPIC])
-        self.coordinator = ConsumerCoordinator(config, self.subscription)
-        self.requests: deque[Outgoing] = deque()
-        self.waiting: dict[str, Outgoing] = {}
+        self.coordinator = ClassicMembership(config, self.subscription)
+        self.requests: deque[CoordinatorRequest] = deque()
+        self.waiting: dict[str, CoordinatorRequest] = {}
         self.answers: deque[Answer] = deque()
         self.polled = 0
 
     @property
     def is_member(self) -> bool:
-        return self.coordinator.state is MemberState.STABLE
+        return self.coordinator.state is ClientMemberState.STABLE
 
 
 class GroupNetwork:
@@ -248,7 +248,7 @@ class GroupNetwork:
         if member.answers:
             sent, body = member.answers.popleft()
             response = msgspec.convert(body, RESPONSES[sent.api])
-            member.coordinator.answered(self.now, sent.id, response)
+            member.coordinator.on_response(self.now, sent.id, response)
             self._events(member)
 
     def _events(self, member: Member) -> None:
@@ -257,15 +257,15 @@ class GroupNetwork:
         generation = member.coordinator.generation.id
         for event in events:
             self.events.append((member.name, type(event).__name__))
-            if isinstance(event, Assigned):
+            if isinstance(event, PartitionsAssigned):
                 for partition in member.subscription.assigned:
                     owner = self.owners.setdefault((generation, partition), member.name)
                     if owner != member.name:
                         self.violations.append(f"{partition} twice in generation {generation}")
-            elif isinstance(event, Committed):
+            elif isinstance(event, OffsetsCommitted):
                 for partition, offset in event.offsets.items():
                     self.stored[partition] = max(self.stored.get(partition, 0), offset)
-            elif not isinstance(event, Revoked | Lost):
+            elif not isinstance(event, PartitionsRevoked | PartitionsLost):
                 self.injected[type(event).__name__] += 1
 
     # What must hold

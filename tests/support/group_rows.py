@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from brokertwin.cli.offsets.offset_sources import client_of
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_rows import LocalRows
 from brokertwin.kafka_io import group_offsets, jars
 from brokertwin.kafka_io.java import java_executable

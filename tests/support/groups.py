@@ -140,10 +140,10 @@ def check_groups(tables: Tables, broker: int = 1) -> None:
     """What must hold between the groups, what follows from their members, and their timers."""
     prefix = f"timer/group/{broker}/"
     timers = {key.removeprefix(prefix) for key in tables.pending.keys(prefix)}
-    assert set(groups.living_ids(tables, broker)) <= set(groups.written_ids(tables, broker))
+    assert set(groups.live_ids(tables, broker)) <= set(groups.stored_ids(tables, broker))
     expected: set[str] = set()
-    for group_id in groups.living_ids(tables, broker):
-        group = groups.living(tables, broker, group_id)
+    for group_id in groups.live_ids(tables, broker):
+        group = groups.find_live(tables, broker, group_id)
         assert group is not None
         members = group.members.values()
         assert group.joining == sum(bool(each.join_id) for each in members)

@@ -27,7 +27,7 @@ from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.job import job, runner
-from brokertwin.streaming.job.edge import Edge, Sendable, by_time
+from brokertwin.streaming.job.edge import JobEdge, Sendable, by_time
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -77,19 +77,19 @@ class JobBench:
     def run(
         self,
         spark: "SparkSession",
-        stop: runner.Stop | None = None,
+        stop: runner.StopReason | None = None,
         observe: runner.Observer = lambda _: None,
         **flags: Any,
     ) -> runner.Ended:
         """Run the job until everything is done, or it is told to stop."""
         settings = load({**self.flags, **flags}).settings
         with runner.prepared(settings, self.broker_settings) as prepared:
-            return runner.run(prepared, stop or runner.Stop(60), True, observe, spark)
+            return runner.run(prepared, stop or runner.StopReason(60), True, observe, spark)
 
-    def edge(self, cluster: str) -> Edge:
+    def edge(self, cluster: str) -> JobEdge:
         """The edge of one cluster."""
         placements = {placed.cluster: placed for placed in job.placements(self.settings)}
-        return Edge(placements, cluster, None, lambda: 1_700_000_000_000)
+        return JobEdge(placements, cluster, None, lambda: 1_700_000_000_000)
 
     def produce(
         self, values: Iterable[bytes | None], key: bytes | None, partition: int | None = None
@@ -170,7 +170,7 @@ class JobBench:
             assert row.topic != outputs.RESPONSES or partitions[row.id] == row.partition
 
 
-def capture(name: str, edge: Edge) -> list[Sendable]:
+def capture(name: str, edge: JobEdge) -> list[Sendable]:
     """The events of a capture in order, those that the edge lets pass."""
     lines = gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()).splitlines()
     made = [edge.event(line, f"{name}.jsonl:{number}") for number, line in enumerate(lines, 1)]

@@ -142,6 +142,33 @@ LAYOUTS: dict[str, Layout] = {
     "XML with CDATA": lines(
         lambda line: f'<Event timeMillis="{line.time}"><![CDATA[{line.message}]]></Event>'
     ),
+    "XML of Log4j 1": lines(
+        lambda line: (
+            f'<log4j:event logger="kafka.request.logger" timestamp="{line.time}" level="DEBUG">\n'
+            f"<log4j:message><![CDATA[{line.message}]]></log4j:message>\n</log4j:event>\n"
+        )
+    ),
+    "XML of Log4j 2": lines(
+        lambda line: (
+            '<Event xmlns="http://logging.apache.org/log4j/2.0/events" level="DEBUG">\n'
+            f'  <Instant epochSecond="{line.time // 1000}"'
+            f' nanoOfSecond="{line.time % 1000 * 1_000_000}"/>\n'
+            f"  <Message>{escape(line.message)}</Message>\n</Event>"
+        )
+    ),
+    "XML of java.util.logging": lines(
+        lambda line: (
+            f"<record>\n  <date>{line.iso}</date>\n  <millis>{line.time}</millis>\n"
+            f"  <level>FINE</level>\n  <message>{escape(line.message)}</message>\n</record>"
+        )
+    ),
+    "JsonTemplateLayout for Google": objects(
+        lambda line: {
+            "timestampSeconds": line.time // 1000,
+            "timestampNanos": line.time % 1000 * 1_000_000,
+            "message": line.message,
+        }
+    ),
     "Logstash rubydebug": lines(
         lambda line: "\n".join(
             [
@@ -151,6 +178,9 @@ LAYOUTS: dict[str, Layout] = {
                 "}",
             ]
         )
+    ),
+    "printed by Node": lines(
+        lambda line: "\n".join(["{", f"  message: '{line.text}',", "  level: 'debug'", "}"])
     ),
     "journal as JSON": objects(
         lambda line: {"__REALTIME_TIMESTAMP": f"{line.time}000", "MESSAGE": line.message}

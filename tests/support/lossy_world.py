@@ -15,11 +15,11 @@ from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import GroupProtocol
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Failed,
-    Lost,
+    ConsumerFailed,
+    PartitionsLost,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_events import Acked
+from brokertwin.clients.producer_events import RecordAcked
 from tests.support.bench_network import World
 
 GROUP, TOPIC = "billing", "orders"
@@ -135,13 +135,13 @@ class LossyWorld:
     def turn(self, milliseconds: int) -> None:
         self.world.turn(milliseconds)
         for event in self.producer.events():
-            if isinstance(event, Acked):
+            if isinstance(event, RecordAcked):
                 self.acked.add((event.topic_partition, event.offset))
         for member in self.members:
             for told in member.events():
-                self.injected["losses"] += isinstance(told, Lost)
+                self.injected["losses"] += isinstance(told, PartitionsLost)
                 self.injected["commits that failed"] += isinstance(told, CommitFailed)
-                if isinstance(told, Failed):
+                if isinstance(told, ConsumerFailed):
                     self.violations.append(f"a member ended with {told.error}")
         self._check()
 

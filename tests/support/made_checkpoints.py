@@ -9,12 +9,12 @@ from brokertwin.sinks.snapshot_store import Published
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.streaming.checkpoint import facts, snapshots, state_reader, store_writer
-from brokertwin.streaming.checkpoint.facts import Facts
-from brokertwin.streaming.checkpoint.store_writer import Plan
+from brokertwin.streaming.checkpoint.facts import JobFacts
+from brokertwin.streaming.checkpoint.store_writer import StorePlan
 from tests.support.machine import Bench
 from tests.support.snapshots import NOON_MS
 
-PLAN = Plan(
+PLAN = StorePlan(
     configuration={"spark.sql.shuffle.partitions": "9"},
     schema=b"columns",
     operators=b'v1\n{"stateStoreInfo":[{"numPartitions":9}]}',
@@ -22,7 +22,7 @@ PLAN = Plan(
     at_ms=NOON_MS,
     shuffle_partitions=2,
 )
-FACTS = Facts(
+FACTS = JobFacts(
     format=1,
     state_version=STATE_VERSION,
     prefix="p",

@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_config import INT32_MAX, ProducerConfig
 from brokertwin.clients.producer_events import (
-    Acked,
     ConnectionStalled,
-    Failed,
     MetadataWanted,
+    RecordAcked,
+    RecordFailed,
 )
-from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.sender import SenderRequest
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import render
@@ -78,7 +78,7 @@ FAULTS = ("lost requests", "lost answers", "repeats", "delays", "reorderings")
 class Sent(NamedTuple):
     """A request on its way; `body` is what it said when it was sent."""
 
-    outgoing: Outgoing
+    outgoing: SenderRequest
     body: dict[str, Any]
     time: int
 
@@ -86,7 +86,7 @@ class Sent(NamedTuple):
 class Answer(NamedTuple):
     """An answer on its way."""
 
-    outgoing: Outgoing
+    outgoing: SenderRequest
     body: dict[str, Any]
     time: int
 
@@ -103,7 +103,7 @@ class Wire:
         self.answers: deque[Answer] = deque()
 
 
-class Unchecked(Producer):
+class Unchecked(ProducerMachine):
     """A producer that takes more than five requests in flight, to show why it must not."""
 
     def __init__(self, config: ProducerConfig, in_flight: int) -> None:
@@ -131,7 +131,7 @@ class Network:
         self.injected: Counter[str] = Counter()
         self.sent: dict[int, TopicPartition] = {}
         self.acked: dict[int, int] = {}
-        self.failed: dict[int, Failed] = {}
+        self.failed: dict[int, RecordFailed] = {}
         self.told_twice: list[int] = []
         self._sent_at: dict[int, int] = {}
         self._topic_id = topic_id
@@ -291,10 +291,10 @@ class Network:
             self._wires[outgoing.node].requests.append(self._on_its_way(outgoing))
         for event in self.producer.events():
             match event:
-                case Acked(record, _, offset):
+                case RecordAcked(record, _, offset):
                     self._told(record)
                     self.acked[record] = offset
-                case Failed(record):
+                case RecordFailed(record):
                     self._told(record)
                     self.failed[record] = event
                     age = self.now - self._sent_at[record]
@@ -308,7 +308,7 @@ class Network:
         if record in self.acked or record in self.failed:
             self.told_twice.append(record)
 
-    def _on_its_way(self, outgoing: Outgoing) -> Sent:
+    def _on_its_way(self, outgoing: SenderRequest) -> Sent:
         """The request as bytes would hold it; a batch's locator names its records."""
         body = render(outgoing.body, self._api_of(outgoing)[1])
         names = {b.topic_partition.partition: _names(b.records) for b in outgoing.batches}
@@ -334,7 +334,7 @@ class Network:
             self.injected["refusals"] += 1
         wire.answers.append(Answer(request.outgoing, answer, self.now))
 
-    def _api_of(self, outgoing: Outgoing) -> tuple[str, int]:
+    def _api_of(self, outgoing: SenderRequest) -> tuple[str, int]:
         """The API and the version that a request goes in."""
         is_produce = isinstance(outgoing.body, ProduceRequest)
         return (PRODUCE, PRODUCE_VERSION) if is_produce else (INIT, INIT_VERSION)
@@ -359,7 +359,7 @@ class Network:
         partitions = {}
         for known in answer["topics"][0]["partitions"]:
             where = TopicPartition(TOPIC, known["partitionIndex"])
-            partitions[where] = PartitionMetadata(
+            partitions[where] = PartitionInfo(
                 where, known["errorCode"], known["leaderId"], known["leaderEpoch"]
             )
         nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in answer["brokers"]}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.observed.exchanges import exchanges_of
 from brokertwin.state.observed.exchanges import ObservedExchange
@@ -16,7 +16,7 @@ from tests.support.requestlogs import REQUEST_LOGS, logs_of
 @cache
 def exchanges(run: str) -> Sequence[ObservedExchange]:
     """A run's exchanges, read once."""
-    return list(exchanges_of(logs_of(run), Reading(), Summary()))
+    return list(exchanges_of(logs_of(run), FileReading(), Summary()))
 
 
 def observed(

@@ -8,14 +8,14 @@ bench.answer(0, Error.LEADER_NOT_AVAILABLE)
 
 from typing import Any, NamedTuple
 
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partition_sequences import PartitionSequences
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Event, Failed
-from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.producer_events import Event, RecordAcked, RecordFailed
+from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_manager import TransactionManager
 from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from brokertwin.state.core.errors import Error
@@ -35,7 +35,7 @@ def snapshot(leaders: dict[TopicPartition, int], **topic_ids: str) -> MetadataSn
     return MetadataSnapshot(
         nodes={node: Node(node, "localhost", 9092) for node in leaders.values()},
         partitions={
-            partition: PartitionMetadata(partition, 0, leader, 0)
+            partition: PartitionInfo(partition, 0, leader, 0)
             for partition, leader in leaders.items()
         },
         topic_ids=topic_ids,
@@ -62,13 +62,13 @@ class ProducerBench:
 
     def __init__(self, leaders: dict[TopicPartition, int] | None = None, **config: Any) -> None:
         config.setdefault("linger_ms", 0)
-        self.producer = Producer(ProducerConfig(**config), jitter=lambda: 0.5)
+        self.producer = ProducerMachine(ProducerConfig(**config), jitter=lambda: 0.5)
         led = leaders or {A: 1, B: 1}
         self.now = 0
-        self.requests: list[Outgoing] = []
+        self.requests: list[SenderRequest] = []
         self.wire: list[OnWire] = []
         self.events: list[Event] = []
-        self._batches: list[tuple[Outgoing, ProducerBatch]] = []
+        self._batches: list[tuple[SenderRequest, ProducerBatch]] = []
         self.producer.update_metadata(snapshot(led))
 
     @property
@@ -91,7 +91,7 @@ class ProducerBench:
         self.producer.receive(self.now, self.inits()[-1].request_id, response)
         self.poll()
 
-    def inits(self) -> list[Outgoing]:
+    def inits(self) -> list[SenderRequest]:
         """The InitProducerId requests so far."""
         return [r for r in self.requests if isinstance(r.body, InitProducerIdRequest)]
 
@@ -139,12 +139,12 @@ class ProducerBench:
     def acked(self) -> list[int]:
         """The records acknowledged so far."""
         self.events += self.producer.events()
-        return [event.record_id for event in self.events if isinstance(event, Acked)]
+        return [event.record_id for event in self.events if isinstance(event, RecordAcked)]
 
     def failed(self) -> dict[int, Error]:
         """The records that failed so far."""
         self.events += self.producer.events()
-        return {e.record_id: e.error for e in self.events if isinstance(e, Failed)}
+        return {e.record_id: e.error for e in self.events if isinstance(e, RecordFailed)}
 
     def waiting(self, partition: TopicPartition = A) -> list[int]:
         """The base sequences of the batches in the queue, -1 for those without."""

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokertwin.gateway.answers import Address
 from brokertwin.gateway.capture.proxy import Proxy
 from brokertwin.gateway.capture.recorder import Recorder
-from brokertwin.gateway.capture.sinks import FileSink, Sink
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.capture.sinks import CaptureSink, FileSink
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -64,8 +64,8 @@ def address(bootstrap: str) -> Address:
 def capturing(
     broker: Address | str,
     file: Path,
-    make_sink: Callable[[], Sink] | None = None,
-    limits: Limits | None = None,
+    make_sink: Callable[[], CaptureSink] | None = None,
+    limits: GatewayLimits | None = None,
     tls: ssl.SSLContext | None = None,
     listen: Address = Address(HOST, 0),  # noqa: B008 (a tuple)
     **options: Any,

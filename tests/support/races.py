@@ -11,12 +11,12 @@ import msgspec
 
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.choices import choices_of
-from brokertwin.recordings.replay.comparison import Comparer, Outcome
-from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.comparison import Comparer, ComparisonOutcome
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import Exchange, Recording, merge
 from brokertwin.recordings.replay.report import compare_all
-from brokertwin.recordings.replay.schedule import Events, Schedule, Step
-from brokertwin.recordings.replay.search import LIMITS, Limits
+from brokertwin.recordings.replay.schedule import DeliverySchedule, DeliveryStep, Events
+from brokertwin.recordings.replay.search import LIMITS, SearchLimits
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.settings import BrokerSettings
@@ -115,7 +115,9 @@ def _exchange(asked: Asked, response: Any, last_broker: int) -> Exchange:
     )
 
 
-def replayed(recording: Recording, limits: Limits = LIMITS) -> tuple[Plan, dict[str, Outcome]]:
+def replayed(
+    recording: Recording, limits: SearchLimits = LIMITS
+) -> tuple[ReplayPlan, dict[str, ComparisonOutcome]]:
     """The plan that the search finds, and the outcome of each exchange when it is run."""
     planned = plan(recording, CLUSTER, SETTINGS, True, limits)
     answers = local.run(planned.documents, planned.settings)
@@ -123,12 +125,12 @@ def replayed(recording: Recording, limits: Limits = LIMITS) -> tuple[Plan, dict[
     return planned, {one.exchange.id: one.outcome for one in compared}
 
 
-def order_of(schedule: Schedule) -> list[str]:
+def order_of(schedule: DeliverySchedule) -> list[str]:
     """The names of a schedule's requests in their order."""
     return [step.exchange_id for step in schedule.steps if is_request(step)]
 
 
-def is_request(step: Step) -> bool:
+def is_request(step: DeliveryStep) -> bool:
     return step.kind == "request"
 
 

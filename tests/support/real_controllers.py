@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.generate import COMMENT
 from brokertwin.kafka_io import jars, properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka

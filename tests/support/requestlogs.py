@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from brokertwin.recordings.formats.documents import Document
-from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.sources import ROOT
 
@@ -23,7 +23,7 @@ def dumps_of(run: str) -> list[Path]:
     return sorted((REQUEST_LOGS / run).glob("logs-*/*.tsv.gz"))
 
 
-def read(*files: Path, reading: Reading | None = None) -> tuple[list[Document], Summary]:
+def read(*files: Path, reading: FileReading | None = None) -> tuple[list[Document], Summary]:
     """The documents of some files, and the counts."""
     summary = Summary()
-    return list(read_files(files, reading or Reading(), summary)), summary
+    return list(read_files(files, reading or FileReading(), summary)), summary

@@ -43,14 +43,14 @@ class RunningJob:
     ) -> None:
         self.bench = JobBench(bootstrap, directory, broker_settings, **flags)
         self._spark = spark
-        self._stop = runner.Stop(WAIT_S)
+        self._stop = runner.StopReason(WAIT_S)
         self._placed = threading.Event()
         self._thread = threading.Thread()
         self._failure: Exception | None = None
 
     def start(self) -> None:
         """Start it, or start it again on its checkpoint; returns when gateways may start."""
-        self._stop = runner.Stop(WAIT_S)
+        self._stop = runner.StopReason(WAIT_S)
         self._placed.clear()
         self._thread = threading.Thread(target=self._run, name="job", daemon=True)
         self._thread.start()

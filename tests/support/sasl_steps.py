@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 from unittest import mock
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import sasl as sasl_of_gateway
 from brokertwin.gateway.security import security
 from tests.support import sasl

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import Clock, now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -96,7 +96,9 @@ def secured_gateway(directory: Path, **settings: str) -> Iterator[Secured]:
     ]
     credentials.write(users, made)
     changed = {name.replace("_", "."): value for name, value in settings.items()}
-    security = Security.of(SecurityProtocol.SASL_SSL, {**stores(directory), **changed}, users)
+    security = GatewaySecurity.of(
+        SecurityProtocol.SASL_SSL, {**stores(directory), **changed}, users
+    )
     with running_gateway(GROUPS, security=security) as running:
         yield Secured(running.bootstrap, directory, lambda: running.gateway._count)
 

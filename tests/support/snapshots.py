@@ -4,15 +4,15 @@ from pathlib import Path
 
 from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
-from brokertwin.sinks.snapshot_store import Judge, Published, Taken
+from brokertwin.sinks.snapshot_store import Judge, Published, SnapshotContent
 
 NOON_MS = 1_795_348_800_123
 """2026-11-22 12:00:00.123 UTC."""
 
 
-def taken(batch: int = 3, at_ms: int = NOON_MS, payload: bytes = b"logs") -> Taken:
+def taken(batch: int = 3, at_ms: int = NOON_MS, payload: bytes = b"logs") -> SnapshotContent:
     """What a snapshot of two cells is made of."""
-    return Taken(
+    return SnapshotContent(
         taken_ms=at_ms,
         batch=batch,
         query_id="q",

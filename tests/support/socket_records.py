@@ -7,25 +7,25 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked
+from brokertwin.clients.producer_events import RecordAcked
 
 GROUPS = count(1)
 
 
-def written(bootstrap: str, topic: str, messages: Iterable[Message]) -> None:
+def written(bootstrap: str, topic: str, messages: Iterable[ProducerRecord]) -> None:
     with Producer(bootstrap, ProducerConfig()) as producer:
         for message in messages:
             producer.send(topic, message)
-        assert {type(event) for event in producer.flush(30_000)} == {Acked}
+        assert {type(event) for event in producer.flush(30_000)} == {RecordAcked}
 
 
-def read_committed(bootstrap: str, topic: str, expected: int) -> list[Message]:
+def read_committed(bootstrap: str, topic: str, expected: int) -> list[ProducerRecord]:
     """At least so many records from the beginning, and what comes within half a second more."""
     fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
     group = ConsumerConfig(group_id=f"{topic}-{next(GROUPS)}")
-    found: list[Message] = []
+    found: list[ProducerRecord] = []
     with Consumer(bootstrap, group, [topic], fetches) as reader:
         while len(found) < expected:
             found += [message for *_, message in reader.poll(1_000)]

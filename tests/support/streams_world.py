@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 from brokertwin.clients.client_loop import ClientLoop
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.streams.layout import TaskId, layout
 from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
@@ -76,7 +76,7 @@ class StreamsWorld:
                 **config,
             }
         )
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, ProducerRecord] = {}
         self.feeder = self.world.producer(self.messages)
         self.threads: dict[str, StreamThread] = {}
         self.timeline = Timeline(self.world.now)
@@ -170,7 +170,7 @@ class StreamsWorld:
 
     def send(self, topic: str, value: bytes | None, key: bytes | None = None) -> None:
         """A record by the partition of its key, or to the next one."""
-        message = Message(key, value, self.now)
+        message = ProducerRecord(key, value, self.now)
         for _ in range(100):
             record_id = self.feeder.offer(
                 self.now, topic, key, size_of(message), timestamp=self.now
@@ -189,9 +189,9 @@ class StreamsWorld:
         """Whether each task runs in one thread."""
         return sorted(t for got in self.tasks().values() for t in got) == sorted(self.layout.tasks)
 
-    def read(self, topic: str) -> list[Message]:
+    def read(self, topic: str) -> list[ProducerRecord]:
         """What is committed in a topic, partition by partition."""
-        found: list[Message] = []
+        found: list[ProducerRecord] = []
         for partition in range(self.counts[topic]):
             wanted = {
                 "partition": partition,

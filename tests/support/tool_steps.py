@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.batches import START
 from tests.support.gateways import Client, produce_body

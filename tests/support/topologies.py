@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.topology import Topology
 
 Stores = Mapping[str, KeyValueStore]
 
 
-def as_it_is(message: Message, stores: Stores) -> Iterable[Message]:
+def as_it_is(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     """Gives on what it gets."""
     return [message]
 

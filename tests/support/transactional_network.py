@@ -19,9 +19,9 @@ from brokertwin.clients.client_loop import RESPONSES, SPOKEN
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import FEATURE, NEWEST, rules_of
-from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
 from brokertwin.state.core.schema import render
 from tests.support.bench_network import records_of
 from tests.support.network import (
@@ -99,7 +99,7 @@ class TransactionalNetwork(Network):
         self._run_dry()
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> ProducerTransactions:
         transactions = self.producer.transactions
         assert transactions is not None, "a transactional producer"
         return transactions
@@ -187,11 +187,11 @@ class TransactionalNetwork(Network):
         request_id = self.producer._sender._requests.next_id()
         self._apis[request_id] = request.api, version
         self._under_way = UnderWay(request_id, node, self.now)
-        outgoing = Outgoing(request_id, node, request.body, [])  # type: ignore[arg-type]
+        outgoing = SenderRequest(request_id, node, request.body, [])  # type: ignore[arg-type]
         sent = Sent(outgoing, render(request.body, version), self.now)
         self._wires[node].requests.append(sent)
 
-    def _api_of(self, outgoing: Outgoing) -> tuple[str, int]:
+    def _api_of(self, outgoing: SenderRequest) -> tuple[str, int]:
         if outgoing.request_id in self._apis:
             return self._apis[outgoing.request_id]
         _, newest = self.transactions.rules.versions[PRODUCE]
@@ -230,7 +230,7 @@ class TransactionalNetwork(Network):
             self._under_way is not None and self._under_way.request_id == answer.outgoing.request_id
         ):
             self._under_way = None
-            self.transactions.answered(self.now, msgspec.convert(answer.body, RESPONSES[api]))
+            self.transactions.on_response(self.now, msgspec.convert(answer.body, RESPONSES[api]))
 
     # The end
 

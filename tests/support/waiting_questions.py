@@ -1,4 +1,4 @@
-"""Questions to coordinators whose follower may not follow, and what they are about.
+"""Requests to coordinators with a halted follower, and their groups and ids.
 
 world = World(cluster)
 world.begin()
@@ -33,7 +33,7 @@ Told = dict[str, Any]
 
 
 class Question(NamedTuple):
-    """What is asked."""
+    """A request."""
 
     what: str
     api: str
@@ -61,7 +61,7 @@ class World:
             return client.call(api, version, body)
 
     def done(self, api: str, version: int, body: Told) -> Told:
-        """Asks until it is answered without an error."""
+        """Send until there is no error, and return the response."""
         found: list[Told] = []
 
         def is_done() -> bool:
@@ -72,7 +72,7 @@ class World:
         return found[-1]
 
     def begin(self) -> None:
-        """Makes all of it."""
+        """Create everything."""
         self._create("two", 2)
         for name in INTERNAL:
             self._create(name, 1)
@@ -147,7 +147,7 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """Both members of the mixed group have what they are to have, and say so."""
+        """Wait until both members of the mixed group own and confirm their partitions."""
         wait_until(self._is_settled, "a classic member at a consumer group")
 
     def _is_settled(self) -> bool:
@@ -241,7 +241,7 @@ class World:
         return self._state(**{**said, "stateBatches": [], **more})
 
     def of_classic(self) -> Iterator[Question]:
-        """What changes nothing, most of it of a classic group."""
+        """Requests without a write, most of them of a classic group."""
         member = {"groupId": "classic", "generationId": 1, "memberId": self._leader}
         synced = {**member, "assignments": []}
         topics = [{"name": "two", "partitions": [{"partitionIndex": 0}]}]
@@ -503,7 +503,7 @@ class World:
         yield from (Question(*each) for each in cases)
 
     def of_busy(self) -> Iterator[Question]:
-        """What is asked of ids of which something is written, and is not committed; then again."""
+        """Requests for ids with an uncommitted write, each sent twice."""
         pid = {"transactionTimeoutMs": LATE_MS, "producerId": -1, "producerEpoch": -1}
         cases: list[tuple[str, str, int, Told]] = [
             ("add", "ADD_PARTITIONS_TO_TXN", 3, self._adds("busy")),
@@ -526,7 +526,7 @@ class World:
         yield from self.of_transactions()
 
     def of_rejoining(self) -> Iterator[Question]:
-        """What is told when the follower follows again: the offset and the state that are new."""
+        """Requests once the follower follows again: for the new offset and state."""
         simple = {"groupId": "simple", "generationIdOrMemberEpoch": -1, "memberId": ""}
         ninth = offsets("")
         ninth["partitions"][0]["committedOffset"] = 9
@@ -547,7 +547,7 @@ class World:
         yield from (Question(*each) for each in cases)
 
     def of_ends(self) -> Iterator[Question]:
-        """What all this has come to."""
+        """Requests that show the final state."""
         yield from self.of_transactions()
         yield Question("groups", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
         yield Question(
@@ -568,7 +568,7 @@ STREAMS: Told = {
 
 
 def offsets(*metadata: str, topic: str = "two") -> Told:
-    """A topic of a commit: a partition with each metadata."""
+    """Return a topic of a commit: a partition with each metadata."""
     parts = [
         {"partitionIndex": n, "committedOffset": 1, "committedMetadata": text}
         for n, text in enumerate(metadata)
@@ -577,7 +577,7 @@ def offsets(*metadata: str, topic: str = "two") -> Told:
 
 
 def altered(group: str, topic: str) -> Told:
-    """The body of an AlterShareGroupOffsets."""
+    """Return the body of an AlterShareGroupOffsets."""
     partitions = [{"partitionIndex": 0, "startOffset": 0}]
     return {"groupId": group, "topics": [{"topicName": topic, "partitions": partitions}]}
 

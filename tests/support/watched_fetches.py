@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from brokertwin.gateway.engine.engine import Answer, EdgeRequest, Engine
+from brokertwin.gateway.engine.engine import BrokerEngine, EdgeRequest, EngineResponse
 
 FETCH = 1
 
@@ -39,7 +39,7 @@ def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:
 class WatchedEngine:
     """Another engine; `fetches` has what was noted, in the order of arrival."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BrokerEngine) -> None:
         self._engine = engine
         self.fetches: list[NotedFetch] = []
 
@@ -47,7 +47,7 @@ class WatchedEngine:
         """All the rest is the engine's."""
         return getattr(self._engine, name)
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         """Note the request and hand it on."""
         fetch = noted(request)
         if fetch is not None:

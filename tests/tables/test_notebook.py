@@ -1,4 +1,4 @@
-"""The notebook: its cells are run as they stand, one after the other."""
+"""The notebook: its cells are run in order."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Reading a state as tables: from where, as of when, and in SQL."""
+"""Reading a state as tables: sources, moments, and SQL."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -29,14 +29,14 @@ def replayed() -> Tables:
 
 
 def with_topics(*names: str) -> dict[str, dict[str, bytes]]:
-    """The columns of a cell with topics of one partition."""
+    """Return the columns of a cell with topics of one partition."""
     bench = Bench()
     for name in names:
         bench.topic(name, 1)
     return {CLUSTER: bench.cell.columns()}
 
 
-def test_a_replayed_recording_answers_questions(replayed: Tables) -> None:
+def test_a_replayed_recording_can_be_queried(replayed: Tables) -> None:
     query = """
         SELECT g.state, count(*) AS partitions, max(o.commitTimestamp) AS at
         FROM groups g JOIN offsets o USING (groupid) GROUP BY ALL
@@ -50,7 +50,7 @@ def test_a_replayed_recording_answers_questions(replayed: Tables) -> None:
     assert replayed.names == list(tables.schemas.BY_NAME)
 
 
-def test_a_recording_is_read_as_of_an_exchange_or_a_time() -> None:
+def test_a_recording_is_read_at_an_exchange_or_a_time() -> None:
     early = tables.read(CAPTURE, as_of="group_kp.jsonl:40", broker_settings=SETTINGS)
     assert early.arrow("members").num_rows == 1
     [joined] = early.arrow("members").to_pylist()
@@ -69,7 +69,7 @@ def test_settings_of_the_recorded_broker_may_be_given() -> None:
         tables.read(CAPTURE, broker_settings={"no.such": "1"})
 
 
-def test_the_newest_snapshot_is_read_or_that_of_a_batch_or_a_time(tmp_path: Path) -> None:
+def test_the_newest_snapshot_or_that_of_a_batch_or_time_is_read(tmp_path: Path) -> None:
     for number, names in enumerate([("a",), ("a", "b"), ("a", "b", "c")]):
         made = taken(number, NOON_MS + number * 1000)
         snapshot_store.write(tmp_path, made._replace(cells=with_topics(*names)))
@@ -92,8 +92,8 @@ def test_the_newest_snapshot_is_read_or_that_of_a_batch_or_a_time(tmp_path: Path
 
 
 def logs_of_batches(checkpoint: Path, **begun_ms: int) -> None:
-    """What Spark writes of its batches, planned and committed."""
-    facts.write(checkpoint, facts.Facts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
+    """Write Spark's logs of planned and committed batches."""
+    facts.write(checkpoint, facts.JobFacts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir()
     for batch, ms in begun_ms.items():
@@ -102,18 +102,20 @@ def logs_of_batches(checkpoint: Path, **begun_ms: int) -> None:
         (checkpoint / "commits" / batch[1:]).write_text("v1\n{}")
 
 
-def test_a_time_means_the_newest_batch_that_began_by_then(tmp_path: Path) -> None:
+def test_a_time_selects_the_last_batch_started_by_then(tmp_path: Path) -> None:
     logs_of_batches(tmp_path, b3=NOON_MS, b4=NOON_MS + 1000, b5=NOON_MS + 2000)
-    (tmp_path / "commits" / "5").unlink()  # it still runs
+    (tmp_path / "commits" / "5").unlink()  # still running
 
     def batch(moment: Moment | None) -> int:
         return tables.batch_of(tmp_path, moment)
 
     assert [batch(Moment(ms=NOON_MS + ms)) for ms in (0, 999, 1000, 9999)] == [3, 3, 4, 4]
     assert (batch(None), batch(Moment(batch=3))) == (4, 3)
-    with pytest.raises(UserError, match=r"no state at 2026-11-22 12:00:00.122") as told:
+    with pytest.raises(UserError, match=r"no state at 2026-11-22 12:00:00.122") as raised:
         batch(Moment(ms=NOON_MS - 1))
-    assert told.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
+    assert (
+        raised.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
+    )
     with pytest.raises(UserError, match="no state of micro-batch 5"):
         batch(Moment(batch=5))
 
@@ -129,11 +131,11 @@ def test_a_time_means_the_newest_batch_that_began_by_then(tmp_path: Path) -> Non
         ("2026-11-22 13:00:00.123", Moment(ms=NOON_MS)),
     ],
 )
-def test_what_is_written_means_a_batch_or_a_time(text: Any, moment: Moment | None) -> None:
+def test_a_text_is_parsed_as_a_batch_or_a_time(text: Any, moment: Moment | None) -> None:
     assert tables.moment_of(text, timezone(timedelta(hours=1))) == moment
 
 
-def test_what_is_no_state_is_refused_with_words(tmp_path: Path, replayed: Tables) -> None:
+def test_a_missing_state_is_rejected_with_a_message(tmp_path: Path, replayed: Tables) -> None:
     for source, words in [
         ([], "no source to read"),
         (tmp_path / "none", "does not exist"),
@@ -157,15 +159,13 @@ def test_what_is_no_state_is_refused_with_words(tmp_path: Path, replayed: Tables
         ("-- nothing", "is not a query", "SELECT"),
     ],
 )
-def test_a_query_that_cannot_be_is_explained(
-    replayed: Tables, query: str, words: str, hint: str
-) -> None:
-    with pytest.raises(UserError, match=words) as told:
+def test_an_invalid_query_is_explained(replayed: Tables, query: str, words: str, hint: str) -> None:
+    with pytest.raises(UserError, match=words) as raised:
         replayed.sql(query)
-    assert hint in told.value.hint
+    assert hint in raised.value.hint
 
 
-def test_a_result_goes_to_parquet_with_its_types(replayed: Tables, tmp_path: Path) -> None:
+def test_a_result_is_written_to_parquet_with_its_types(replayed: Tables, tmp_path: Path) -> None:
     found = replayed.sql("select topic, isr, replicas from partitions")
     pq.write_table(found, tmp_path / "file.parquet")
     again = replayed.sql(f"select count(*) as n from '{tmp_path}/file.parquet' where len(isr) = 1")

@@ -1,11 +1,11 @@
-"""The tables are told in one place: what the state gives, Arrow and the page agree with it."""
+"""The tables are defined once: state, Arrow and the page agree with the definition."""
 
 import pyarrow as pa
 import pytest
 
 from brokertwin.cli.job import state_tables
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.tables import of_cells, schemas
 from brokertwin.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
 from tests.support.machine import CLUSTER, Bench
@@ -19,32 +19,30 @@ def bench() -> Bench:
 
 
 def test_every_kind_of_item_is_a_table() -> None:
-    assert sorted(table.kind for table in TABLES) == sorted(Kind)
-    assert set(state_tables.KINDS.split("|")) == {kind.value for kind in Kind}
+    assert sorted(table.kind for table in TABLES) == sorted(ItemKind)
+    assert set(state_tables.KINDS.split("|")) == {kind.value for kind in ItemKind}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_a_table_has_what_the_state_gives_under_the_same_names(
-    bench: Bench, table: schemas.Table
-) -> None:
+def test_a_table_has_the_fields_of_the_state(bench: Bench, table: schemas.TableSchema) -> None:
     cells = {CLUSTER: bench.cell.columns()}
     rows = state_rows.rows(table.kind, cells)
     made = of_cells(cells).arrow(table.name)
     assert made.num_rows == len(rows)
-    assert rows or table.kind in (Kind.MEMBERS, Kind.REPLICAS, Kind.FETCHERS)
+    assert rows or table.kind in (ItemKind.MEMBERS, ItemKind.REPLICAS, ItemKind.FETCHERS)
     names = [column.name for column in table.columns]
     for row in rows:
         assert sorted(row) == sorted(names)
     for column in table.columns:
-        told = [row[column.name] for row in rows]
+        expected = [row[column.name] for row in rows]
         found = made[column.name]
         if column.type == TIME:
             found = found.cast(pa.int64()).fill_null(-1)
         pairs = column.type == schemas.MAP
-        assert [dict(one) if pairs else one for one in found.to_pylist()] == told, column.name
+        assert [dict(one) if pairs else one for one in found.to_pylist()] == expected, column.name
 
 
-def test_a_column_says_what_it_means() -> None:
+def test_every_column_has_a_description() -> None:
     schema = schemas.arrow_schema(BY_NAME["offsets"])
     assert schema.metadata[DESCRIPTION] == b"A committed offset."
     field = schema.field("committedOffset")
@@ -52,11 +50,11 @@ def test_a_column_says_what_it_means() -> None:
     assert all(column.what for table in TABLES for column in table.columns)
 
 
-def test_the_page_has_the_tables_as_they_are() -> None:
+def test_the_page_lists_the_tables() -> None:
     page = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
     assert page.partition("## The tables\n\n")[2] == schemas.as_markdown()
 
 
-def test_times_that_people_are_told_are_those_of_the_tables() -> None:
+def test_displayed_times_are_those_of_the_tables() -> None:
     times = {each.name for table in TABLES for each in table.columns if each.type == TIME}
     assert times == state_tables.TIMES

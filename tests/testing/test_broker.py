@@ -1,4 +1,4 @@
-"""KafkaBroker: what it holds, what came in, and what its verbs refuse."""
+"""KafkaBroker: content, received requests, and rejected arguments."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from brokertwin.testing import KafkaBroker, Trouble
 from brokertwin.testing.transcript import transcript
@@ -22,7 +22,7 @@ def connect(broker: KafkaBroker, number: int = 1) -> Client:
     return Client(Address(host, int(port)))
 
 
-def test_records_are_as_they_were_produced(kafka_broker: KafkaBroker) -> None:
+def test_records_are_returned_as_produced(kafka_broker: KafkaBroker) -> None:
     with_everything: dict[str, Any] = {
         "key": "k",
         "headers": [("h", b"1")],
@@ -52,7 +52,7 @@ def test_records_of_an_idempotent_producer_have_their_sequences(kafka_broker: Ka
     assert len({(record.producer_id, record.producer_epoch) for record in records}) == 1
 
 
-def test_records_of_a_long_log_are_all_there_but_for_deleted_ones(
+def test_records_of_a_long_log_are_complete_except_deleted_ones(
     kafka_broker: KafkaBroker,
 ) -> None:
     count = 64 * 65 + 1
@@ -77,7 +77,7 @@ def test_topics_are_spread_over_the_brokers(kafka_broker: KafkaBroker) -> None:
     admin.close()
 
 
-def test_requests_tell_what_came_in(kafka_broker: KafkaBroker) -> None:
+def test_requests_are_returned_as_received(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
     with connect(kafka_broker) as client:
@@ -96,7 +96,7 @@ def test_requests_tell_what_came_in(kafka_broker: KafkaBroker) -> None:
     assert transcript(kafka_broker.requests()).splitlines() == [line + trouble, line]
 
 
-def test_rules_are_taken_in_their_order_and_each_so_often(kafka_broker: KafkaBroker) -> None:
+def test_rules_apply_in_order_and_a_limited_number_of_times(kafka_broker: KafkaBroker) -> None:
     kafka_broker.fail_next("INIT_PRODUCER_ID", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
     kafka_broker.fail_next("INIT_PRODUCER_ID", 15)
     with connect(kafka_broker) as client:
@@ -105,7 +105,7 @@ def test_rules_are_taken_in_their_order_and_each_so_often(kafka_broker: KafkaBro
     assert codes == [14, 14, 15, 0]
 
 
-def test_a_rule_is_for_one_client_or_one_broker(kafka_broker: KafkaBroker) -> None:
+def test_a_rule_can_be_limited_to_a_client_or_broker(kafka_broker: KafkaBroker) -> None:
     others = kafka_broker.fail_next("METADATA", 3, client="other")
     only = kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, broker=1, client="tester")
     kafka_broker.create_topic("orders")
@@ -115,7 +115,7 @@ def test_a_rule_is_for_one_client_or_one_broker(kafka_broker: KafkaBroker) -> No
     assert (others.hits, only.hits) == (0, 1)
 
 
-def test_a_rule_can_be_waited_for(kafka_broker: KafkaBroker) -> None:
+def test_a_test_can_wait_for_a_rule_to_apply(kafka_broker: KafkaBroker) -> None:
     trouble = kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, times=2)
     with pytest.raises(TimeoutError, match="0 of 1"):
         trouble.wait(timeout_s=0.01)
@@ -132,7 +132,7 @@ def test_a_rule_can_be_waited_for(kafka_broker: KafkaBroker) -> None:
     assert trouble.is_over
 
 
-def test_calm_ends_every_trouble(kafka_broker: KafkaBroker) -> None:
+def test_calm_ends_all_troubles(kafka_broker: KafkaBroker) -> None:
     with kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, times=None) as trouble:
         assert isinstance(trouble, Trouble)
         kafka_broker.pause()
@@ -157,7 +157,7 @@ def test_a_groups_first_member_does_not_wait_for_others(kafka_broker: KafkaBroke
         assert [(each["name"], each["value"]) for each in told["configs"]] == [(name, "0")]
 
 
-def test_an_error_can_come_late(kafka_broker: KafkaBroker) -> None:
+def test_an_error_can_be_delayed(kafka_broker: KafkaBroker) -> None:
     kafka_broker.delay("DESCRIBE_CLUSTER", 100)
     kafka_broker.fail_next("DESCRIBE_CLUSTER", 31)
     with connect(kafka_broker) as client:
@@ -166,7 +166,7 @@ def test_an_error_can_come_late(kafka_broker: KafkaBroker) -> None:
         assert time.monotonic() - before >= 0.1
 
 
-def test_time_that_is_turned_ahead_ends_a_long_poll(kafka_broker: KafkaBroker) -> None:
+def test_advancing_the_time_ends_a_long_poll(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
     wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
     body = {"maxWaitMs": 600_000, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
@@ -182,7 +182,7 @@ def test_time_that_is_turned_ahead_ends_a_long_poll(kafka_broker: KafkaBroker) -
     assert abs(record.timestamp_ms - time.time() * 1000 - 600_000) < 60_000
 
 
-def test_a_deadline_comes_sooner_by_what_the_clock_was_turned(kafka_broker: KafkaBroker) -> None:
+def test_advancing_the_time_shortens_pending_deadlines(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
     wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
     body = {"maxWaitMs": 60_200, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
@@ -194,7 +194,7 @@ def test_a_deadline_comes_sooner_by_what_the_clock_was_turned(kafka_broker: Kafk
 
 
 @pytest.mark.kafka_broker(brokers=2)
-def test_only_the_paused_broker_is_silent(kafka_broker: KafkaBroker) -> None:
+def test_only_the_paused_broker_stops_responding(kafka_broker: KafkaBroker) -> None:
     kafka_broker.pause(broker=2)
     with connect(kafka_broker, 1) as awake, connect(kafka_broker, 2) as paused:
         paused.send("DESCRIBE_CLUSTER", 1)
@@ -207,7 +207,7 @@ def test_only_the_paused_broker_is_silent(kafka_broker: KafkaBroker) -> None:
 
 
 @pytest.mark.kafka_broker(brokers=2, topics=["orders"])
-def test_a_leader_moves_where_it_is_told(kafka_broker: KafkaBroker) -> None:
+def test_a_leader_moves_to_the_given_broker(kafka_broker: KafkaBroker) -> None:
     old = kafka_broker.leader("orders")
     kafka_broker.produce("orders", "before")
     new = kafka_broker.move_leader("orders", to=3 - old)
@@ -227,12 +227,12 @@ def test_a_leader_moves_where_it_is_told(kafka_broker: KafkaBroker) -> None:
         "super.users": "User:test",
     }
 )
-def test_the_test_itself_may_do_everything(kafka_broker: KafkaBroker) -> None:
+def test_the_test_itself_has_all_permissions(kafka_broker: KafkaBroker) -> None:
     kafka_broker.produce("orders", "one")
     assert kafka_broker.coordinator("g") == 1
     with connect(kafka_broker) as client:
-        answer = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
-    assert answer["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
+        response = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+    assert response["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -267,14 +267,14 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.kafka_broker(topics=["there"])
 @pytest.mark.parametrize(("verb", "message"), REFUSED)
-def test_what_cannot_be_is_said_in_a_sentence(
+def test_invalid_arguments_have_clear_error_messages(
     kafka_broker: KafkaBroker, verb: Any, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
         verb(kafka_broker)
 
 
-def test_starting_costs_next_to_nothing_and_leaves_nothing_behind() -> None:
+def test_starting_is_cheap_and_closing_frees_everything() -> None:
     before = set(threading.enumerate())
     started = time.process_time()
     for _ in range(20):
@@ -284,7 +284,7 @@ def test_starting_costs_next_to_nothing_and_leaves_nothing_behind() -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_a_first_topic_that_is_refused_leaves_nothing_running() -> None:
+def test_a_rejected_initial_topic_leaves_nothing_running() -> None:
     before = set(threading.enumerate())
     with pytest.raises(UserError, match="INVALID_TOPIC_EXCEPTION"):
         KafkaBroker(topics=["a b"]).start()
@@ -308,7 +308,7 @@ def test_a_log_directory_fails_until_the_broker_is_restarted() -> None:
         assert len(broker.records("orders")) == 2
 
 
-def test_a_broker_that_has_halted_with_its_first_directory_starts_when_it_is_fenced() -> None:
+def test_a_broker_halted_by_its_first_directory_restarts_after_it_is_fenced() -> None:
     disks = {"log.dirs": "/disk-1,/disk-2"}
     with KafkaBroker(2, ["orders"], config=disks) as broker:
         broker.fail_log_dir("/disk-1", broker=2)

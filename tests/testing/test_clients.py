@@ -1,4 +1,4 @@
-"""Unmodified clients in trouble: they retry, refresh and go on, as against Kafka."""
+"""Unmodified clients in trouble retry, refresh and continue as against Kafka."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ COUNT = 1000
 
 
 class Producer(Protocol):
-    """What both clients' producers can do."""
+    """Common interface of both clients' producers."""
 
     def send(self, value: bytes) -> None:
-        """Hand a record over."""
+        """Queue a record."""
 
     def flush(self) -> None:
-        """Wait until all records are acknowledged. Fails where one is refused."""
+        """Wait until all records are acknowledged. Raises if one fails."""
 
 
 class KafkaPython:
@@ -48,7 +48,7 @@ class KafkaPython:
 
 
 class Confluent:
-    """librdkafka's producer; its settings are those of kafka-python with other names."""
+    """librdkafka's producer, with kafka-python's settings under other names."""
 
     def __init__(self, broker: KafkaBroker, **config: Any) -> None:
         given = {name.replace("_", "."): value for name, value in config.items()}
@@ -86,7 +86,7 @@ Start = Callable[..., Producer]
 
 @pytest.fixture(params=[KafkaPython, Confluent])
 def start(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> Iterator[Start]:
-    """Starts a producer that is closed at the end."""
+    """Start a producer that is closed at the end."""
     started = []
 
     def start_one(**config: Any) -> Producer:
@@ -114,7 +114,7 @@ def until(condition: Callable[[], bool]) -> None:
     "error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "KAFKA_STORAGE_ERROR"]
 )
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_a_producer_tries_again(kafka_broker: KafkaBroker, start: Start, error: str) -> None:
+def test_a_producer_retries(kafka_broker: KafkaBroker, start: Start, error: str) -> None:
     trouble = kafka_broker.fail_next("PRODUCE", error, times=2)
     producer = start(retry_backoff_ms=20)
     producer.send(b"one")
@@ -124,7 +124,7 @@ def test_a_producer_tries_again(kafka_broker: KafkaBroker, start: Start, error: 
 
 
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_a_producer_gives_up_where_no_retry_helps(kafka_broker: KafkaBroker) -> None:
+def test_a_producer_fails_on_a_permanent_error(kafka_broker: KafkaBroker) -> None:
     kafka_broker.fail_next("PRODUCE", "MESSAGE_TOO_LARGE", times=None)
     producer = kafka.KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
     with pytest.raises(kafka.errors.MessageSizeTooLargeError):
@@ -135,7 +135,7 @@ def test_a_producer_gives_up_where_no_retry_helps(kafka_broker: KafkaBroker) -> 
 
 @pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_an_idempotent_producer_whose_answer_is_lost_writes_once(
+def test_an_idempotent_producer_writes_once_despite_a_lost_response(
     kafka_broker: KafkaBroker, start: Start, closes: bool
 ) -> None:
     trouble = kafka_broker.lose_answer("PRODUCE", closes=closes)
@@ -150,7 +150,7 @@ def test_an_idempotent_producer_whose_answer_is_lost_writes_once(
 
 
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_without_idempotence_the_same_loss_writes_twice(
+def test_without_idempotence_a_lost_response_leads_to_a_duplicate(
     kafka_broker: KafkaBroker, start: Start
 ) -> None:
     kafka_broker.lose_answer("PRODUCE")
@@ -161,7 +161,7 @@ def test_without_idempotence_the_same_loss_writes_twice(
 
 
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_a_dropped_connection_is_opened_again(kafka_broker: KafkaBroker, start: Start) -> None:
+def test_a_dropped_connection_is_reopened(kafka_broker: KafkaBroker, start: Start) -> None:
     trouble = kafka_broker.drop_connection("PRODUCE", client="tested")
     producer = start(retry_backoff_ms=20)
     producer.send(b"one")
@@ -170,7 +170,7 @@ def test_a_dropped_connection_is_opened_again(kafka_broker: KafkaBroker, start: 
 
 
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_a_late_answer_is_waited_for(kafka_broker: KafkaBroker, start: Start) -> None:
+def test_a_client_waits_for_a_delayed_response(kafka_broker: KafkaBroker, start: Start) -> None:
     producer = start()
     producer.send(b"warm")
     producer.flush()
@@ -186,7 +186,7 @@ def test_a_late_answer_is_waited_for(kafka_broker: KafkaBroker, start: Start) ->
 
 
 @pytest.mark.kafka_broker(brokers=3, topics=["orders"])
-def test_a_thousand_records_over_a_moving_leader_are_there_once_and_in_order(
+def test_a_thousand_records_survive_a_moving_leader_once_and_in_order(
     kafka_broker: KafkaBroker, start: Start
 ) -> None:
     producer = start(linger_ms=0, batch_size=200, retry_backoff_ms=20)
@@ -202,7 +202,7 @@ def test_a_thousand_records_over_a_moving_leader_are_there_once_and_in_order(
 
 
 def last_epoch(broker: KafkaBroker) -> int:
-    """The leader epoch of the newest record, -1 where there is none."""
+    """Return the leader epoch of the newest record, or -1."""
     return max((record.leader_epoch for record in broker.records("orders")), default=-1)
 
 
@@ -255,7 +255,7 @@ CONSUMERS = [consume_with_kafka_python, consume_with_confluent]
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-def test_a_reader_goes_on_when_its_fetch_session_is_forgotten(
+def test_a_reader_continues_after_its_fetch_session_is_dropped(
     kafka_broker: KafkaBroker, consume: Consume
 ) -> None:
     kafka_broker.produce("orders", "0")
@@ -265,8 +265,10 @@ def test_a_reader_goes_on_when_its_fetch_session_is_forgotten(
     assert len(kafka_broker.expire_session(client="reader")) == has_session
     kafka_broker.produce("orders", "1", "2")
     assert list(reader) == [b"1", b"2"]
-    answers = [r["response"]["errorCode"] for r in kafka_broker.requests("FETCH") if r["response"]]
-    assert (70 in answers) == has_session
+    responses = [
+        r["response"]["errorCode"] for r in kafka_broker.requests("FETCH") if r["response"]
+    ]
+    assert (70 in responses) == has_session
 
 
 @pytest.mark.kafka_broker(brokers=3)
@@ -286,7 +288,7 @@ def test_a_reader_follows_the_leader(kafka_broker: KafkaBroker, consume: Consume
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-def test_a_reader_outlives_a_restart(kafka_broker: KafkaBroker, consume: Consume) -> None:
+def test_a_reader_survives_a_restart(kafka_broker: KafkaBroker, consume: Consume) -> None:
     kafka_broker.produce("orders", "0")
     reader = consume(kafka_broker, 2)
     assert next(reader) == b"0"
@@ -315,7 +317,7 @@ def test_a_group_commits_at_its_new_coordinator(kafka_broker: KafkaBroker) -> No
 
 
 @pytest.mark.kafka_broker(topics=["orders"])
-def test_a_paused_broker_answers_when_it_goes_on(kafka_broker: KafkaBroker, start: Start) -> None:
+def test_a_paused_broker_responds_after_resume(kafka_broker: KafkaBroker, start: Start) -> None:
     producer = start()
     producer.send(b"one")
     producer.flush()
@@ -330,7 +332,7 @@ def test_a_paused_broker_answers_when_it_goes_on(kafka_broker: KafkaBroker, star
 
 
 @pytest.mark.kafka_broker(topics=["orders"], config={"producer.id.expiration.ms": 60_000})
-def test_a_producer_that_the_broker_has_forgotten_goes_on(
+def test_a_producer_unknown_to_the_broker_continues(
     kafka_broker: KafkaBroker, start: Start
 ) -> None:
     producer = start()

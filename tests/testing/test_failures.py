@@ -1,11 +1,11 @@
-"""What `fail_next` answers: readable in every version, and nothing of it has been handled."""
+"""Responses of `fail_next`: readable in every version, and nothing is processed."""
 
 from typing import Any
 
 import pytest
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -24,7 +24,7 @@ VERSIONS = [
     if key not in OF_THE_CONNECTION
 ]
 TOLD_BY_NO_DIRECTORIES = {("DESCRIBE_LOG_DIRS", 1), ("DESCRIBE_LOG_DIRS", 2)}
-"""They have no error code: clients take an answer without directories for a refusal."""
+"""Without an error code: clients treat a response without directories as rejected."""
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str
     return client.call("PRODUCE", 9, {"acks": acks, "timeoutMs": 1000, "topicData": list(topics)})
 
 
-def codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """The error of each partition of a Produce answer."""
+def codes(response: dict[str, Any]) -> dict[tuple[str, int], int]:
+    """Return the error of each partition of a Produce response."""
     return {
         (topic["name"], partition["index"]): partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitionResponses"]
     }
 
@@ -65,20 +65,20 @@ def check_fails(kafka_broker: KafkaBroker, client: Client, api: str, version: in
     if api == "FETCH":
         body = {**body, "replicaId": -1, "replicaState": {}, "sessionId": 0, "sessionEpoch": -1}
     before = columns(kafka_broker)
-    answer = client.call(api, version, body)
+    response = client.call(api, version, body)
     assert trouble.hits == 1, (api, version)
     if (api, version) not in TOLD_BY_NO_DIRECTORIES:
-        assert REFUSED in codes_in(answer), (api, version)
-    assert codes_in(answer) <= {REFUSED, Error.NONE}, (api, version)
+        assert REFUSED in codes_in(response), (api, version)
+    assert codes_in(response) <= {REFUSED, Error.NONE}, (api, version)
     assert columns(kafka_broker) == before, f"{api} has been handled in version {version}"
 
 
 def columns(broker: KafkaBroker) -> dict[str, bytes]:
-    """The cluster's state without its clock."""
+    """Return the cluster's state without its clock."""
     return broker._call(lambda: broker._engine.tables.columns())
 
 
-def test_only_the_partition_that_is_meant_fails(kafka_broker: KafkaBroker, client: Client) -> None:
+def test_only_the_selected_partition_fails(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders", 3)
     kafka_broker.create_topic("payments")
     kafka_broker.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER", topic="orders", partition=1)
@@ -91,7 +91,7 @@ def test_only_the_partition_that_is_meant_fails(kafka_broker: KafkaBroker, clien
     assert len(kafka_broker.records("payments")) == 1
 
 
-def test_a_rule_for_a_topic_lets_other_topics_pass(
+def test_a_rule_for_a_topic_does_not_affect_others(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders")
@@ -105,9 +105,7 @@ def test_a_rule_for_a_topic_lets_other_topics_pass(
     assert trouble.hits == 1
 
 
-def test_a_failed_batch_is_forgotten_with_its_bytes(
-    kafka_broker: KafkaBroker, client: Client
-) -> None:
+def test_the_bytes_of_a_failed_batch_are_dropped(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders", 2)
     kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR")
     kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR", topic="orders", partition=1)
@@ -117,7 +115,7 @@ def test_a_failed_batch_is_forgotten_with_its_bytes(
     assert len(kafka_broker._engine._store) == 1  # type: ignore[arg-type]
 
 
-def test_a_produce_without_answer_that_fails_closes_its_connection(
+def test_a_failing_produce_with_acks_0_closes_its_connection(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders", 2)
@@ -128,7 +126,7 @@ def test_a_produce_without_answer_that_fails_closes_its_connection(
     assert [record.partition for record in kafka_broker.records("orders")] == [0]
 
 
-def test_a_commit_that_fails_leaves_no_group(kafka_broker: KafkaBroker, client: Client) -> None:
+def test_a_failing_commit_creates_no_group(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders")
     kafka_broker.fail_next("OFFSET_COMMIT", "NOT_COORDINATOR", topic="orders")
     committed = {"name": "orders", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}
@@ -142,16 +140,16 @@ def fetch(client: Client, version: int, **body: Any) -> dict[str, Any]:
     return client.call("FETCH", version, {"maxBytes": 1000, "sessionEpoch": -1, **body})
 
 
-def errors_of(answer: dict[str, Any]) -> dict[int, int]:
+def errors_of(response: dict[str, Any]) -> dict[int, int]:
     return {
         partition["partitionIndex"]: partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_partition_fails_in_a_fetch_session_that_names_none(
+def test_a_partition_fails_in_an_incremental_fetch(
     kafka_broker: KafkaBroker, client: Client, version: int
 ) -> None:
     topic_id = kafka_broker.create_topic("orders", 2)
@@ -174,30 +172,30 @@ def test_a_partition_fails_in_a_fetch_session_that_names_none(
         (Error.NOT_LEADER_OR_FOLLOWER, Error.NONE, {0: Error.NOT_LEADER_OR_FOLLOWER}),
     ],
 )
-def test_what_fails_a_fetch_as_a_whole_and_what_its_partitions(
+def test_errors_of_a_whole_fetch_and_of_its_partitions(
     kafka_broker: KafkaBroker, client: Client, error: Error, whole: Error, parts: dict[int, Error]
 ) -> None:
     kafka_broker.produce("orders", "first")
     kafka_broker.fail_next("FETCH", error)
     wanted = [{"partition": 0, "partitionMaxBytes": 1000}]
-    answer = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
-    assert (answer["errorCode"], errors_of(answer)) == (whole, parts)
+    response = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
+    assert (response["errorCode"], errors_of(response)) == (whole, parts)
 
 
-def test_metadata_tells_brokers_and_the_topics_errors(
+def test_metadata_returns_brokers_and_errors_of_topics(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders")
     kafka_broker.create_topic("payments")
     for wanted in (None, [{"name": "orders"}, {"name": "payments"}]):
         kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
-        answer = client.call("METADATA", 12, {"topics": wanted})
-        found = {topic["name"]: topic["errorCode"] for topic in answer["topics"]}
+        response = client.call("METADATA", 12, {"topics": wanted})
+        found = {topic["name"]: topic["errorCode"] for topic in response["topics"]}
         assert (found["orders"], found["payments"]) == (Error.LEADER_NOT_AVAILABLE, 0)
-        assert len(answer["brokers"]) == 1
+        assert len(response["brokers"]) == 1
 
 
-def test_metadata_of_no_topic_has_no_place_for_an_error(
+def test_metadata_without_topics_cannot_return_an_error(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     trouble = kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
@@ -205,7 +203,7 @@ def test_metadata_of_no_topic_has_no_place_for_an_error(
     assert trouble.hits == 0
 
 
-def test_a_topic_that_fails_in_metadata_is_not_created(
+def test_a_failing_topic_in_metadata_is_not_created(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
@@ -221,7 +219,7 @@ def test_a_partition_of_a_groups_offsets_fails(kafka_broker: KafkaBroker, client
         "OFFSET_FETCH", "COORDINATOR_LOAD_IN_PROGRESS", topic="orders", partition=1
     )
     wanted = {"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0, 1]}]}
-    answer = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
-    (group,) = answer["groups"]
+    response = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
+    (group,) = response["groups"]
     partitions = {p["partitionIndex"]: p["errorCode"] for p in group["topics"][0]["partitions"]}
     assert partitions == {0: 0, 1: Error.COORDINATOR_LOAD_IN_PROGRESS}

@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.kafka_broker(brokers=2, topics={"orders": 2}), pytest.
 
 
 class Member(Protocol):
-    """A consumer that has subscribed to `orders`."""
+    """A consumer subscribed to `orders`."""
 
     def read(self) -> list[bytes]:
-        """What there is now, after a little while at most."""
+        """Read available records, with a short timeout."""
 
     def commit(self) -> None:
-        """Commit what has been read."""
+        """Commit the offsets of read records."""
 
 
 class KafkaPython:
@@ -123,8 +123,8 @@ def test_a_member_follows_its_coordinator(kafka_broker: KafkaBroker, member: Mem
 
 
 def errors_of(broker: KafkaBroker, api: str) -> set[int]:
-    answers = [request["response"] for request in broker.requests(api)]
-    return {answer["errorCode"] for answer in answers if answer} - {0}
+    responses = [request["response"] for request in broker.requests(api)]
+    return {response["errorCode"] for response in responses if response} - {0}
 
 
 def heartbeats_at(broker: KafkaBroker, number: int) -> bool:
@@ -132,9 +132,7 @@ def heartbeats_at(broker: KafkaBroker, number: int) -> bool:
     return any(r["response"]["errorCode"] == 0 for r in answered)
 
 
-def test_a_member_that_was_taken_for_gone_joins_again(
-    kafka_broker: KafkaBroker, member: Member
-) -> None:
+def test_an_expired_member_rejoins(kafka_broker: KafkaBroker, member: Member) -> None:
     kafka_broker.produce("orders", "a")
     until_read(member, b"a")
     (expired,) = kafka_broker.expire_members(GROUP, client="member")
@@ -144,7 +142,7 @@ def test_a_member_that_was_taken_for_gone_joins_again(
     until(member, lambda: kafka_broker.expire_members(GROUP) not in ([], [expired]))
 
 
-def test_time_that_is_turned_ahead_ends_a_members_session(
+def test_advancing_the_time_expires_a_members_session(
     kafka_broker: KafkaBroker, member: Member
 ) -> None:
     kafka_broker.produce("orders", "a")
@@ -156,7 +154,7 @@ def test_time_that_is_turned_ahead_ends_a_members_session(
     until(member, lambda: len(kafka_broker.requests("JOIN_GROUP")) > joined)
 
 
-def test_a_transaction_is_there_as_a_whole_although_its_end_was_lost(
+def test_a_transaction_is_complete_although_its_end_response_was_lost(
     kafka_broker: KafkaBroker,
 ) -> None:
     lost = kafka_broker.lose_answer("END_TXN")

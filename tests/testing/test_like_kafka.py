@@ -1,4 +1,4 @@
-"""Partitions and coordinators that move: a real Kafka and the test double answer alike."""
+"""Moving partitions and coordinators: a real Kafka and the test broker respond alike."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.core.errors import Error
@@ -27,7 +27,7 @@ LOADING = (
 )
 Clients = Mapping[int, Client]
 Move = Callable[[str, int, int], None]
-"""Gives a topic's partition to a leader."""
+"""Moves a topic's partition to a leader."""
 
 Answers = dict[str, Any]
 
@@ -56,7 +56,7 @@ def partitions_of(client: Client, topic_name: str) -> dict[int, dict[str, Any]]:
 def until_led_by(
     clients: Clients, leader: int, topic_name: str = TOPIC, partition: int = 0
 ) -> dict[str, Any]:
-    """The partition as every broker tells it once they agree on its leader."""
+    """Return the partition in Metadata after all brokers agree on its leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         told = []
@@ -72,65 +72,68 @@ def until_led_by(
 def produce(client: Client, value: bytes, version: int = 10) -> dict[str, Any]:
     data = [{"index": 0, "records": batch(value)}]
     body = {"acks": -1, "timeoutMs": 5000, "topicData": [{"name": TOPIC, "partitionData": data}]}
-    answer = client.call("PRODUCE", version, body)
-    (partition,) = answer["responses"][0]["partitionResponses"]
+    response = client.call("PRODUCE", version, body)
+    (partition,) = response["responses"][0]["partitionResponses"]
     named = ("errorCode", "baseOffset", "currentLeader")
     return {name: partition[name] for name in named if name in partition}
 
 
 def fetch(client: Client, offset: int, **wanted: int) -> list[dict[str, Any]]:
-    """What Fetch answers before and after it tells leaders (KIP-951)."""
+    """Return Fetch responses before and since leaders are included (KIP-951)."""
     (topic,) = client.call("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"]
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000, **wanted}
     topics = [{"topic": TOPIC, "topicId": topic["topicId"], "partitions": [partition]}]
     body = {"maxBytes": 10_000, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
     named = ("errorCode", "highWatermark", "currentLeader", "divergingEpoch")
-    answers = [client.call("FETCH", version, body) for version in (12, 15, 16)]
-    found = [answer["responses"][0]["partitions"][0] for answer in answers]
+    responses = [client.call("FETCH", version, body) for version in (12, 15, 16)]
+    found = [response["responses"][0]["partitions"][0] for response in responses]
     return [{name: each[name] for name in named if name in each} for each in found]
 
 
 def end_of(client: Client, epoch: int) -> tuple[int, int, int]:
     body = {"topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leaderEpoch": epoch}]}]}
-    answer = client.call("OFFSET_FOR_LEADER_EPOCH", 4, {"replicaId": -2, **body})
-    (found,) = answer["topics"][0]["partitions"]
+    response = client.call("OFFSET_FOR_LEADER_EPOCH", 4, {"replicaId": -2, **body})
+    (found,) = response["topics"][0]["partitions"]
     return found["errorCode"], found["leaderEpoch"], found["endOffset"]
 
 
 def play(clients: Clients, move: Move) -> Answers:
-    """Records in three leader epochs, one of them without any, and everybody's answers."""
+    """Play records in three leader epochs, one of them empty, and return all responses."""
     create_on(clients[1], 1)
     until_led_by(clients, 1)
-    answers: Answers = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
+    responses: Answers = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
     for step, leader in enumerate((2, 1, 2), 1):
         move(TOPIC, 0, leader)
         told = until_led_by(clients, leader)
-        answers[f"metadata {step}"] = {
+        responses[f"metadata {step}"] = {
             name: told[name] for name in ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes")
         }
         other = clients[3 - leader]
         until_handed_over(other, clients[leader])
-        answers[f"refused {step}"] = [*(produce(other, b"x", v) for v in (9, 10)), fetch(other, 0)]
+        responses[f"refused {step}"] = [
+            *(produce(other, b"x", v) for v in (9, 10)),
+            fetch(other, 0),
+        ]
         if step != 2:
-            answers[f"written {step}"] = produce(clients[leader], b"%d" % step)
+            responses[f"written {step}"] = produce(clients[leader], b"%d" % step)
     leader_client = clients[2]
-    answers["ends"] = {epoch: end_of(leader_client, epoch) for epoch in range(-1, 6)}
-    answers["end elsewhere"] = end_of(clients[1], 0)
+    responses["ends"] = {epoch: end_of(leader_client, epoch) for epoch in range(-1, 6)}
+    responses["end elsewhere"] = end_of(clients[1], 0)
     for epoch in range(5):
-        answers[f"current epoch {epoch}"] = fetch(leader_client, 0, currentLeaderEpoch=epoch)
-        answers[f"last epoch {epoch}"] = fetch(leader_client, 3, lastFetchedEpoch=epoch)
-    return answers
+        responses[f"current epoch {epoch}"] = fetch(leader_client, 0, currentLeaderEpoch=epoch)
+        responses[f"last epoch {epoch}"] = fetch(leader_client, 3, lastFetchedEpoch=epoch)
+    return responses
 
 
 def until_handed_over(former: Client, leader: Client) -> None:
-    """Until both act on what they tell: a broker shows metadata before its replicas follow it."""
+    """Wait until both act on their metadata, which a broker shows before replicas follow it."""
     until_answered(lambda: int(fetch(former, 0)[0]["errorCode"]), Error.NONE)
     passing = (Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION)
     until_answered(lambda: int(fetch(leader, 0)[0]["errorCode"]), *passing)
 
 
 def until_answered(ask: Callable[[], int], *passing: int) -> int:
-    """The first error that is none of those that pass."""
+    """Return the first error that is not transient."""
     deadline = time.monotonic() + PATIENCE_S
     while (code := ask()) in passing:
         assert time.monotonic() < deadline, code
@@ -168,7 +171,7 @@ def committed(client: Client) -> tuple[int, list[int]]:
 
 
 def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
-    """A stable group and a join that waits, when the coordinator moves."""
+    """Play a stable group with a pending join while the coordinator moves."""
     until_answered(lambda: coordinator_of(clients[1]), -1)
     old = coordinator_of(clients[1])
     at_old, at_new = clients[old], clients[3 - old]
@@ -177,27 +180,27 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
     member = joined["memberId"]
     assigned = [{"memberId": member, "assignment": b"a"}]
     sync = {"groupId": GROUP, "generationId": 1, "memberId": member, "assignments": assigned}
-    answers = {"joined": joined["errorCode"], "synced": at_old.call("SYNC_GROUP", 3, sync)}
+    responses = {"joined": joined["errorCode"], "synced": at_old.call("SYNC_GROUP", 3, sync)}
     partitions = [{"partitionIndex": 0, "committedOffset": 5}]
     topics = [{"name": TOPIC, "partitions": partitions}]
     body = {"groupId": GROUP, "generationIdOrMemberEpoch": 1, "memberId": member, "topics": topics}
-    answers["committed"] = at_old.call("OFFSET_COMMIT", 7, body)
+    responses["committed"] = at_old.call("OFFSET_COMMIT", 7, body)
     second[old].send("JOIN_GROUP", 3, join_body())
     until_answered(lambda: heartbeat(at_old, member), Error.NONE)
-    answers["rebalancing"] = heartbeat(at_old, member)
+    responses["rebalancing"] = heartbeat(at_old, member)
     place = partition_for(GROUP, len(partitions_of(at_old, GROUP_TOPIC)))
     move(GROUP_TOPIC, place, 3 - old)
     (_, told) = decode_response(11, 3, second[old].receive())
-    answers["join that waited"] = told["errorCode"]
+    responses["join that waited"] = told["errorCode"]
     until_led_by(clients, 3 - old, GROUP_TOPIC, place)
-    # a coordinator that still loads answers heartbeats with 0: only others show that it is ready
+    # A loading coordinator answers heartbeats with `0 NONE`; only other requests show readiness.
     until_answered(lambda: committed(at_new)[0], *LOADING)
-    answers["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
-    answers["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
-    answers["offsets"] = committed(at_new), committed(at_old)
+    responses["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
+    responses["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
+    responses["offsets"] = committed(at_new), committed(at_old)
     (described,) = at_new.call("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
-    answers["described"] = described["groupState"], len(described["members"])
-    return answers
+    responses["described"] = described["groupState"], len(described["members"])
+    return responses
 
 
 def play_both(addresses: Mapping[int, str], move: Move) -> Answers:
@@ -217,11 +220,11 @@ def in_the_double() -> Answers:
 
 
 def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
-    """Have a real controller move a partition."""
+    """Move a partition through a real controller."""
     wanted = {"partitionIndex": partition, "replicas": [leader]}
     body = {"timeoutMs": 30_000, "topics": [{"name": topic, "partitions": [wanted]}]}
-    answer = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)
-    assert answer["responses"][0]["partitions"][0]["errorCode"] == 0, answer
+    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)
+    assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
 
 @pytest.mark.compares

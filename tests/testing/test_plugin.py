@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own; and the examples of docs/testing.md."""
+"""The pytest plugin in separate pytest runs, and the examples of docs/testing.md."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ DOCUMENT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.processes
-def test_the_examples_of_the_document_pass_as_they_stand(pytester: pytest.Pytester) -> None:
+def test_the_examples_of_the_document_pass(pytester: pytest.Pytester) -> None:
     examples = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     assert len(examples) == 3
     for number, example in enumerate(examples):
@@ -22,7 +22,7 @@ def test_the_examples_of_the_document_pass_as_they_stand(pytester: pytest.Pytest
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
 
 
-def test_the_document_names_every_verb() -> None:
+def test_the_document_names_every_method() -> None:
     from brokertwin.testing import KafkaBroker
 
     verbs = {name for name in vars(KafkaBroker) if not name.startswith("_")}
@@ -31,7 +31,7 @@ def test_the_document_names_every_verb() -> None:
 
 
 @pytest.mark.processes
-def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pytester) -> None:
+def test_the_nearest_marker_wins_argument_by_argument(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -57,7 +57,7 @@ def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pyteste
 
 
 @pytest.mark.processes
-def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
+def test_an_invalid_marker_is_explained(pytester: pytest.Pytester) -> None:
     messages = {
         "kafka_broker(3)": "*of kafka_broker: 3; it takes brokers=*, topics=*, config=*",
         "kafka_broker(nodes=3)": "*unknown arguments of kafka_broker: nodes*",
@@ -74,7 +74,7 @@ def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.processes
-def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_shows_the_last_requests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import kafka
@@ -100,7 +100,7 @@ def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> No
     )
 
 
-def test_the_plugin_imports_next_to_nothing() -> None:
+def test_the_plugin_imports_almost_nothing() -> None:
     code = """
 import sys, pytest
 before = set(sys.modules)

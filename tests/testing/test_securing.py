@@ -1,4 +1,4 @@
-"""A test double whose ports speak TLS or SASL."""
+"""A test broker with TLS or SASL."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ USERS = {"alice": "secret"}
 
 
 def produced(broker: KafkaBroker, **settings: Any) -> int:
-    """The offset of a record of a client with these settings."""
+    """Return the offset of a record produced with these settings."""
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **settings)
     try:
         return int(producer.send("orders", b"one").get(timeout=20).offset)
@@ -55,7 +55,7 @@ def test_the_marker_takes_both(kafka_broker: KafkaBroker) -> None:
     assert kafka_broker.produce("orders", b"one") == 0
 
 
-def test_the_users_are_gone_with_the_broker() -> None:
+def test_the_users_are_deleted_with_the_broker() -> None:
     broker = KafkaBroker(security_protocol="SASL_PLAINTEXT", users=USERS)
     with broker:
         folder = broker._folder
@@ -64,7 +64,7 @@ def test_the_users_are_gone_with_the_broker() -> None:
     assert not Path(folder.name).exists()
 
 
-def test_a_broker_that_has_ended_does_not_begin_again() -> None:
+def test_a_closed_broker_cannot_be_restarted() -> None:
     broker = KafkaBroker()
     with broker:
         pass
@@ -72,7 +72,7 @@ def test_a_broker_that_has_ended_does_not_begin_again() -> None:
         broker.start()
 
 
-def test_users_of_a_broker_that_is_refused_are_gone(
+def test_users_of_a_rejected_broker_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -89,6 +89,6 @@ def test_users_of_a_broker_that_is_refused_are_gone(
         ({"security_protocol": "SSL"}, "ssl.keystore.location"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_security_arguments_are_rejected(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         KafkaBroker(**given)

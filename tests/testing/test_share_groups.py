@@ -1,10 +1,10 @@
-"""Share consumers at the test double: records go to one member at a time, also in trouble."""
+"""Share consumers at the test broker: a record has one member at a time, also in trouble."""
 
 from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.testing import KafkaBroker
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
@@ -28,27 +28,27 @@ class Member:
         def is_assigned() -> bool:
             nonlocal epoch
             said = {**beat, "memberEpoch": epoch}
-            answer = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
-            epoch = answer["memberEpoch"]
+            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
+            epoch = response["memberEpoch"]
             broker.advance_time(1_000)  # the least time between two assignments
-            self._assigned = (answer["assignment"] or {"topicPartitions": []})["topicPartitions"]
+            self._assigned = (response["assignment"] or {"topicPartitions": []})["topicPartitions"]
             return bool(self._assigned)
 
         wait_until(is_assigned)
 
     def fetch(self, *said: dict[str, Any]) -> Any:
-        """What it got, as first offset and delivery count; or the error."""
+        """Return first offset and delivery count of a fetch, or its error."""
         parts = [{"partitionIndex": 0, "acknowledgementBatches": list(said)}]
         body = {"groupId": GROUP, "memberId": self._name, "shareSessionEpoch": self._epoch}
         body |= {"maxWaitMs": 50, "minBytes": 1, "maxRecords": 500, "batchSize": 500}
         body["topics"] = [{"topicId": self._assigned[0]["topicId"], "partitions": parts}]
-        answer = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
-        if answer["errorCode"]:
-            return answer["errorCode"]
+        response = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
+        if response["errorCode"]:
+            return response["errorCode"]
         self._epoch += 1
         return [
             (each["firstOffset"], each["deliveryCount"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for partition in topic["partitions"]
             for each in partition["acquiredRecords"]
         ]
@@ -61,7 +61,7 @@ def accepted(offset: int) -> dict[str, Any]:
     return {"firstOffset": offset, "lastOffset": offset, "acknowledgeTypes": [1]}
 
 
-def test_a_record_is_one_members_until_its_lock_is_over_or_its_connection(
+def test_a_record_belongs_to_one_member_until_its_lock_or_connection_ends(
     kafka_broker: KafkaBroker,
 ) -> None:
     one, other = Member(kafka_broker, "one"), Member(kafka_broker, "other")
@@ -79,7 +79,7 @@ def test_a_record_is_one_members_until_its_lock_is_over_or_its_connection(
     other.close()
 
 
-def test_a_share_fetch_fails_when_told_to(kafka_broker: KafkaBroker) -> None:
+def test_a_share_fetch_fails_on_request(kafka_broker: KafkaBroker) -> None:
     member = Member(kafka_broker, "one")
     refused = kafka_broker.fail_next("SHARE_FETCH", "NOT_CONTROLLER")
     assert (member.fetch(), refused.hits) == (REFUSED, 1)

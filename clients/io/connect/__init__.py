@@ -1,1 +1,1 @@
-"""What Connect's workers do to the world: files, topics, a thread for each task."""
+"""I/O of Connect workers: files, topics, and a thread for each task."""

@@ -1,8 +1,8 @@
-"""A worker of a group: what it runs, its group's leader says; all that is kept is in topics.
+"""A distributed worker: assignments come from its group, state is in topics.
 
 Source: `DistributedHerder`, `ConnectDistributed` in Kafka Connect. One thread reads the config
-topic and is the member of the group; each task has its own. The configurations that the worker is
-given it writes where the topic has others. Not done: the REST interface.
+topic and is the group member; each task has a thread. The worker writes its given connector
+configurations if the topic has others. Not done: the REST interface.
 """
 
 import os
@@ -13,13 +13,26 @@ from contextlib import closing
 from functools import partial
 
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokertwin.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
-from brokertwin.clients.connect.offsets import State, status_record
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
+from brokertwin.clients.connect.herder import (
+    Command,
+    Fail,
+    Fence,
+    Herder,
+    StartWork,
+    StopWork,
+    WriteConfigs,
+)
+from brokertwin.clients.connect.offsets import WorkStatus, status_record
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.connect.fencing import Fencing
 from brokertwin.clients.io.connect.logs import create_topics, read_places
 from brokertwin.clients.io.connect.standalone import task_run
@@ -30,9 +43,9 @@ from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka, addresses_to, overridden
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Failed
+from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.state.core.errors import error_name
 
 TURN_MS = 50
@@ -41,7 +54,7 @@ LEAVE_MS = 5_000
 
 
 def worker_settings(config: WorkerConfig, url: str) -> WorkerSettings:
-    """A worker's membership by its settings."""
+    """The membership settings of a worker."""
     return WorkerSettings(
         group_id=config.group_id,
         url=url,
@@ -59,7 +72,7 @@ class DistributedWorker:
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConnectorConfigError."""
         for connector in connectors:
             task_configs(connector)
         self.name = name
@@ -71,11 +84,14 @@ class DistributedWorker:
         self._given = {connector["name"]: connector for connector in connectors}
         self._is_exact = config.exactly_once_source_support is Support.ENABLED
         self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
-        self._told_failed: set[TaskId] = set()
+        self._reported_failures: set[TaskId] = set()
         self._fencing = Fencing(overridden(kafka, "producer."), config)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
-        """Until it is over; `look` is called again and again. Raises TaskError, KafkaException."""
+        """Run until `is_over`; calls `look` repeatedly.
+
+        Raises TaskError, KafkaException.
+        """
         create_topics(self._kafka, self._config)
         settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
         client = LogClient(
@@ -92,7 +108,7 @@ class DistributedWorker:
             closing(SocketNetwork(self._kafka, client_id)) as network,
             Producer(self._kafka, ProducerConfig(), client_id=client_id) as producer,
         ):
-            driver = Driver(client, network, monotonic_ms)
+            driver = ClientDriver(client, network, monotonic_ms)
             while not is_over():
                 self._turn(client, driver, herder, producer)
                 look(self.threads)
@@ -104,7 +120,9 @@ class DistributedWorker:
             driver.turn(0)
             driver.turn_until(lambda: client.is_quiet, LEAVE_MS)
 
-    def _turn(self, client: LogClient, driver: Driver, herder: Herder, producer: Producer) -> None:
+    def _turn(
+        self, client: LogClient, driver: ClientDriver, herder: Herder, producer: Producer
+    ) -> None:
         for _, offset, message in client.poll(driver.now):
             self.log.take(offset, message.key, message.value)
         herder.coordinator.known = self.log.known
@@ -118,80 +136,80 @@ class DistributedWorker:
                 self._do(herder.fenced(connector, generation), herder, driver, producer)
             else:
                 herder.not_fenced(connector)
-                self._tell(producer, herder, TaskId(connector, 0), State.FAILED, error)
+                self._write_status(producer, herder, TaskId(connector, 0), WorkStatus.FAILED, error)
         producer.turn(0)
         driver.turn(TURN_MS)
 
     def _do(
-        self, commands: Iterable[Command], herder: Herder, driver: Driver, producer: Producer
+        self, commands: Iterable[Command], herder: Herder, driver: ClientDriver, producer: Producer
     ) -> None:
         for command in commands:
             match command:
-                case Start(item, config):
+                case StartWork(item, config):
                     self.threads.start(item, self._run_of(item, config))
-                    self._tell(producer, herder, item, State.RUNNING)
-                case Stop(item):
+                    self._write_status(producer, herder, item, WorkStatus.RUNNING)
+                case StopWork(item):
                     self.threads.stop(item)
-                case Write(records):
+                case WriteConfigs(records):
                     self._write(driver, producer, records)
                 case Fail(item, reason):
-                    self._tell(producer, herder, item, State.FAILED, reason)
+                    self._write_status(producer, herder, item, WorkStatus.FAILED, reason)
                 case Fence(connector, generation, tasks):
                     self._fencing.begin(connector, generation, tasks)
 
-    def _write_given(self, driver: Driver, producer: Producer) -> None:
-        """What it was given and the topic has not, or has otherwise."""
+    def _write_given(self, driver: ClientDriver, producer: Producer) -> None:
+        """Write the given configurations that the topic lacks or has differently."""
         other = {n: c for n, c in self._given.items() if self.log.connectors.get(n) != c}
         records = [connector_record(name, config) for name, config in other.items()]
         self._write(driver, producer, records)
 
-    def _write(self, driver: Driver, producer: Producer, records: Iterable[Record]) -> None:
-        """To the config topic; while that takes long the worker stays a member."""
+    def _write(self, driver: ClientDriver, producer: Producer, records: Iterable[Record]) -> None:
+        """Write to the config topic; stays a group member while waiting."""
         topic = self._config.config_storage_topic
         for record in records:
-            producer.send(topic, Message(*record), 0)
-        until, told = driver.now + WRITE_MS, producer.flush(TURN_MS)
+            producer.send(topic, ProducerRecord(*record), 0)
+        until, results = driver.now + WRITE_MS, producer.flush(TURN_MS)
         while not producer.is_idle and driver.now < until:
             driver.turn(0)
-            told += producer.flush(TURN_MS)
-        failed = [each for each in told if isinstance(each, Failed)]
+            results += producer.flush(TURN_MS)
+        failed = [each for each in results if isinstance(each, RecordFailed)]
         if failed:
             code = failed[0].error
             raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
 
     def _look_after_ended(self, herder: Herder, producer: Producer) -> None:
         for item in self.threads.ended():
-            self._told_failed.discard(item)
+            self._reported_failures.discard(item)
             herder.stopped(item)
-            self._tell(producer, herder, item, State.UNASSIGNED)
+            self._write_status(producer, herder, item, WorkStatus.UNASSIGNED)
         for item, trace in list(self.threads.failed.items()):
-            if item not in self._told_failed:
-                self._told_failed.add(item)
-                self._tell(producer, herder, item, State.FAILED, trace)
+            if item not in self._reported_failures:
+                self._reported_failures.add(item)
+                self._write_status(producer, herder, item, WorkStatus.FAILED, trace)
 
-    def _tell(
+    def _write_status(
         self,
         producer: Producer,
         herder: Herder,
         item: TaskId,
-        state: State,
+        state: WorkStatus,
         trace: str | None = None,
     ) -> None:
-        """In the status topic, without waiting for it."""
+        """Write to the status topic without waiting."""
         generation = herder.coordinator.generation.id
         record = status_record(
             item, state, worker_id=self.worker_id, generation=generation, trace=trace
         )
-        producer.send(self._config.status_storage_topic, Message(*record))
+        producer.send(self._config.status_storage_topic, ProducerRecord(*record))
 
     def _run_of(self, item: TaskId, config: Config) -> Run | None:
         if item.is_connector:
             return None
         try:
             stream = file_stream(config, self._config.of_connectors)
-        except ConfigError as error:
+        except ConnectorConfigError as error:
             return partial(_refuse, str(error))
-        if self._is_exact and stream.kind is Kind.SOURCE:
+        if self._is_exact and stream.kind is ConnectorKind.SOURCE:
             transactional_id = self._config.transactional_id(item)
             kafka = overridden(self._kafka, "producer.")
             generation = self.log.generations[item.connector]
@@ -207,16 +225,20 @@ class DistributedWorker:
         return task_run(self._kafka, self._config, stream, self._store)
 
     def _is_current(self, connector: str, generation: int) -> bool:
-        """By the config topic as it is now; asked in a task's thread."""
+        """Whether the generation is current in the config topic; runs in a task."""
         log = ConfigLog()
         for offset, message in read_places(self._kafka, self._config.config_storage_topic):
             log.take(offset, message.key, message.value)
         return log.generations.get(connector) == generation
 
     def _end(
-        self, herder: Herder, driver: Driver, producer: Producer, look: Callable[[Threads], None]
+        self,
+        herder: Herder,
+        driver: ClientDriver,
+        producer: Producer,
+        look: Callable[[Threads], None],
     ) -> None:
-        """Ends what runs; for so long the worker stays a member."""
+        """Stop all work; stays a group member while waiting."""
         for item in list(herder.running):
             self.threads.stop(item)
         while not self.threads.is_empty:

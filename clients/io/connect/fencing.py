@@ -1,8 +1,8 @@
-"""The leader's part of exactly-once sources: the producers of a generation of tasks are fenced.
+"""Fences the producers of older task generations, on the leader.
 
-Source: KIP-618; `Worker.fenceZombies`, `Admin.fenceProducers` in Kafka. InitProducerId for each
-transactional id bumps its epoch: a task of that id which still runs can end no transaction, and
-what it left open is aborted. In a thread of its own, so that the leader's heartbeats go on.
+Source: KIP-618; `Worker.fenceZombies`, `Admin.fenceProducers` in Kafka. InitProducerId bumps the
+epoch of each transactional id. A running task with that id can then end no transaction, and its
+open transaction is aborted. Fencing has its own thread, so that the leader's heartbeats continue.
 """
 
 import threading
@@ -11,16 +11,16 @@ from queue import Empty, SimpleQueue
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
 from brokertwin.clients.io.producer import Producer, TransactionError
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.producer_config import ProducerConfig
 
 Ended = tuple[str, int, str | None]
-"""Connector and generation, and why it was not done, or None."""
+"""Connector, generation, and the error or None."""
 
 
 class Fencing:
-    """The rounds of one worker."""
+    """The fencing rounds of one worker."""
 
     def __init__(self, kafka: Kafka, config: WorkerConfig) -> None:
         self._kafka = kafka
@@ -28,13 +28,13 @@ class Fencing:
         self._ended: SimpleQueue[Ended] = SimpleQueue()
 
     def begin(self, connector: str, generation: int, tasks: list[TaskId]) -> None:
-        """Begins to fence these tasks, those before a generation of a connector's."""
+        """Start to fence tasks that precede a generation of a connector."""
         args = (connector, generation, tasks)
         name = f"fencing-{connector}"
         threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
 
     def ended(self) -> list[Ended]:
-        """The rounds that have ended since the last call."""
+        """Return the rounds that ended since the last call."""
         found: list[Ended] = []
         while True:
             try:
@@ -46,7 +46,7 @@ class Fencing:
         try:
             for task in tasks:
                 self._fence(self._config.transactional_id(task))
-        except (TransactionError, AuthenticationError) as error:
+        except (TransactionError, SaslAuthenticationError) as error:
             self._ended.put((connector, generation, str(error)))
         else:
             self._ended.put((connector, generation, None))

@@ -1,4 +1,4 @@
-"""Topics that are read whole, and created where they are not there.
+"""Reads whole topics, and creates missing ones.
 
 Source: `KafkaBasedLog`, `TopicAdmin` in Kafka Connect.
 """
@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from brokertwin.clients.connect.worker_config import WorkerConfig
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.security import Kafka, addresses_to, properties_of
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 READ_MS = 60_000
 CREATE_S = 30.0
@@ -26,22 +26,22 @@ class ReadError(Exception):
     """A topic could not be read to its end in time."""
 
 
-def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[Message]:
-    """All messages of a topic up to its end as of now. Raises ReadError."""
+def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[ProducerRecord]:
+    """Read the records of a topic up to its current end. Raises ReadError."""
     return (message for _, message in read_places(kafka, topic, is_committed=is_committed))
 
 
 def read_places(
     kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
-) -> Iterator[tuple[int, Message]]:
-    """The same with their offsets. Raises ReadError."""
+) -> Iterator[tuple[int, ProducerRecord]]:
+    """Read records with their offsets. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
     )
     until = monotonic_ms() + timeout_ms
     client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())
     with closing(SocketNetwork(kafka, "brokertwin-connect")) as network:
-        driver = Driver(client, network, monotonic_ms)
+        driver = ClientDriver(client, network, monotonic_ms)
         while not client.is_at_end:
             left = until - driver.now
             if left <= 0:
@@ -50,12 +50,12 @@ def read_places(
             for _, offset, message in found:
                 yield offset, message
             if not client.is_at_end:
-                # More may be here already: what is under way is not waited for then.
+                # Do not wait for in-flight fetches if records are here already.
                 driver.turn(0 if found else min(left, 100))
 
 
 def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
-    """The config, offsets and status topic, compacted. Raises KafkaException."""
+    """Create the compacted internal topics. Raises KafkaException."""
     wanted = {
         config.config_storage_topic: 1,
         config.offset_storage_topic: config.offset_storage_partitions,
@@ -65,12 +65,12 @@ def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
 
 
 def create_topic(kafka: Kafka, name: str) -> None:
-    """One for a source, as the broker has it by default. Raises KafkaException."""
+    """Create a topic with the broker's defaults. Raises KafkaException."""
     _create(kafka, [NewTopic(name, -1, -1)])
 
 
 def _create(kafka: Kafka, topics: list[NewTopic]) -> None:
-    """Those that are not there."""
+    """Create the missing topics."""
     admin = AdminClient({**properties_of(kafka).for_confluent(), "log_level": 2})
     for made in admin.create_topics(topics, request_timeout=CREATE_S).values():
         try:

@@ -1,4 +1,4 @@
-"""A worker by itself: all connectors and all their tasks, positions in a file.
+"""A standalone worker: all connectors and tasks, positions in a file.
 
 Source: `StandaloneHerder`, `ConnectStandalone` in Kafka Connect.
 """
@@ -8,19 +8,24 @@ from functools import partial
 from pathlib import Path
 
 from brokertwin.clients.connect.config_log import Config
-from brokertwin.clients.connect.file_stream import FileStream, Kind, file_stream, task_configs
+from brokertwin.clients.connect.file_stream import (
+    ConnectorKind,
+    FileStream,
+    file_stream,
+    task_configs,
+)
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
-from brokertwin.clients.io.connect.stores import FileStore, Store
+from brokertwin.clients.io.connect.stores import OffsetFileStore, Store
 from brokertwin.clients.io.connect.tasks import run_sink, run_source
 from brokertwin.clients.io.connect.threads import Run, Threads
 from brokertwin.clients.io.security import Kafka, overridden
 
 
 def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
-    """What a task does in its thread."""
+    """Return the work of a task for its thread."""
     interval_ms = config.offset_flush_interval_ms
-    if stream.kind is Kind.SINK:
+    if stream.kind is ConnectorKind.SINK:
         return partial(run_sink, overridden(kafka, "consumer."), stream, interval_ms)
     return partial(run_source, overridden(kafka, "producer."), stream, store, interval_ms)
 
@@ -31,12 +36,12 @@ class StandaloneWorker:
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConnectorConfigError."""
         self.name = name
         self.threads = Threads(name)
         self._kafka = kafka
         self._config = config
-        self._store = FileStore(Path(config.offset_storage_file_filename))
+        self._store = OffsetFileStore(Path(config.offset_storage_file_filename))
         self._work: dict[TaskId, FileStream] = {}
         for connector in connectors:
             for at, task in enumerate(task_configs(connector)):
@@ -44,7 +49,7 @@ class StandaloneWorker:
                 self._work[TaskId(stream.name)] = self._work[TaskId(stream.name, at)] = stream
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
-        """Until it is over; `look` is called again and again."""
+        """Run until `is_over`; calls `look` repeatedly."""
         for item, stream in self._work.items():
             is_task = not item.is_connector
             run = task_run(self._kafka, self._config, stream, self._store) if is_task else None

@@ -1,7 +1,7 @@
-"""Where sources' positions are kept: in a file (standalone), or in the offsets topic.
+"""Storage of source positions: a file (standalone), or the offsets topic.
 
 Source: `FileOffsetBackingStore`, `KafkaOffsetBackingStore`, `ConnectorOffsetBackingStore` in Kafka
-Connect. The file is a line of JSON for each source; Kafka's is a Java object.
+Connect. The file has a JSON line for each source; Kafka's has a Java object.
 """
 
 import threading
@@ -15,21 +15,21 @@ from brokertwin.clients.connect.offsets import offset_key, offset_record, positi
 from brokertwin.clients.io.connect.logs import read_whole
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 
 class Store(Protocol):
     """Positions of sources."""
 
     def position(self, stream: FileStream) -> int:
-        """Where a source goes on."""
+        """Return the position of a source."""
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
-        """Keeps one; the ids of the records that have to be acknowledged for it."""
+        """Store a position; returns ids of records to be acknowledged."""
 
 
-class FileStore:
-    """Positions in a file. For several threads."""
+class OffsetFileStore:
+    """Positions in a file; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,12 +40,12 @@ class FileStore:
             self._kept = dict(msgspec.json.decode(line, type=tuple[str, str]) for line in lines)
 
     def position(self, stream: FileStream) -> int:
-        """Where a source goes on."""
+        """Return the position of a source."""
         kept = self._kept.get(offset_key(stream).decode())
         return position_of(None if kept is None else kept.encode())
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
-        """Keeps one, at once."""
+        """Store a position at once."""
         key, value = offset_record(stream, position)
         with self._lock:
             self._kept[key.decode()] = (value or b"").decode()
@@ -57,7 +57,7 @@ class FileStore:
 
 
 class TopicStore:
-    """Positions in a compacted topic; `is_committed`: only those of committed transactions."""
+    """Positions in a compacted topic; `is_committed` reads committed only."""
 
     def __init__(self, kafka: Kafka, topic: str, *, is_committed: bool) -> None:
         self._kafka = kafka
@@ -65,7 +65,7 @@ class TopicStore:
         self._is_committed = is_committed
 
     def position(self, stream: FileStream) -> int:
-        """Where a source goes on: the topic is read whole."""
+        """Read the whole topic for the position of a source."""
         key, found = offset_key(stream), None
         for message in read_whole(self._kafka, self._topic, is_committed=self._is_committed):
             if message.key == key:
@@ -73,5 +73,5 @@ class TopicStore:
         return position_of(found)
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
-        """Sends it, in the producer's transaction where there is one."""
-        return [producer.send(self._topic, Message(*offset_record(stream, position)))]
+        """Send a position, in the producer's transaction if it has one."""
+        return [producer.send(self._topic, ProducerRecord(*offset_record(stream, position)))]

@@ -1,39 +1,87 @@
-"""What a task does in its thread until it is to end.
+"""The work of source and sink tasks.
 
 Source: `WorkerSourceTask`, `ExactlyOnceWorkerSourceTask`, `WorkerSinkTask` in Kafka Connect.
 
-    source               lines are sent; each offset.flush.interval.ms, and at the end, the position
-                         before which all is acknowledged is stored: after a crash what was sent
-                         since comes again
-    exactly once         the transactional id fences who had the task before and aborts what that
-                         one left open; a task that is of an older generation by now ends there;
-                         then lines and position go in one transaction
-    sink                 lines are written, then what was read is committed
+    source               sends lines; each offset.flush.interval.ms, and at the end, stores the
+                         position before which all is acknowledged; after a crash, later lines are
+                         sent again
+    exactly once         fences the predecessor by the transactional id, which aborts its open
+                         transaction; a task of an older generation ends; then lines and position
+                         are in one transaction
+    sink                 writes lines, then commits the consumed offsets
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from brokertwin.clients.connect.converters import decode_value, encode_value
+from brokertwin.clients.connect.converters import TextLine, decode_value, encode_value, lines_of
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
-    Failed as MembershipFailed,
+    ConsumerFailed,
 )
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
-from brokertwin.clients.io.connect.files import LineReader, LineWriter
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.connect.stores import Store
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.io.sockets import monotonic_ms
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import error_name
+
+READ_BYTES = 1 << 20
+
+
+class LineReader:
+    """Reads lines of a file from a position; a missing file has none."""
+
+    def __init__(self, path: Path, position: int) -> None:
+        self.position = position
+        self._path = path
+        self._fetched = b""
+
+    def read(self, limit: int) -> list[TextLine]:
+        """Return complete lines, at most `limit`. Raises OSError."""
+        lines = lines_of(self._fetched, limit)
+        if not lines:
+            self._fetch()
+            lines = lines_of(self._fetched, limit)
+        taken = sum(line.size for line in lines)
+        self._fetched = self._fetched[taken:]
+        self.position += taken
+        return lines
+
+    def _fetch(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self.position + len(self._fetched))
+                self._fetched += file.read(READ_BYTES)
+        except FileNotFoundError:
+            return
+
+
+class LineWriter:
+    """Appends lines to a file that others may append to; raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Write lines in one piece."""
+        data = memoryview("".join(f"{line}\n" for line in lines).encode())
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
 
 IDLE_MS = 200
 FLUSH_MS = 30_000
@@ -41,11 +89,11 @@ HEARTBEAT_MS = 3_000
 
 IsOver = Callable[[], bool]
 Moved = Callable[[int], Any]
-"""Is told of so many lines more, for the first time when the task is where lines are."""
+"""Called with a number of lines; first once the task is at its position."""
 
 
 class TaskError(Exception):
-    """A task can not go on; the text says why."""
+    """A task failed; the text says why."""
 
 
 def run_source(
@@ -56,14 +104,14 @@ def run_source(
     is_over: IsOver,
     moved: Moved,
 ) -> None:
-    """Lines of a file, each at least once. Raises TaskError, OSError."""
+    """Send the lines of a file at least once. Raises TaskError, OSError."""
     create_topic(kafka, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
     submitted: SubmittedRecords[int] = SubmittedRecords()
 
-    def settle(told: list[Acked | Failed]) -> None:
-        _raise_failed(told)
-        for event in told:
+    def settle(results: list[RecordAcked | RecordFailed]) -> None:
+        _raise_failed(results)
+        for event in results:
             submitted.acked(event.record_id)
 
     with Producer(kafka, ProducerConfig(), client_id=f"connect-{stream.name}") as producer:
@@ -73,7 +121,7 @@ def run_source(
             lines = reader.read(stream.batch_size)
             for line in lines:
                 position += line.size
-                value = Message(None, encode_value(line.text, stream))
+                value = ProducerRecord(None, encode_value(line.text, stream))
                 submitted.submit(producer.send(stream.topics[0], value), position)
             moved(len(lines))
             settle(producer.turn(0 if lines else IDLE_MS))
@@ -89,7 +137,7 @@ def _store(
     store: Store,
     stream: FileStream,
     submitted: SubmittedRecords[int],
-    settle: Callable[[list[Acked | Failed]], None],
+    settle: Callable[[list[RecordAcked | RecordFailed]], None],
 ) -> None:
     position = submitted.committable()
     if position is not None and store.store(producer, stream, position):
@@ -105,10 +153,9 @@ def run_exactly_once(
     moved: Moved,
     is_current: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Lines of a file, each once for who reads committed.
+    """Send the lines of a file exactly once for read_committed consumers.
 
-    `is_current`: whether the task is of the newest generation. Raises TransactionError, TaskError,
-    OSError.
+    `is_current`: the task has the newest generation. Raises TransactionError, TaskError, OSError.
     """
     create_topic(kafka, stream.topics[0])
     settings = ProducerConfig(transactional_id=transactional_id)
@@ -127,15 +174,17 @@ def run_exactly_once(
                 continue
             producer.begin_transaction()
             for line in lines:
-                producer.send(stream.topics[0], Message(None, encode_value(line.text, stream)))
+                producer.send(
+                    stream.topics[0], ProducerRecord(None, encode_value(line.text, stream))
+                )
             store.store(producer, stream, reader.position)
             _raise_failed(producer.commit_transaction())
             moved(len(lines))
 
 
-def _raise_failed(told: list[Acked | Failed]) -> None:
-    for event in told:
-        if isinstance(event, Failed):
+def _raise_failed(results: list[RecordAcked | RecordFailed]) -> None:
+    for event in results:
+        if isinstance(event, RecordFailed):
             at = event.topic_partition
             raise TaskError(f"{at.topic}-{at.partition}: {error_name(event.error)}")
 
@@ -143,7 +192,7 @@ def _raise_failed(told: list[Acked | Failed]) -> None:
 def run_sink(
     kafka: Kafka, stream: FileStream, commit_interval_ms: int, is_over: IsOver, moved: Moved
 ) -> None:
-    """Records of topics as lines of a file, each at least once. Raises TaskError, OSError."""
+    """Write records as lines at least once. Raises TaskError, OSError."""
     settings = ConsumerConfig(
         group_id=stream.group_id,
         auto_commit_interval_ms=commit_interval_ms,
@@ -163,7 +212,7 @@ def run_sink(
             if read or events:
                 moved(len(read))
             for event in events:
-                if isinstance(event, MembershipFailed):
+                if isinstance(event, ConsumerFailed):
                     raise TaskError(f"{stream.group_id}: {error_name(event.error)}")
     finally:
         consumer.close()

@@ -1,4 +1,4 @@
-"""A thread for each task of a worker; a connector itself has nothing to do here.
+"""A thread for each task of a worker; a connector itself has none.
 
 Source: `Worker`, `WorkerTask` in Kafka Connect.
 """
@@ -11,15 +11,15 @@ from functools import partial
 from brokertwin.clients.connect.work import TaskId
 
 Run = Callable[[Callable[[], bool], Callable[[int], None]], None]
-"""A task's work: until it `is over`; says how many lines it `moved`."""
+"""The work of a task: runs until `is_over`, and reports lines to `moved`."""
 
 
 class Threads:
-    """The tasks that one worker runs.
+    """The tasks of one worker.
 
     Attributes:
-        failed: why tasks could not go on, until `stop` is called of them.
-        moved: lines of each task that has begun to move them, also of those that have ended.
+        failed: tracebacks of failed tasks, until `stop`.
+        moved: number of lines by task, ended ones included.
     """
 
     def __init__(self, name: str) -> None:
@@ -30,7 +30,7 @@ class Threads:
         self._threads: dict[TaskId, threading.Thread] = {}
 
     def start(self, item: TaskId, run: Run | None) -> None:
-        """Begins a task; None for what has no thread."""
+        """Start a task; without `run` it has no thread."""
         over = self._over[item] = threading.Event()
         if run is None:
             return
@@ -41,11 +41,11 @@ class Threads:
         thread.start()
 
     def stop(self, item: TaskId) -> None:
-        """Has a task end; `ended` tells when it has."""
+        """Stop a task; `ended` reports when it has ended."""
         self._over[item].set()
 
     def ended(self) -> list[TaskId]:
-        """Those that were stopped and have ended since the last call."""
+        """Return the stopped tasks that ended since the last call."""
         found = [
             item for item, over in self._over.items() if over.is_set() and not self._is_alive(item)
         ]
@@ -57,18 +57,18 @@ class Threads:
 
     @property
     def running(self) -> list[TaskId]:
-        """What has been begun, is not ended and has not failed."""
+        """Started work that has neither ended nor failed."""
         return [item for item in list(self._over) if item not in self.failed]
 
     @property
     def have_begun(self) -> bool:
-        """Whether there are tasks, and each moves what there is to move, or has failed."""
+        """Whether every task has moved lines or failed."""
         begun = self.moved.keys() | self.failed.keys()
         return bool(self._over) and all(item.is_connector or item in begun for item in self._over)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left, not even something that failed."""
+        """Whether no work is left, failed work included."""
         return not self._over
 
     def _is_alive(self, item: TaskId) -> bool:
@@ -77,7 +77,7 @@ class Threads:
     def _run(self, item: TaskId, run: Run, over: threading.Event) -> None:
         try:
             run(over.is_set, partial(self._moved, item))
-        except Exception:  # noqa: BLE001 - whatever ends a task ends that task alone
+        except Exception:  # noqa: BLE001 - a failure ends its task only
             self.failed[item] = traceback.format_exc(limit=-3)
 
     def _moved(self, item: TaskId, count: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.console import brokertwin
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client

@@ -10,8 +10,8 @@ from brokertwin.cli.broker import simulate
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
 from brokertwin.simulation import campaign
-from brokertwin.simulation.campaign import Tally
-from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.campaign import CampaignTally
+from brokertwin.simulation.plan import FaultKind, RunPlan
 from brokertwin.simulation.run import Outcomes
 
 
@@ -31,25 +31,25 @@ def test_a_run_is_told_line_by_line() -> None:
     told = run("--seed", "2", "--trace")
     assert "local engine, 3 brokers in 1 cell" in told
     assert "producer-1: idempotent producer" in told
-    assert "producer-1 asks broker" in told
+    assert "producer-1 sends to broker" in told
     assert told.rstrip().endswith(", ok")
 
 
 def test_a_run_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(plan: Plan, *, is_traced: bool = False) -> Outcomes:
-        has_broken = any(each.fault is Fault.BREAK for each in plan.injections)
+    def fails(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
+        has_broken = any(each.fault is FaultKind.BREAK for each in plan.injections)
         return outcomes("a record is lost") if has_broken else outcomes()
 
     monkeypatch.setattr(campaign, "outcome_of", fails)
     document = json.loads(run("--seed", "2", "--json", code=1))
-    assert [each["fault"] for each in document["plan"]["injections"]] == [Fault.BREAK]
+    assert [each["fault"] for each in document["plan"]["injections"]] == [FaultKind.BREAK]
     assert document["violations"] == ["a record is lost"]
 
 
 def test_what_was_drawn_is_shown_and_a_missing_kind_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tally = Tally(seeds=campaign.MINIMUM_SEEDS, failed={17: ["a record is lost"]})
+    tally = CampaignTally(seeds=campaign.MINIMUM_SEEDS, failed={17: ["a record is lost"]})
     monkeypatch.setattr(simulate, "_tally", lambda *_: tally)
     told = run(code=1)
     assert "missing: FETCH was never drawn" in told

@@ -38,7 +38,7 @@ def test_a_file_goes_to_a_topic_and_to_a_file_and_on_from_there(files: Files) ->
     assert done.returncode == 0, done.stderr
     assert files.copied() == files.expected
     assert "lines-0: 500 lines" in done.stderr
-    assert "A worker 1; · nobody, # several at once" in done.stderr
+    assert "A worker 1; · none, # several at once" in done.stderr
     assert max(map(len, done.stderr.splitlines())) <= 80
     files.grow(10)
     again = brokertwin(*files.words("--timeout", 1.5))
@@ -89,7 +89,7 @@ def test_a_task_that_fails_is_told(files: Files) -> None:
         ({}, ("--kafka-config", "secured"), "Unsupported sasl.mechanism GSSAPI"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_topology_errors_are_reported(
     gateway: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -68,7 +68,7 @@ def test_what_is_produced_is_consumed_by_a_group_and_drawn(gateway: Running, top
     assert max(map(len, read.stderr.splitlines())) <= 80
     owned = re.findall(rf"{topic}-\d", read.stderr.partition("╭─ member 1")[2])
     assert set(owned) == {f"{topic}-{partition}" for partition in range(PARTITIONS)}
-    assert "A member 1, B member 2; · nobody, # several at once" in read.stderr
+    assert "A member 1, B member 2; · none, # several at once" in read.stderr
     again = brokertwin("consume", topic, "--group", "g", *boot, "--timeout", 0.5)
     assert (again.returncode, again.stdout) == (0, "")
     assert members_of(gateway, "g") == 0
@@ -169,7 +169,7 @@ def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path
     boot = ("--bootstrap", gateway.bootstrap)
     none = brokertwin("produce", "none", *boot, "--max-block-ms", 300, text="1\n")
     assert none.returncode == 2
-    assert "There is no topic none after 300 ms (max.block.ms)." in none.stderr
+    assert "Topic none does not exist after 300 ms (max.block.ms)." in none.stderr
     wrong = brokertwin("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
     assert f"{topic} has 4 partitions and none of number 9" in wrong.stderr.replace("\n", " ")
     file = brokertwin("produce", topic, tmp_path / "none", *boot)

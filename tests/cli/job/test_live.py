@@ -7,12 +7,12 @@ from rich.console import Console
 
 from brokertwin.cli.job.live import Live, size_text
 from brokertwin.state.fetch.fetch_session_counts import CacheCounts
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 
 
-def progress(batch: int, events: int, total: int) -> Progress:
+def progress(batch: int, events: int, total: int) -> QueryProgress:
     counts = {"requests": total, "responses": total - 1, "dead-letters": 2}
-    return Progress(
+    return QueryProgress(
         batch,
         events,
         seconds=0.75,
@@ -23,7 +23,7 @@ def progress(batch: int, events: int, total: int) -> Progress:
     )
 
 
-def shown(is_terminal: bool, *steps: Progress) -> str:
+def shown(is_terminal: bool, *steps: QueryProgress) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=160, no_color=True)
     with Live(console) as live:

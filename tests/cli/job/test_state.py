@@ -12,7 +12,7 @@ from brokertwin import tables
 from brokertwin.cli.main import app
 from brokertwin.kafka_io import topics
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.logs import checkpoint_files
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state
 from tests.support.commands import Commands, kill_tree, lines_of
@@ -25,7 +25,7 @@ NO_JAVA = {"JAVA_HOME": "/nonexistent"}
 SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "40"}
 
 
-def by_spark(spark: "SparkSession", checkpoint: Path, kind: Kind, batch: int) -> list[Any]:
+def by_spark(spark: "SparkSession", checkpoint: Path, kind: ItemKind, batch: int) -> list[Any]:
     known = facts.read(checkpoint)
     assert known is not None
     names = {group: name for name, group in known.groups.items()}
@@ -90,7 +90,7 @@ def test_a_running_a_killed_and_a_finished_job_show_what_spark_reads(
 
 def shows_what_spark_reads(commands: Commands, spark: "SparkSession", batch: int) -> None:
     """Every row, without Java."""
-    for kind in (Kind.LOGS, Kind.SESSIONS):
+    for kind in (ItemKind.LOGS, ItemKind.SESSIONS):
         arguments = ("state", kind.value, "--json", "--all", "-v", "--batch", str(batch))
         code, out, errors = commands.call(*arguments, **NO_JAVA)
         assert code == 0, errors

@@ -148,7 +148,9 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
-def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, empty_directory: Path) -> None:
+def test_topology_errors_are_reported(
+    words: tuple[str, ...], said: str, empty_directory: Path
+) -> None:
     (empty_directory / "FILE.csv").write_text("g,orders,0,1\none,two\n")
     (empty_directory / "ONE.csv").write_text("orders,0,1\n")
     (empty_directory / "LATIN.csv").write_text("g,commandé,0,1\n", encoding="latin-1")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create

@@ -176,7 +176,7 @@ def test_a_job_that_clamps_times_is_warned_of(
         (["FILE", "--cluster", "b"], "The job has no cluster b."),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence(
+def test_invalid_arguments_have_clear_error_messages(
     words: list[str], text: str, bench: JobBench, recorded: Recorded
 ) -> None:
     given = [str(recorded.file) if word == "FILE" else word for word in words]

@@ -143,7 +143,7 @@ def test_a_slow_broker_is_told_of_and_may_be_allowed_for(empty_directory: Path) 
     assert done.returncode == 1
     assert "responseTime: expected after 251 ms got after 0 ms" in done.stdout
     [told] = [line for line in done.stderr.splitlines() if "--time-tolerance" in line]
-    assert told.startswith("answers that wait for nothing took up to 262 ms;")
+    assert told.startswith("responses without a wait took up to 262 ms;")
 
     done = replay(file, "--compare", *told.split()[-2:], cwd=empty_directory)
     assert done.returncode == 0, done.stdout

@@ -75,7 +75,11 @@ def test_checkpoints_are_held_against_what_was_derived(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("0\n2\nisr 0 1\n", "says 2"), ("1\n0\n", "version is 1"), ("0\n1\nisr 0\n", "is not")],
+    [
+        ("0\n2\nisr 0 1\n", "instead of 2"),
+        ("1\n0\n", "version 1 is not 0"),
+        ("0\n1\nisr 0\n", "is not"),
+    ],
 )
 def test_a_checkpoint_that_cannot_be_read(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "broker-1").mkdir()

@@ -9,7 +9,7 @@ from brokertwin.cli.watching.status import POINTS_MAX, Phase
 from brokertwin.errors import UserError
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.fetch.fetch_session_counts import CacheCounts
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 from brokertwin.streaming.job.tallies import Tallies
 
 
@@ -22,10 +22,10 @@ class Clock:
         return self.now
 
 
-def progress(batch: int) -> Progress:
+def progress(batch: int) -> QueryProgress:
     tallies = Tallies({"FETCH": 3}, {"FETCH": {"OFFSET_OUT_OF_RANGE": 1}}, {"not JSON": 2})
     counts = {"requests": 10, "responses": 9}
-    return Progress(batch, 10, 0.5, 17, counts, 2000, CacheCounts(1, 30, 4), tallies)
+    return QueryProgress(batch, 10, 0.5, 17, counts, 2000, CacheCounts(1, 30, 4), tallies)
 
 
 def test_a_jobs_document_has_what_its_progress_said(tmp_path: Path) -> None:

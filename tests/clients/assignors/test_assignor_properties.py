@@ -1,4 +1,4 @@
-"""What holds of each assignor, whoever wants and owns what."""
+"""Properties of each assignor for all subscriptions and owned partitions."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def assigned(group: Input) -> Assignment:
 
 
 def all_partitions(group: Input) -> set[TopicPartition]:
-    """Those that somebody wants."""
+    """Return all subscribed partitions."""
     wanted = {topic for said in group.members.values() for topic in said.topics}
     return {
         TopicPartition(topic, at)
@@ -36,7 +36,7 @@ def all_partitions(group: Input) -> set[TopicPartition]:
 
 @given(GROUPS)
 @settings(max_examples=examples(60))
-def test_each_partition_is_given_once_to_one_who_wants_it(group: Input) -> None:
+def test_each_partition_is_assigned_once_to_a_subscriber(group: Input) -> None:
     got = [partition for partitions in assigned(group).values() for partition in partitions]
     assert len(got) == len(set(got))
     for member, partitions in assigned(group).items():
@@ -49,7 +49,7 @@ def test_each_partition_is_given_once_to_one_who_wants_it(group: Input) -> None:
 
 @given(GROUPS)
 @settings(max_examples=examples(60))
-def test_who_wants_the_same_gets_as_many_but_one(group: Input) -> None:
+def test_equal_subscriptions_differ_by_at_most_one_partition(group: Input) -> None:
     topics = {said.topics for said in group.members.values()}
     if len(topics) > 1 or group.name is AssignorName.RANGE:
         return
@@ -80,7 +80,7 @@ def by_member(assignment: Assignment) -> dict[str, set[TopicPartition]]:
 
 @given(GROUPS)
 @settings(max_examples=examples(60))
-def test_cooperative_comes_to_rest_where_everything_is_assigned(group: Input) -> None:
+def test_cooperative_converges_with_all_partitions_assigned(group: Input) -> None:
     members, steps = after(group, assigned(group)), 0
     while True:
         assignment = assign(group.name, group.counts, members)
@@ -97,8 +97,8 @@ def test_cooperative_comes_to_rest_where_everything_is_assigned(group: Input) ->
 
 @given(GROUPS, st.data())
 @settings(max_examples=examples(60))
-def test_nobody_loses_what_it_has_when_a_member_goes(group: Input, data: st.DataObject) -> None:
-    """Where all want the same: who stays keeps everything, and takes over what is free."""
+def test_no_member_loses_partitions_when_another_leaves(group: Input, data: st.DataObject) -> None:
+    """With equal subscriptions, remaining members keep their partitions and take the free ones."""
     name = AssignorName.STICKY
     if len({said.topics for said in group.members.values()}) > 1 or len(group.members) < 2:
         return
@@ -114,7 +114,7 @@ def test_nobody_loses_what_it_has_when_a_member_goes(group: Input, data: st.Data
 
 
 @pytest.mark.parametrize("name", list(AssignorName))
-def test_the_same_members_get_the_same_again(name: AssignorName) -> None:
+def test_same_members_keep_their_assignment(name: AssignorName) -> None:
     for seed in range(40):
         group = draw_input(Random(seed))._replace(name=name)
         plain = {m: Subscription(topics=said.topics) for m, said in group.members.items()}

@@ -38,21 +38,21 @@ def keeping(name: AssignorName, counts: dict[str, int], **owned: str) -> dict[st
     return told(assign(name, counts, said))
 
 
-def test_example_1_range_begins_anew_with_each_topic() -> None:
+def test_example_1_range_restarts_for_each_topic() -> None:
     assert given(RANGE, {"t": 3, "u": 3}, a="t u", b="t u") == {
         "a": "t-0 t-1 u-0 u-1",
         "b": "t-2 u-2",
     }
 
 
-def test_example_2_roundrobin_goes_on_with_the_next_topic() -> None:
+def test_example_2_roundrobin_continues_across_topics() -> None:
     assert given(ROUNDROBIN, {"t": 3, "u": 3}, a="t u", b="t u") == {
         "a": "t-0 t-2 u-1",
         "b": "t-1 u-0 u-2",
     }
 
 
-def test_example_3_roundrobin_passes_over_who_does_not_want_a_topic() -> None:
+def test_example_3_roundrobin_skips_members_without_the_topic() -> None:
     counts = {"t": 1, "u": 2, "v": 3}
     assert given(ROUNDROBIN, counts, a="t", b="t u", c="t u v") == {
         "a": "t-0",
@@ -61,7 +61,7 @@ def test_example_3_roundrobin_passes_over_who_does_not_want_a_topic() -> None:
     }
 
 
-def test_example_4_sticky_spreads_what_roundrobin_does_not() -> None:
+def test_example_4_sticky_balances_better_than_roundrobin() -> None:
     counts = {"t": 1, "u": 2, "v": 3}
     assert given(STICKY, counts, a="t", b="t u", c="t u v") == {
         "a": "t-0",
@@ -70,7 +70,7 @@ def test_example_4_sticky_spreads_what_roundrobin_does_not() -> None:
     }
 
 
-def test_example_5_static_members_come_first_by_their_instance_ids() -> None:
+def test_example_5_static_members_are_first_by_instance_id() -> None:
     said = {
         "a": Subscription(topics=("t",)),
         "b": Subscription(topics=("t",), group_instance_id="z"),
@@ -78,14 +78,14 @@ def test_example_5_static_members_come_first_by_their_instance_ids() -> None:
     assert told(assign(RANGE, {"t": 3}, said)) == {"a": "t-2", "b": "t-0 t-1"}
 
 
-def test_example_6_who_is_left_keeps_what_it_has_and_gets_what_is_free() -> None:
+def test_example_6_remaining_members_keep_partitions_and_get_free_ones() -> None:
     """The seed's figure 6: consumer 2 dies, consumer 1 gets its partitions."""
     assert keeping(STICKY, {"t": 4}, a="t-0 t-2") == {"a": "t-0 t-1 t-2 t-3"}
     assert keeping(COOPERATIVE, {"t": 4}, a="t-0 t-2") == {"a": "t-0 t-1 t-2 t-3"}
 
 
-def test_example_7_cooperative_gives_a_new_member_its_share_in_two_rebalances() -> None:
-    """Sticky may do it in one: everybody has given everything back before."""
+def test_example_7_cooperative_needs_two_rebalances_for_a_new_member() -> None:
+    """Sticky needs one: all partitions are revoked first."""
     owned = {"a": "t-0 t-2", "b": "t-1 t-3", "c": ""}
     assert keeping(STICKY, {"t": 4}, **owned) == {"a": "t-0 t-2", "b": "t-1", "c": "t-3"}
     first = keeping(COOPERATIVE, {"t": 4}, **owned)
@@ -94,7 +94,7 @@ def test_example_7_cooperative_gives_a_new_member_its_share_in_two_rebalances() 
 
 
 @pytest.mark.parametrize(("generation", "owner"), [(2, "b"), (0, "a")])
-def test_example_8_of_two_claims_the_later_generation_counts(generation: int, owner: str) -> None:
+def test_example_8_the_later_generation_wins_a_conflict(generation: int, owner: str) -> None:
     said = {
         "a": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1),
         "b": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=generation),
@@ -103,7 +103,7 @@ def test_example_8_of_two_claims_the_later_generation_counts(generation: int, ow
     assert [member for member, got in assignment.items() if got] == [owner]
 
 
-def test_example_9_of_one_generation_neither_claim_counts() -> None:
+def test_example_9_equal_generations_cancel_both_claims() -> None:
     said = {
         name: Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1)
         for name in "ab"
@@ -111,12 +111,12 @@ def test_example_9_of_one_generation_neither_claim_counts() -> None:
     assert told(assign(COOPERATIVE, {"t": 1}, said)) == {"a": "", "b": ""}
 
 
-def test_a_partition_that_is_gone_is_owned_by_nobody() -> None:
-    """A topic made anew with fewer partitions: Kafka 4.3.1 then assigns others twice."""
+def test_a_deleted_partition_has_no_owner() -> None:
+    """A topic recreated with fewer partitions: Kafka 4.3.1 then assigns others twice."""
     got = keeping(COOPERATIVE, {"t": 2, "u": 2}, a="t-1 t-5", b="u-0")
     assert sorted(" ".join(got.values()).split()) == ["t-0", "t-1", "u-0", "u-1"]
 
 
-def test_without_topics_everybody_gets_nothing() -> None:
+def test_without_topics_assignments_are_empty() -> None:
     for name in AssignorName:
         assert given(name, {}, a="t", b="t") == {"a": "", "b": ""}

@@ -14,7 +14,7 @@ from brokertwin.clients.connect.connect_protocol import (
 )
 from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
 from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import TaskId, work_of
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})
@@ -43,7 +43,7 @@ def test_example_1_one_circle_over_connectors_and_then_tasks() -> None:
 
 
 class Group:
-    """Workers that do what the leader's assignor says, and join again when it says so."""
+    """Workers that apply the leader's assignments and rejoin on request."""
 
     def __init__(self, max_delay_ms: int = 60_000) -> None:
         self.assignor = CooperativeAssignor(max_delay_ms)
@@ -96,7 +96,7 @@ def two_workers() -> Group:
     return group
 
 
-def test_example_3_what_a_lost_worker_ran_moves_after_the_delay() -> None:
+def test_example_3_a_lost_workers_tasks_move_after_the_delay() -> None:
     group = two_workers()
     lost = group.running.pop("w2")
     found = group.rebalance(1_000)
@@ -107,7 +107,7 @@ def test_example_3_what_a_lost_worker_ran_moves_after_the_delay() -> None:
     assert (found.delay_ms, sorted(found.assigned["w1"])) == (0, sorted(lost))
 
 
-def test_example_4_a_worker_that_comes_back_in_time_gets_all_of_it() -> None:
+def test_example_4_a_worker_back_in_time_gets_its_tasks() -> None:
     group = two_workers()
     lost = group.running.pop("w2")
     group.rebalance(1_000)
@@ -118,7 +118,7 @@ def test_example_4_a_worker_that_comes_back_in_time_gets_all_of_it() -> None:
     assert found.assigned["w1"] == []
 
 
-def test_example_5_a_connector_that_is_deleted_is_taken_away_at_once() -> None:
+def test_example_5_a_deleted_connector_is_revoked_at_once() -> None:
     group = two_workers()
     group.work = work_of({"source": 2})
     found = group.rebalance(100)
@@ -126,7 +126,7 @@ def test_example_5_a_connector_that_is_deleted_is_taken_away_at_once() -> None:
     assert taken == {TaskId("sink"), TaskId("sink", 0), TaskId("sink", 1)}
 
 
-def test_example_6_what_runs_twice_is_taken_from_both() -> None:
+def test_example_6_duplicate_tasks_are_revoked_from_both() -> None:
     group = two_workers()
     first = group.running["w1"][0]
     group.running["w2"].append(first)
@@ -138,18 +138,20 @@ def test_example_6_what_runs_twice_is_taken_from_both() -> None:
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
-def test_example_7_a_leader_that_is_behind_assigns_nothing(protocol: Protocol) -> None:
+def test_example_7_a_lagging_leader_assigns_nothing(protocol: Protocol) -> None:
     said = {
         "w1": encode_state(WorkerState("http://w1", 4), protocol),
         "w2": encode_state(WorkerState("http://w2", 7), protocol),
     }
-    known = Known(4, {"sink": 1})
-    given = Leader().assign(0, protocol, "w1", said, known, generation=1)
+    known = KnownConfigs(4, {"sink": 1})
+    given = ConnectLeader().assign(0, protocol, "w1", said, known, generation=1)
     for data in given.values():
         got = decode_assignment(data)
         assert got.error == AssignmentError.CONFIG_MISMATCH
         assert (got.config_offset, got.leader_url, got.assigned) == (7, "http://w1", ())
-    given = Leader().assign(0, protocol, "w1", said, Known(9, {"sink": 1}), generation=1)
+    given = ConnectLeader().assign(
+        0, protocol, "w1", said, KnownConfigs(9, {"sink": 1}), generation=1
+    )
     assert {decode_assignment(data).config_offset for data in given.values()} == {9}
 
 
@@ -188,6 +190,6 @@ def test_what_is_written_is_read() -> None:
         assert decode_state(encode_state(state, protocol)) == state
 
 
-def test_a_worker_names_its_protocols_most_wanted_first() -> None:
+def test_a_worker_lists_its_preferred_protocol_first() -> None:
     assert Protocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
     assert Protocol.EAGER.spoken == ["default"]

@@ -13,10 +13,22 @@ from brokertwin.clients.connect.converters import (
     encode_value,
     lines_of,
 )
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokertwin.clients.connect.herder import Command, Fence, Herder, Start, Stop, Write
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
+from brokertwin.clients.connect.herder import (
+    Command,
+    Fence,
+    Herder,
+    StartWork,
+    StopWork,
+    WriteConfigs,
+)
 from brokertwin.clients.connect.offsets import (
-    State,
+    WorkStatus,
     offset_record,
     position_of,
     status_record,
@@ -25,7 +37,7 @@ from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import worker_config
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.subscription_state import SubscriptionState
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -52,7 +64,7 @@ def read(*records: tuple[bytes, bytes | None]) -> ConfigLog:
     return log
 
 
-def test_example_15_tasks_count_from_their_commit_on() -> None:
+def test_example_15_tasks_apply_from_their_commit() -> None:
     made = [connector_record("copy", SINK), *task_records("copy", task_configs(SINK))]
     assert [key.decode() for key, _ in made] == [
         *("connector-copy", "task-copy-0", "task-copy-1", "commit-copy")
@@ -79,7 +91,7 @@ def test_example_16_a_commit_without_all_tasks_is_inconsistent() -> None:
     assert (log.inconsistent, log.tasks_of("copy")) == (set(), [SINK])
 
 
-def test_a_connector_is_deleted_paused_and_what_is_no_record_is_passed_over() -> None:
+def test_connectors_are_deleted_and_paused_and_invalid_records_skipped() -> None:
     made = [connector_record("copy", SINK), *task_records("copy", [SINK])]
     log = read(*made, (b"target-state-copy", b'{"state":"PAUSED"}'))
     assert not log.is_started("copy")
@@ -93,12 +105,12 @@ def test_a_connector_is_deleted_paused_and_what_is_no_record_is_passed_over() ->
     assert log.is_started("copy")
 
 
-def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
+def test_a_source_has_one_task_and_a_sink_up_to_the_maximum() -> None:
     assert len(task_configs(SOURCE)) == 1
     assert len(task_configs(SINK)) == 2
     stream = file_stream(SINK, {"value.converter": STRING})
     assert (stream.kind, stream.topics, stream.converter) == (
-        *(Kind.SINK, ("orders", "payments"), "string"),
+        *(ConnectorKind.SINK, ("orders", "payments"), "string"),
     )
     assert stream.group_id == "connect-copy"
     assert file_stream(SOURCE).has_schemas
@@ -115,12 +127,12 @@ def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
         ({"value.converter": "Avro"}, "value.converter is Avro"),
     ],
 )
-def test_what_can_not_be_run_is_said(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_configurations_are_reported(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConnectorConfigError, match=said):
         file_stream({**SINK, **changes})
 
 
-def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes() -> None:
+def test_a_task_starts_with_its_configuration_and_restarts_on_change() -> None:
     log = read(connector_record("copy", SINK), *task_records("copy", [SINK]))
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
     herder, item = Herder(coordinator, log), TaskId("copy", 0)
@@ -129,20 +141,20 @@ def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes(
     changed = {**SINK, "file": "other.txt"}
     for offset, record in enumerate(task_records("copy", [changed]), 3):
         log.take(offset, *record)
-    assert herder.tick() == [Start(item, changed)]
+    assert herder.tick() == [StartWork(item, changed)]
     for offset, record in enumerate(task_records("copy", [SINK]), 5):
         log.take(offset, *record)
-    assert herder.tick() == [Stop(item)]
+    assert herder.tick() == [StopWork(item)]
     assert herder.tick() == []
     herder.stopped(item)
-    assert herder.tick() == [Start(item, SINK)]
+    assert herder.tick() == [StartWork(item, SINK)]
 
 
 # Generations of source tasks (KIP-618)
 
 
 def committed(log: ConfigLog, count: int) -> None:
-    """One more generation of the source, of so many tasks."""
+    """Commit another generation of the source with `count` tasks."""
     for record in task_records("lines", [{**task_configs(SOURCE)[0], "n": str(count)}] * count):
         log.take(log.offset, *record)
 
@@ -151,18 +163,18 @@ def herder_of(log: ConfigLog, *, leads: bool) -> Herder:
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
     items = (TaskId("lines", 0), TaskId("lines", 1))
     coordinator.assignment = Assignment(config_offset=log.offset, assigned=items)
-    coordinator.state, coordinator.is_leader = MemberState.STABLE, leads
+    coordinator.state, coordinator.is_leader = ClientMemberState.STABLE, leads
     return Herder(coordinator, log, is_exact=True)
 
 
 def take_written(herder: Herder, commands: list[Command]) -> None:
     """The leader's word comes back in the config topic."""
-    [write] = [each for each in commands if isinstance(each, Write)]
+    [write] = [each for each in commands if isinstance(each, WriteConfigs)]
     for record in write.records:
         herder.log.take(herder.log.offset, *record)
 
 
-def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -> None:
+def test_example_21_the_leader_fences_a_generation_before_the_next_starts() -> None:
     log = read(connector_record("lines", SOURCE))
     committed(log, 2)
     leader, follower = herder_of(log, leads=True), herder_of(log, leads=False)
@@ -171,11 +183,11 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -
     assert leader.tick() == []
     take_written(leader, [write])
     items = [TaskId("lines", 0), TaskId("lines", 1)]
-    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items
+    assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items
     assert (log.fenced_counts, log.pending_fencing) == ({"lines": 2}, set())
 
     committed(log, 1)
-    assert sorted(follower.tick()) == [Stop(item) for item in items]
+    assert sorted(follower.tick()) == [StopWork(item) for item in items]
     for item in items:
         follower.stopped(item)
     assert follower.tick() == []
@@ -183,21 +195,21 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -
     assert leader.tick() == []
     leader.not_fenced("lines")
     assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
-    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    leader.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     assert leader.fenced("lines", log.generations["lines"]) == []
-    leader.coordinator.state = MemberState.STABLE
+    leader.coordinator.state = ClientMemberState.STABLE
     assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
     written = leader.fenced("lines", log.generations["lines"])
-    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    leader.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     assert leader.tick() == []
-    leader.coordinator.state = MemberState.STABLE
-    assert leader.tick() == []  # what it wrote it has only not read yet
+    leader.coordinator.state = ClientMemberState.STABLE
+    assert leader.tick() == []  # # it has not read its own record yet
     take_written(leader, written)
-    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items[:1]
+    assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items[:1]
 
 
-def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
-    """It is written by who has not read yet that there is a newer one."""
+def test_a_fencing_record_applies_to_its_generation() -> None:
+    """Its writer may not have read a newer generation yet."""
     log = read(connector_record("lines", SOURCE))
     committed(log, 2)
     leader = herder_of(log, leads=True)
@@ -210,22 +222,22 @@ def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
     assert (log.pending_fencing, log.fenced_counts) == (set(), {"lines": 3})
 
 
-def test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes() -> None:
+def test_tasks_restart_with_each_generation() -> None:
     log = read(connector_record("lines", SOURCE))
     committed(log, 1)
     leader = herder_of(log, leads=True)
     take_written(leader, leader.tick())
     item = TaskId("lines", 0)
-    assert [type(each) for each in leader.tick()] == [Start]
+    assert [type(each) for each in leader.tick()] == [StartWork]
     committed(log, 1)
     [write] = leader.fenced("lines", log.generations["lines"])
     take_written(leader, [write])
-    assert leader.tick() == [Stop(item)]
+    assert leader.tick() == [StopWork(item)]
     leader.stopped(item)
-    assert [type(each) for each in leader.tick()] == [Start]
+    assert [type(each) for each in leader.tick()] == [StartWork]
 
 
-def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() -> None:
+def test_only_several_source_tasks_need_fencing() -> None:
     log = read(connector_record("lines", SOURCE), connector_record("copy", SINK))
     for record in task_records("copy", task_configs(SINK)):
         log.take(log.offset, *record)
@@ -236,10 +248,10 @@ def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() 
     assert (log.fenced_counts, log.pending_fencing) == ({"lines": 1}, {"copy"})
     plain = Herder(leader.coordinator, log)
     committed(log, 2)
-    assert {type(each) for each in plain.tick()} == {Start}
+    assert {type(each) for each in plain.tick()} == {StartWork}
 
 
-def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
+def test_example_17_an_offset_waits_for_earlier_records() -> None:
     submitted: SubmittedRecords[int] = SubmittedRecords()
     for record_id, position in ((1, 10), (2, 20), (3, 30)):
         submitted.submit(record_id, position)
@@ -262,12 +274,12 @@ def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
         ("ä\n".encode(), [("ä".encode(), 3)]),
     ],
 )
-def test_lines_and_the_bytes_that_they_took(data: bytes, expected: list[tuple[bytes, int]]) -> None:
+def test_lines_have_their_byte_length(data: bytes, expected: list[tuple[bytes, int]]) -> None:
     assert lines_of(data, 10) == expected
     assert lines_of(data, 1) == expected[:1]
 
 
-def test_values_are_written_as_kafkas_converters_write_them() -> None:
+def test_values_match_kafkas_converters() -> None:
     with_schema = file_stream(SOURCE)
     value = b'{"schema":{"type":"string","optional":false},"payload":"a line"}'
     assert encode_value(b"a line", with_schema) == value
@@ -288,10 +300,10 @@ def test_positions_and_states_in_kafkas_own_json() -> None:
     stream = file_stream(SOURCE)
     assert offset_record(stream, 12) == (b'["lines",{"filename":"in.txt"}]', b'{"position":12}')
     assert (position_of(b'{"position":12}'), position_of(None)) == (12, 0)
-    told = status_record(TaskId("lines", 0), State.RUNNING, worker_id="w:1", generation=3)
+    told = status_record(TaskId("lines", 0), WorkStatus.RUNNING, worker_id="w:1", generation=3)
     body = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
     assert told == (b"status-task-lines-0", body)
-    assert status_record(TaskId("lines"), State.FAILED, worker_id="w:1", generation=3)[0] == (
+    assert status_record(TaskId("lines"), WorkStatus.FAILED, worker_id="w:1", generation=3)[0] == (
         b"status-connector-lines"
     )
 
@@ -313,5 +325,5 @@ def test_a_workers_settings_have_kafkas_names() -> None:
     assert known.of_connectors == {"value.converter": STRING}
     assert known.transactional_id(TaskId("lines", 0)) == "g-lines-0"
     for wrong in ({"session.timeout.ms": "long"}, {"heartbeat.interval.ms": "10000"}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConnectorConfigError):
             worker_config(wrong)

@@ -1,7 +1,6 @@
-"""Workers of one group on a world whose connections are cut, and whose workers crash and pause.
+"""Workers of one group with disconnects, crashes and pauses.
 
-Of the workers that the coordinator counts no two run the same, and all work is run again within
-the time-outs and the delay.
+No two members run the same task, and all tasks run again within timeouts and delay.
 """
 
 from collections import Counter
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from brokertwin.clients.connect.connect_protocol import Protocol
 from brokertwin.clients.connect.work import TaskId
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.timeline import Timeline
 from tests.support.connect_world import (
     DELAY_MS,
@@ -51,7 +50,7 @@ def play(protocol: Protocol, schedule: Schedule) -> ConnectWorld:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(10))
 @given(SCHEDULES)
-def test_nothing_runs_twice_and_all_is_run_again(protocol: Protocol, schedule: Schedule) -> None:
+def test_no_task_runs_twice_and_all_tasks_restart(protocol: Protocol, schedule: Schedule) -> None:
     assert play(protocol, schedule).violations == []
 
 
@@ -62,20 +61,20 @@ def drawn(seed: int) -> Schedule:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_schedules_that_found_broken_rules(seed: int) -> None:
+def test_schedules_detect_known_bugs(seed: int) -> None:
     for protocol in PROTOCOLS:
         assert play(protocol, drawn(seed)).violations == []
 
 
-def test_everything_that_can_go_wrong_did() -> None:
-    """Counted over the schedules above, and one of its own for each kind."""
+def test_all_faults_occurred() -> None:
+    """Counted over the schedules above and one for each kind."""
     faults = [(Step.CUT, 1), (Step.MUTE, 0), (Step.PAUSE, 0), (Step.WAIT, 4), (Step.CRASH, 0)]
     play(Protocol.SESSIONED, faults)
     assert {fault for fault in FAULTS if not happened[fault]} == set()
 
 
 def layout(workers: int, tasks: int) -> ConnectWorld:
-    """A source and a sink with so many tasks each, on so many workers."""
+    """Return a world with a source and a sink of `tasks` tasks each on `workers` workers."""
     world = ConnectWorld()
     world.submit("sink", tasks)
     world.submit("source", tasks)
@@ -94,7 +93,9 @@ def sizes(world: ConnectWorld) -> list[int]:
 @pytest.mark.parametrize(
     ("workers", "tasks", "expected"), [(1, 1, [2]), (1, 2, [4]), (2, 2, [2, 2]), (3, 2, [2, 1, 1])]
 )
-def test_example_9_the_seeds_four_layouts(workers: int, tasks: int, expected: list[int]) -> None:
+def test_example_9_the_four_layouts_of_the_seed(
+    workers: int, tasks: int, expected: list[int]
+) -> None:
     world = layout(workers, tasks)
     assert world.is_at_rest
     assert sorted(sizes(world)) == sorted(expected)
@@ -119,7 +120,7 @@ def lost(world: ConnectWorld, worker: Worker) -> int:
     return world.now - began
 
 
-def test_example_10_a_crashed_workers_tasks_move_after_the_session_and_the_delay() -> None:
+def test_example_10_a_crashed_workers_tasks_move_after_session_timeout_and_delay() -> None:
     world = layout(2, 2)
     took = lost(world, follower(world))
     assert took + 1_000 >= SESSION_MS + DELAY_MS
@@ -127,27 +128,29 @@ def test_example_10_a_crashed_workers_tasks_move_after_the_session_and_the_delay
 
 
 def test_example_11_without_its_leader_a_group_does_not_wait() -> None:
-    """A new leader does not know what was assigned: as in Kafka it deals out at once."""
+    """A new leader does not know the assignments; like Kafka's, it assigns at once."""
     world = layout(2, 2)
     took = lost(world, leader(world))
     assert took <= SESSION_MS + 3_000
 
 
-def test_example_12_a_worker_that_wakes_up_too_late_stops_before_it_joins() -> None:
+def test_example_12_a_worker_stops_tasks_before_a_late_rejoin() -> None:
     world = layout(3, 2)
     late = follower(world)
     world.pause(late)
     world.wait(SESSION_MS + DELAY_MS + 5_000)
     assert late.running
     world.pause(late)
-    while late.coordinator.state is MemberState.STABLE or late.running:
+    while late.coordinator.state is ClientMemberState.STABLE or late.running:
         world.turn(50)
-        assert not (late.running and late.coordinator.state is MemberState.PREPARING_REBALANCE)
+        assert not (
+            late.running and late.coordinator.state is ClientMemberState.PREPARING_REBALANCE
+        )
     world.settle()
     assert world.violations == []
 
 
-def test_work_that_takes_long_to_end_begins_nowhere_before() -> None:
+def test_a_slow_task_stops_before_it_starts_elsewhere() -> None:
     world = layout(1, 2)
     world.stop_ms = 3_000
     world.start()
@@ -156,7 +159,7 @@ def test_work_that_takes_long_to_end_begins_nowhere_before() -> None:
     assert world.violations == []
 
 
-def test_example_13_a_worker_that_leaves_is_waited_for_too() -> None:
+def test_example_13_a_leaving_worker_also_starts_the_delay() -> None:
     world = layout(2, 2)
     world.leave(follower(world))
     world.wait(DELAY_MS - 1_000)
@@ -164,7 +167,7 @@ def test_example_13_a_worker_that_leaves_is_waited_for_too() -> None:
     assert world.settle() <= 4_000
 
 
-def test_example_14_tasks_are_made_more_and_fewer_and_others_go_on() -> None:
+def test_example_14_task_counts_change_while_others_continue() -> None:
     world = layout(2, 2)
     before = {item for worker in world.workers for item in worker.running}
     world.submit("sink", 4)
@@ -204,13 +207,13 @@ def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
     assert world.timeline.picture(world.now) == figure(2)
 
 
-def test_a_worker_that_was_joining_when_its_session_ended_stops_before_it_joins() -> None:
-    """Found by the simulator: it had asked what it runs for the join that failed, and not again."""
+def test_a_worker_whose_session_ends_while_joining_stops_tasks_first() -> None:
+    """Found by the simulator."""
     world = layout(1, 2)
     (late,) = world.workers
     world.stop_ms = 3_000
     world.start()
-    while late.coordinator.state is not MemberState.PREPARING_REBALANCE:
+    while late.coordinator.state is not ClientMemberState.PREPARING_REBALANCE:
         world.turn(5)
     network = world.world.networks[late.client]
     for node in network.nodes:
@@ -221,7 +224,7 @@ def test_a_worker_that_was_joining_when_its_session_ended_stops_before_it_joins(
     while not late.coordinator.stopping:
         world.turn(5)
     while late.coordinator.stopping:
-        assert not late.coordinator._is_under_way("JOIN_GROUP")
+        assert not late.coordinator._is_in_flight("JOIN_GROUP")
         world.turn(50)
     world.settle()
     assert world.violations == []

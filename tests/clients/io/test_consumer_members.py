@@ -12,10 +12,10 @@ from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_config import GroupProtocol
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.records import COMPRESSION
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked
-from brokertwin.gateway.answers import Address
+from brokertwin.clients.producer_events import RecordAcked
+from brokertwin.gateway.edge_fields import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.batches import START
 from tests.support.gateways import Client, running_gateway
@@ -76,7 +76,7 @@ def make_topic(bootstrap: str, name: str) -> None:
 
 
 def shared(members: list[Any], *sizes: int) -> list[set[int]]:
-    """What members have once each partition has one owner, and they so many."""
+    """Return the members' partitions once each has one owner and counts equal `sizes`."""
 
     def is_shared(_: list[bytes]) -> bool:
         owned = [partition for member in members for partition in member.assigned()]
@@ -99,7 +99,7 @@ def places(first: int, end: int) -> list[bytes]:
     return sorted(b"%d@%d" % (p, at) for p in range(PARTITIONS) for at in range(first, end))
 
 
-def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
+def test_our_member_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "range-in-one-group")
     fill(bootstrap, topic, 7)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -112,7 +112,7 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
     members.append(ConfluentMember(broker, topic))
     shared(members, 2, 2, 2)
     assert ours.coordinator.is_leader
-    assert {"Revoked", "Assigned", "Committed"} <= set(ours.events)
+    assert {"PartitionsRevoked", "PartitionsAssigned", "OffsetsCommitted"} <= set(ours.events)
     stored = [confluent_kafka.TopicPartition(topic, at) for at in range(PARTITIONS)]
     committed = members[2].consumer.committed(stored, timeout=PATIENCE_S)
     assert {each.offset for each in committed} == {7}
@@ -122,7 +122,7 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
         member.close()
 
 
-def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: str) -> None:
+def test_our_members_follow_and_resume_from_others_commits(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "cooperative-in-one-group")
     fill(bootstrap, topic, 9)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -139,12 +139,12 @@ def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: s
     now = shared(ours, 3, 3)
     assert all(before <= after for before, after in zip(kept, now, strict=True))
     assert {offset for member in ours for offset in member.positions()} <= {9, None}
-    assert all("Lost" not in member.events for member in ours)
+    assert all("PartitionsLost" not in member.events for member in ours)
     for member in ours:
         member.close()
 
 
-def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
+def test_our_members_read_each_record_and_resume_from_commits(
     bootstrap: str,
 ) -> None:
     topic = topic_at(bootstrap, "read-by-ours")
@@ -162,7 +162,7 @@ def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
     again.close()
 
 
-def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> None:
+def test_consumer_group_members_share_with_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "kip-848-with-ours")
     fill(bootstrap, topic, 8)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -178,20 +178,20 @@ def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> N
     other.close()
     shared(ours, 6)
     assert poll_until(ours, lambda _: ours[0].positions() == {8}) == []
-    assert "Lost" not in ours[0].events
+    assert "PartitionsLost" not in ours[0].events
     ours[0].close()
 
 
-def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
+def test_others_read_our_producers_records(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "written-by-ours")
     sent = {b"%d" % number: number % PARTITIONS for number in range(60)}
     for compression in COMPRESSION:
         with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
-                producer.send(topic, Message(value, value, START), partition)
+                producer.send(topic, ProducerRecord(value, value, START), partition)
             told = producer.flush(30_000)
-            assert [type(event) for event in told] == [Acked] * len(sent)
+            assert [type(event) for event in told] == [RecordAcked] * len(sent)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
@@ -204,19 +204,19 @@ def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
 
 
 def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
-    """What a poll gives goes into a transaction, and with it how far it was read."""
+    """Copy polled records and their offsets in a transaction."""
     read = poll_until([member], bool)
     producer.begin_transaction()
     for place in read:
-        producer.send(sink, Message(None, place))
+        producer.send(sink, ProducerRecord(None, place))
     consumed = member.consumer.client.subscription.all_consumed()
     generation = member.coordinator.generation
     producer.send_offsets_to_transaction(member.coordinator.config.group_id, consumed, generation)
     return read
 
 
-def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str) -> None:
-    """Read, write, commit (KIP-447): its open transaction is aborted by who comes next."""
+def test_each_record_is_copied_once_after_a_crash(bootstrap: str) -> None:
+    """Consume, transform, produce (KIP-447): the next member aborts its open transaction."""
     source, sink = topic_at(bootstrap, "eos-in"), topic_at(bootstrap, "eos-out")
     fill(bootstrap, source, 5)
     settings = ProducerConfig(transactional_id=sink)
@@ -226,9 +226,9 @@ def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str)
     with Producer(bootstrap, settings) as dying:
         dying.init_transactions()
         copied = copy(first, dying, sink)
-        assert {type(event) for event in dying.commit_transaction()} == {Acked}
+        assert {type(event) for event in dying.commit_transaction()} == {RecordAcked}
         lost = copy(first, dying, sink)
-        assert {type(event) for event in dying.flush(30_000)} == {Acked}
+        assert {type(event) for event in dying.flush(30_000)} == {RecordAcked}
         assert lost
     first.close()
 
@@ -255,10 +255,8 @@ def working(seconds: float, other: OurMember) -> list[set[int]]:
     return seen
 
 
-def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
-    bootstrap: str, gateway: str
-) -> None:
-    """KIP-62: heartbeats have a thread of their own."""
+def test_heartbeats_keep_a_busy_member_in_its_group(bootstrap: str, gateway: str) -> None:
+    """KIP-62: heartbeats have a separate thread."""
     topic = topic_at(bootstrap, "worked")
     session_ms = 1_000 if bootstrap == gateway else 6_000  # the least that Kafka takes
     busy = OurMember(bootstrap, topic, AssignorName.RANGE, session_timeout_ms=session_ms)
@@ -275,7 +273,7 @@ def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
         other.close()
 
 
-def test_a_member_that_works_for_too_long_leaves_and_comes_back(gateway: str) -> None:
+def test_a_member_beyond_max_poll_interval_leaves_and_rejoins(gateway: str) -> None:
     topic = topic_at(gateway, "stalled")
     slow = OurMember(gateway, topic, AssignorName.RANGE, max_poll_interval_ms=1_000)
     other = OurMember(gateway, topic, AssignorName.RANGE)

@@ -57,7 +57,7 @@ class JavaMember:
         self._owned: set[int] = set()
 
     def poll(self) -> list[bytes]:
-        """What it has read, as `partition@offset`."""
+        """Return the records read, as `partition@offset`."""
         assert self._java.stdin is not None
         assert self._java.stdout is not None
         self._java.stdin.write("\n")
@@ -77,7 +77,7 @@ class JavaMember:
 
 
 Settings = tuple[dict[str, Any], list[AssignorName], dict[str, Any]]
-"""Of Java's member, and assignors and settings of ours."""
+"""Java's member settings, and our assignors and settings."""
 
 
 def classic(assignor: AssignorName) -> Settings:
@@ -107,7 +107,7 @@ STICKY, COOPERATIVE = map(classic, CLASSES)
 def test_javas_member_and_ours_read_each_record_once(
     request: pytest.FixtureRequest, broker: str, settings: Settings
 ) -> None:
-    """Java's leads, then ours, then both again; who comes goes on where the other has committed."""
+    """Java's member leads, then ours, then both; each continues at the other's commits."""
     bootstrap = str(request.getfixturevalue(broker))
     of_java, assignors, of_ours = settings
     topic = topic_at(bootstrap, "with-java")

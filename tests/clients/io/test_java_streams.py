@@ -1,6 +1,6 @@
-"""Our instances of Streams in one group with Java's, on Kafka and on a gateway.
+"""Our Streams instances in one group with Java's, on Kafka and on a gateway.
 
-`WordCountMember.java` beside this file is Java's word count, with the tasks and topics of ours.
+`WordCountMember.java` is Java's word count with the same tasks and topics.
 """
 
 import subprocess
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.io.streams import Instance
-from brokertwin.clients.messages import Message
+from brokertwin.clients.io.streams import StreamsInstance
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
 from tests.support.gateways import Client
 from tests.support.kafka_tools import streams_command
@@ -100,7 +100,7 @@ def has_records(bootstrap: str, topic: str) -> bool:
 
 
 def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
-    """Of each word the counts are 1, 2, 3, … up to what so many lines have of it."""
+    """Check that each word's counts are 1, 2, 3, … up to its number in `lines` lines."""
     expected = {word: lines * n for word, n in Counter(LINE.split()).items()}
     found: dict[bytes, list[int]] = {}
     for message in read_committed(bootstrap, topic, sum(expected.values())):
@@ -108,7 +108,7 @@ def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
     assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
-def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_path: Path) -> None:
+def test_our_and_java_instances_count_each_word_once(bootstrap: str, tmp_path: Path) -> None:
     """Ours leads and Java's is killed; then Java's leads, and ours come and go."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(*topics)
@@ -117,14 +117,14 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
 
     def write(count: int) -> None:
         nonlocal sent
-        written(bootstrap, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+        written(bootstrap, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
         sent += count
 
-    def are_shared(java: JavaInstance, ours: Instance) -> bool:
+    def are_shared(java: JavaInstance, ours: StreamsInstance) -> bool:
         its, own = java.tasks(), tasks_of(ours)
         return len(its) == len(own) and sorted(its + own) == EVERY
 
-    with Instance(bootstrap, config, topology) as ours:
+    with StreamsInstance(bootstrap, config, topology) as ours:
         ours.start_thread()
         wait_until(lambda: tasks_of(ours) == EVERY, "ours runs all")
         with JavaInstance(bootstrap, config, topics, tmp_path) as killed:
@@ -138,21 +138,19 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
             ours.close()
             wait_until(lambda: java.tasks() == EVERY, "Java's has all, and leads")
             write(50)
-            with Instance(bootstrap, config, topology) as second:
+            with StreamsInstance(bootstrap, config, topology) as second:
                 second.start_thread()
                 wait_until(lambda: are_shared(java, second), "ours has half, given by Java's")
                 write(100)
                 assert_counted(bootstrap, topics[1], sent)
 
 
-def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
-    gateway: str, tmp_path: Path
-) -> None:
+def test_java_instances_count_once_on_a_gateway_after_a_kill(gateway: str, tmp_path: Path) -> None:
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     config = prepared(gateway, word_count(*topics), {topics[0]: 3, topics[1]: 1})
 
     def write(count: int) -> None:
-        written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+        written(gateway, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
 
     with JavaInstance(gateway, config, topics, tmp_path) as left:
         wait_until(lambda: left.tasks() == EVERY, "one runs all")
@@ -166,10 +164,8 @@ def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
         assert_counted(gateway, topics[1], 400)
 
 
-def test_in_a_streams_group_the_broker_makes_the_topics_and_gives_out_the_tasks(
-    gateway: str, tmp_path: Path
-) -> None:
-    """The protocol of KIP-1071: nobody leads, and one of two instances is killed."""
+def test_a_streams_group_has_topics_and_tasks_from_the_broker(gateway: str, tmp_path: Path) -> None:
+    """KIP-1071: there is no leader, and one of two instances is killed."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     config = StreamsConfig(
         application_id=f"app{next(NUMBERS)}-{time.time_ns()}",
@@ -187,7 +183,7 @@ def test_in_a_streams_group_the_broker_makes_the_topics_and_gives_out_the_tasks(
             return found
 
         def write(count: int) -> None:
-            written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+            written(gateway, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
 
         def started() -> JavaInstance:
             return JavaInstance(gateway, config, topics, tmp_path, protocol="streams")

@@ -19,10 +19,10 @@ from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_consumer_members import make_topic
 from tests.support.asked import Fields, differences, fields
 from tests.support.gateways import running_gateway
@@ -55,7 +55,7 @@ NAMES = [
     'name: - | "requests-compared"',
     "topicId: … | -",
 ]
-"""What stands at a topic."""
+"""Placeholder for a topic."""
 
 DIFFERENCES = {
     "who we are": of(
@@ -90,7 +90,7 @@ def settings_of(client: str, group: str) -> ConsumerConfig:
 def produce(producer: Producer, topic: str) -> None:
     for at in range(6):
         value = b"%d" % at
-        producer.send(topic, Message(value, value, WRITTEN_MS), at % 2)
+        producer.send(topic, ProducerRecord(value, value, WRITTEN_MS), at % 2)
     producer.flush(60_000)
 
 
@@ -165,7 +165,7 @@ def recorded(proxy: Capturing) -> list[dict[str, Any]]:
 
 
 def has_read(proxy: Capturing, client: str) -> bool:
-    """Whether a consumer has everything, and says nothing but that it is alive."""
+    """Whether a consumer has read everything and only sends heartbeats."""
     asked = [each for each in recorded(proxy) if each["requestHeader"]["clientId"] == client]
     names = {each["requestHeader"]["requestApiKeyName"] for each in asked}
     is_classic = protocol_of(client) is GroupProtocol.CLASSIC
@@ -176,11 +176,11 @@ def has_read(proxy: Capturing, client: str) -> bool:
 
 
 def asks_for_no_topic(document: dict[str, Any]) -> bool:
-    """Whether a consumer of the new protocol asks who the brokers are, and for nothing else.
+    """Whether a consumer of the new protocol requests only the brokers.
 
-    A thread of Java's asks as soon as it has a connection (`ConsumerNetworkThread`), with
-    `subscribe` called by then or not: for what it subscribes to, or for no topic, which it may
-    create. Ours know from the beginning. One with a pattern has no ids at first in any case.
+    Java's thread requests metadata as soon as it has a connection (`ConsumerNetworkThread`), before
+    or after `subscribe`: for its topics, which it may create, or for none. Ours know their topics
+    from the start. A consumer with a pattern has no ids at first.
     """
     header = document["requestHeader"]
     if header["clientId"] not in MODERN or header["requestApiKeyName"] != "METADATA":
@@ -221,7 +221,7 @@ PATIENT = {
 
 @pytest.fixture
 def bootstrap(real_kafka: Address) -> Iterator[str]:
-    """A real Kafka if one is asked, otherwise a gateway for our clients."""
+    """A real Kafka if requested, otherwise a gateway for our clients."""
     if IS_LIVE:
         yield f"{real_kafka.host}:{real_kafka.port}"
         return
@@ -229,13 +229,15 @@ def bootstrap(real_kafka: Address) -> Iterator[str]:
         yield gateway.bootstrap
 
 
-def test_our_requests_are_javas_except_for_a_closed_list(bootstrap: str, tmp_path: Path) -> None:
+def test_our_requests_equal_javas_except_for_listed_differences(
+    bootstrap: str, tmp_path: Path
+) -> None:
     found = compared("drivers/requests", bootstrap, tmp_path, CLIENTS)
     assert sorted(found) == told(*DIFFERENCES)
 
 
 @pytest.mark.compares
-def test_transactions_before_kip_890_are_javas(tmp_path: Path) -> None:
+def test_transactions_before_kip_890_equal_javas(tmp_path: Path) -> None:
     with running_gateway({"brokertwin.transaction.version": "1"}) as gateway:
         found = compared(
             "drivers/requests_before_kip_890", gateway.bootstrap, tmp_path, TRANSACTIONAL

@@ -14,10 +14,10 @@ from brokertwin.clients.io.access import check_access
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.errors import UserError
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from tests.support.connect_commands import Files
@@ -59,13 +59,13 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 
 def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
-    """What a member of a group reads of a topic into which a transaction has written."""
+    """Return what a group member reads from a topic with a transaction."""
     create_topic(kafka, topic)
     with Producer(kafka, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for value in RECORDS:
-            producer.send(topic, Message(None, value), 0)
+            producer.send(topic, ProducerRecord(None, value), 0)
         producer.commit_transaction()
     fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
     read: list[bytes] = []
@@ -77,13 +77,13 @@ def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_records_come_through_with_every_mechanism(secured: Secured, mechanism: str) -> None:
+def test_records_are_transferred_with_every_mechanism(secured: Secured, mechanism: str) -> None:
     kafka = secured.client(mechanism)
     check_access(kafka)
     assert copied(kafka, f"t{next(NUMBERS)}") == RECORDS
 
 
-def test_the_commands_take_a_file_of_properties(secured: Secured, tmp_path: Path) -> None:
+def test_commands_accept_a_properties_file(secured: Secured, tmp_path: Path) -> None:
     topic, to_kafka = f"t{next(NUMBERS)}", ("--kafka-config", secured.file("SCRAM-SHA-256"))
     create_topic(secured.client(), topic)
     sent = brokertwin("produce", topic, *to_kafka, text="a b\nb\n")
@@ -102,9 +102,7 @@ def test_the_commands_take_a_file_of_properties(secured: Secured, tmp_path: Path
     assert files.is_whole()
 
 
-def test_a_workers_own_file_has_the_login_and_that_of_its_tasks(
-    secured: Secured, tmp_path: Path
-) -> None:
+def test_a_worker_file_configures_worker_and_task_logins(secured: Secured, tmp_path: Path) -> None:
     of_worker = secured.properties("PLAIN")
     login = secured.properties("SCRAM-SHA-512")["sasl.jaas.config"]
     of_worker["producer.sasl.jaas.config"] = of_worker["consumer.sasl.jaas.config"] = login
@@ -124,7 +122,7 @@ def refused(kafka: ClientProperties) -> str:
     return str(error.value)
 
 
-def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path) -> None:
+def test_authentication_failures_state_the_reason(secured: Secured, tmp_path: Path) -> None:
     wrong = [refused(ClientProperties(secured.properties(each, "wrong"))) for each in MECHANISMS]
     assert all(
         "rejected the login of ali" in each and "Authentication failed" in each for each in wrong
@@ -145,7 +143,7 @@ def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path) -> None
     check_access(ClientProperties(unchecked))
 
 
-def test_a_command_says_that_a_password_is_wrong(gateway: Secured) -> None:
+def test_a_command_reports_a_wrong_password(gateway: Secured) -> None:
     wrong = gateway.file("SCRAM-SHA-512", "wrong")
     said = brokertwin("consume", "t", "--group", "g", "--kafka-config", wrong)
     assert (said.returncode, said.stdout) == (2, "")
@@ -169,32 +167,30 @@ def test_a_command_says_that_a_password_is_wrong(gateway: Secured) -> None:
         ({"ssl.enabled.protocols": "TLSv1.1"}, "Use TLSv1.2 and TLSv1.3"),
     ],
 )
-def test_properties_that_do_not_do_are_named(
-    gateway: Secured, changed: dict[str, str], text: str
-) -> None:
+def test_invalid_properties_are_named(gateway: Secured, changed: dict[str, str], text: str) -> None:
     given = {**gateway.properties("SCRAM-SHA-256"), **changed}
     assert text in refused(ClientProperties(given))
 
 
-def test_a_session_that_ends_is_renewed_on_the_same_connection(tmp_path: Path) -> None:
-    """KIP-368. Of a client that does not, the broker closes the connection."""
+def test_a_session_is_reauthenticated_on_the_same_connection(tmp_path: Path) -> None:
+    """KIP-368. The broker closes connections that are not reauthenticated."""
     with secured_gateway(tmp_path, connections_max_reauth_ms="3000") as short:
         kafka = short.client()
         create_topic(kafka, "long")
         before = short.connections()
         with Producer(kafka, ProducerConfig()) as producer:
             for number in range(35):
-                producer.send("long", Message(None, b"%d" % number), 0)
+                producer.send("long", ProducerRecord(None, b"%d" % number), 0)
                 told = producer.flush(5_000)
                 assert [event.offset for event in told] == [number]  # type: ignore[union-attr]
                 time.sleep(0.1)
         assert short.connections() == before + 2  # to the address, then to the broker
 
 
-def test_key_stores_of_javas_types_do(tmp_path: Path) -> None:
+def test_javas_key_store_types_are_supported(tmp_path: Path) -> None:
     """A broker that wants a certificate of clients; the client's is in PKCS12."""
     given = {**stores(tmp_path), "ssl.client.auth": "required"}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     with running_gateway(security=security) as running:
         values = {
             "bootstrap.servers": running.bootstrap,

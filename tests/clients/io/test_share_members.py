@@ -9,11 +9,11 @@ import pytest
 from brokertwin.clients.consumer_events import ShareAcknowledged
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.share_consumer import ShareConsumer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.support.batches import START
 from tests.support.console import brokertwin
@@ -72,12 +72,12 @@ def write(bootstrap: str, topic: str, *values: bytes, compression: str = "none")
     with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
         assert producer.partitions_of(topic, 30_000) == PARTITIONS
         for number, value in enumerate(values):
-            producer.send(topic, Message(None, value, START), number % PARTITIONS)
+            producer.send(topic, ProducerRecord(None, value, START), number % PARTITIONS)
         producer.flush(30_000)
 
 
 class Member:
-    """One that accepts what it gets, but for what is to be said of some values."""
+    """A member that accepts all records except for those with another type given."""
 
     def __init__(self, bootstrap: str, name: str, kinds: dict[bytes, AcknowledgeType]) -> None:
         self.consumer = ShareConsumer(bootstrap, name, [name], EXPLICIT)
@@ -100,7 +100,7 @@ class Member:
 
     @property
     def holds(self) -> bool:
-        return bool(self.consumer.client.sharing.had)
+        return bool(self.consumer.client.sharing.held)
 
 
 def values_of(members: list[Member]) -> list[bytes]:
@@ -117,7 +117,7 @@ def until(members: list[Member], is_done: Callable[[], bool]) -> None:
                 member.poll()
 
 
-def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name: str) -> None:
+def test_members_share_and_acknowledge_records(bootstrap: str, name: str) -> None:
     kinds = {b"release": RELEASE, b"reject": REJECT, b"keep": KEEP, b"renew": RENEW}
     members = [Member(bootstrap, name, kinds) for _ in range(2)]
     until(members, lambda: all(len(each.consumer.assigned) == 1 for each in members))
@@ -145,7 +145,7 @@ def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name
 
 
 @pytest.mark.processes
-def test_the_command_accepts_what_it_has_printed(gateway: str) -> None:
+def test_the_command_accepts_printed_records(gateway: str) -> None:
     topic = topic_of(gateway, {"share.auto.offset.reset": "earliest"})
     boot = ("--bootstrap", gateway)
     words = ("consume", topic, "--group", topic, "--protocol", "share", "--json", *boot)

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.clients.io.questions import Question, Questions, ask
-from brokertwin.clients.io.streams import Instance
-from brokertwin.clients.messages import Message
+from brokertwin.clients.io.store_queries import StoreQuery, StoreQueryServer, query_instance
+from brokertwin.clients.io.streams import StreamsInstance
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.applications import table_join, word_count
 from brokertwin.clients.streams.layout import layout
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.streams_protocol import HostInfo
 from brokertwin.clients.streams.topology import Topology
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed, written
@@ -87,25 +87,25 @@ def left_in(bootstrap: str, topic: str, partitions: int) -> int:
     return int(end - first)
 
 
-def tasks_of(*instances: Instance) -> list[str]:
+def tasks_of(*instances: StreamsInstance) -> list[str]:
     return sorted(task for each in instances for got in each.tasks().values() for task in got)
 
 
-def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> None:
+def test_words_are_counted_once_after_an_instance_kill(bootstrap: str) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(lines, counts)
     config = prepared(bootstrap, topology, {lines: 3, counts: 1})
     every = ["0_0", "0_1", "0_2", "1_0", "1_1", "1_2"]
-    killed = Instance(bootstrap, config, topology)
-    with Instance(bootstrap, config, topology) as left:
+    killed = StreamsInstance(bootstrap, config, topology)
+    with StreamsInstance(bootstrap, config, topology) as left:
         for instance in (left, killed, killed):
             instance.start_thread()
         wait_until(lambda: tasks_of(left, killed) == every, "all tasks run")
         wait_until(lambda: len(tasks_of(left)) == len(tasks_of(killed)) // 2, "in balance")
-        written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(600)])
+        written(bootstrap, lines, [ProducerRecord(b"%d" % n, LINE) for n in range(600)])
         wait_until(lambda: any(t.stream.worked for t in killed.threads.values()), "it works")
         killed.kill()
-        written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(200)])
+        written(bootstrap, lines, [ProducerRecord(b"%d" % n, LINE) for n in range(200)])
         wait_until(lambda: tasks_of(left) == every, "the other instance has all tasks")
         expected = {word: 800 * n for word, n in Counter(LINE.split()).items()}
         found: dict[bytes, list[int]] = {}
@@ -117,11 +117,11 @@ def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> 
     assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
-def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootstrap: str) -> None:
+def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> None:
     left, right, sink = (f"{name}{next(NUMBERS)}" for name in ("l", "r", "joined"))
     topology = table_join(left, right, sink)
     config = prepared(bootstrap, topology, {left: 6, right: 6, sink: 1})
-    with Instance(bootstrap, config, topology) as instance:
+    with StreamsInstance(bootstrap, config, topology) as instance:
         for _ in range(3):
             instance.start_thread()
         wait_until(lambda: sorted(map(len, instance.tasks().values())) == [2, 2, 2], "two each")
@@ -132,8 +132,10 @@ def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootst
         after = instance.tasks()
         for name in ("thread 1", "thread 3"):
             assert set(before[name]) < set(after[name])
-        written(bootstrap, left, [Message(b"%d" % n, b"left %d" % n) for n in range(50)])
-        written(bootstrap, right, [Message(b"%d" % n, b"right %d" % n) for n in range(25, 75)])
+        written(bootstrap, left, [ProducerRecord(b"%d" % n, b"left %d" % n) for n in range(50)])
+        written(
+            bootstrap, right, [ProducerRecord(b"%d" % n, b"right %d" % n) for n in range(25, 75)]
+        )
         found = {m.key: m.value for m in read_committed(bootstrap, sink, 25)}
     assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
 
@@ -145,35 +147,37 @@ def items_of(answer: dict[str, Any]) -> list[tuple[bytes, str]]:
 def check_ranges(hosts: list[HostInfo], expected: dict[bytes, str]) -> None:
     """All keys, or those between two, of both instances' tasks and in order."""
     for host in hosts:
-        assert items_of(ask(host, Question("counts"))) == sorted(expected.items())
-        some = ask(host, Question("counts", first=b"f", last=b"lazy"))
+        assert items_of(query_instance(host, StoreQuery("counts"))) == sorted(expected.items())
+        some = query_instance(host, StoreQuery("counts", first=b"f", last=b"lazy"))
         assert some["items"] == [{"key": each, "value": "10"} for each in ("fox", "jumps", "lazy")]
         assert "stale" not in some
 
 
 def check_copies(left: HostInfo, expected: dict[bytes, str]) -> None:
     """The other instance is gone, and the group does not know yet: it has copies (KIP-535)."""
-    lost = [word for word in expected if "error" in ask(left, Question("counts", word))]
+    lost = [
+        word for word in expected if "error" in query_instance(left, StoreQuery("counts", word))
+    ]
     assert lost, "it had some of the words"
-    assert "did not respond" in ask(left, Question("counts"))["error"]
+    assert "did not respond" in query_instance(left, StoreQuery("counts"))["error"]
     for word in lost:
-        found = ask(left, Question("counts", word, may_be_stale=True))
+        found = query_instance(left, StoreQuery("counts", word, may_be_stale=True))
         assert (found["value"], found["stale"]) == (expected[word], True)
-    everything = ask(left, Question("counts", may_be_stale=True))
+    everything = query_instance(left, StoreQuery("counts", may_be_stale=True))
     assert (items_of(everything), everything["stale"]) == (sorted(expected.items()), True)
 
 
-def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
+def test_any_instance_serves_any_key(bootstrap: str) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(lines, counts)
     config = prepared(bootstrap, topology, {lines: 2, counts: 1})
     made = layout(config.application_id, topology, {lines: 2})
     hosts = [HostInfo(HOST, free_port()) for _ in range(2)]
-    instances = [Instance(bootstrap, config, topology, end_point=host) for host in hosts]
+    instances = [StreamsInstance(bootstrap, config, topology, end_point=host) for host in hosts]
     pairs = list(zip(instances, hosts, strict=True))
-    servers = [Questions(instance, made, host) for instance, host in pairs]
-    assert "no assignment yet" in ask(hosts[0], Question("counts", b"the"))["error"]
-    written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(10)])
+    servers = [StoreQueryServer(instance, made, host) for instance, host in pairs]
+    assert "no assignment yet" in query_instance(hosts[0], StoreQuery("counts", b"the"))["error"]
+    written(bootstrap, lines, [ProducerRecord(b"%d" % n, LINE) for n in range(10)])
     with instances[0], instances[1]:
         for instance in instances:
             instance.start_thread()
@@ -182,32 +186,35 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
         expected = {word: str(10 * n) for word, n in Counter(LINE.split()).items()}
 
         def told(host: HostInfo) -> dict[bytes, str | None]:
-            return {word: ask(host, Question("counts", word)).get("value") for word in expected}
+            return {
+                word: query_instance(host, StoreQuery("counts", word)).get("value")
+                for word in expected
+            }
 
         wait_until(lambda: all(told(host) == expected for host in hosts), "all is counted")
         for word in expected:
-            answers = [ask(host, Question("counts", word)) for host in hosts]
+            answers = [query_instance(host, StoreQuery("counts", word)) for host in hosts]
             assert answers[0] == answers[1]
             (other,) = {str(host) for host in hosts} - {answers[0]["active"]}
             assert answers[0]["standby"] == [other]
-        assert ask(hosts[0], Question("counts", b"a cat"))["value"] is None
-        assert ask(hosts[0], Question("none", b"the"))["error"] == "there is no store none"
+        assert query_instance(hosts[0], StoreQuery("counts", b"a cat"))["value"] is None
+        assert query_instance(hosts[0], StoreQuery("none", b"the"))["error"] == "unknown store none"
         check_ranges(hosts, expected)
         gone = [str(host) for host in hosts].index(
-            ask(hosts[0], Question("counts", b"the"))["active"]
+            query_instance(hosts[0], StoreQuery("counts", b"the"))["active"]
         )
         servers[gone].close()
         instances[gone].kill()
         check_copies(hosts[1 - gone], expected)
     servers[1 - gone].close()
-    assert "did not respond" in ask(hosts[0], Question("counts", b"the"))["error"]
+    assert "did not respond" in query_instance(hosts[0], StoreQuery("counts", b"the"))["error"]
 
 
-def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tasks() -> None:
-    """Heartbeats have a thread of their own."""
+def test_a_busy_thread_keeps_its_tasks_beyond_a_session() -> None:
+    """Heartbeats have a separate thread."""
     working, go_on = threading.Event(), threading.Event()
 
-    def slowly(message: Message, _: object) -> list[Message]:
+    def slowly(message: ProducerRecord, _: object) -> list[ProducerRecord]:
         working.set()
         assert go_on.wait(PATIENCE_S)
         return [message]
@@ -222,12 +229,12 @@ def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tas
         config = msgspec.structs.replace(
             config, session_timeout_ms=session_ms, num_standby_replicas=0
         )
-        with Instance(gateway.bootstrap, config, topology) as instance:
+        with StreamsInstance(gateway.bootstrap, config, topology) as instance:
             for _ in range(2):
                 instance.start_thread()
             wait_until(lambda: sorted(map(len, instance.tasks().values())) == [1, 1], "one each")
             had, member = instance.tasks(), generations(instance)
-            written(gateway.bootstrap, "slow", [Message(b"k", b"v")])
+            written(gateway.bootstrap, "slow", [ProducerRecord(b"k", b"v")])
             assert working.wait(PATIENCE_S)
             time.sleep(session_ms * 2.5 / 1_000)
             go_on.set()
@@ -236,5 +243,5 @@ def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tas
             assert (instance.tasks(), generations(instance)) == (had, member)
 
 
-def generations(instance: Instance) -> list[object]:
+def generations(instance: StreamsInstance) -> list[object]:
     return [each.stream.consumer.coordinator.generation for each in instance.threads.values()]

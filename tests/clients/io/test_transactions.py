@@ -14,12 +14,12 @@ import pytest
 from brokertwin.clients.client_loop import Close
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.io.producer import Producer, TransactionError
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.transactions import Transactions, TransactionState
-from brokertwin.gateway.answers import Address
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.core.errors import Error
@@ -85,7 +85,7 @@ def topic_at(bootstrap: str, name: str) -> str:
     return unique
 
 
-def of(producer: Producer) -> Transactions:
+def of(producer: Producer) -> ProducerTransactions:
     client = producer.client
     assert isinstance(client, ProducerClient)
     assert client.transactions is not None
@@ -104,7 +104,7 @@ def begun(producer: Producer, topic: str, *values: str) -> list[str]:
     """A transaction is begun, and has these values."""
     producer.begin_transaction()
     for number, value in enumerate(values):
-        producer.send(topic, Message(None, value.encode()), number % 2)
+        producer.send(topic, ProducerRecord(None, value.encode()), number % 2)
     return list(values)
 
 
@@ -137,7 +137,7 @@ def turn_until(
 
 
 @LEVELS
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, level: int) -> None:
+def test_only_committed_records_are_read(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "ends")
     good = []
@@ -164,7 +164,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, le
 
 
 def group_offset(bootstrap: str, topic: str) -> int:
-    """What the group of the topic's name has committed of its first partition."""
+    """Return the committed offset of the group with the topic's name."""
     group = {"groupId": topic, "topics": [{"name": topic, "partitionIndexes": [0]}]}
     with at(bootstrap) as client:
         answer = client.call("OFFSET_FETCH", 9, {"groups": [group], "requireStable": True})
@@ -172,7 +172,7 @@ def group_offset(bootstrap: str, topic: str) -> int:
 
 
 @LEVELS
-def test_who_comes_with_the_same_id_fences_the_one_before(bootstrap: str, level: int) -> None:
+def test_a_producer_with_the_same_id_fences_the_previous_one(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "fenced")
     config = ProducerConfig(transactional_id=topic)
@@ -189,7 +189,7 @@ def test_who_comes_with_the_same_id_fences_the_one_before(bootstrap: str, level:
 
 
 @LEVELS
-def test_after_a_record_that_is_refused_the_producer_aborts_and_goes_on(
+def test_a_producer_aborts_after_a_rejected_record_and_continues(
     bootstrap: str, level: int
 ) -> None:
     finalize(bootstrap, level)
@@ -206,9 +206,7 @@ def test_after_a_record_that_is_refused_the_producer_aborts_and_goes_on(
 
 
 @LEVELS
-def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
-    bootstrap: str, level: int
-) -> None:
+def test_a_timed_out_transaction_fences_only_before_kip_890(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "too-long")
     config = ProducerConfig(transactional_id=topic, transaction_timeout_ms=500)
@@ -217,7 +215,7 @@ def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
         begun(producer, topic, "lost")
         producer.flush(PATIENCE_MS)
         wait_until(partial(is_aborted, bootstrap, topic), "its time is over")
-        producer.send(topic, Message(None, b"late"), 0)
+        producer.send(topic, ProducerRecord(None, b"late"), 0)
         turn_until(producer, lambda: of(producer).state is State.ABORTABLE_ERROR)
         assert of(producer).error is Error.INVALID_PRODUCER_EPOCH
         if level == 1:
@@ -231,7 +229,7 @@ def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
 
 
 @LEVELS
-def test_a_commit_that_comes_too_late_is_fatal(bootstrap: str, level: int) -> None:
+def test_a_late_commit_is_fatal(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "late-commit")
     config = ProducerConfig(transactional_id=topic, transaction_timeout_ms=500)
@@ -248,7 +246,7 @@ def test_a_commit_that_comes_too_late_is_fatal(bootstrap: str, level: int) -> No
 def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(bootstrap: str) -> None:
     finalize(bootstrap, 1)
     topic = topic_at(bootstrap, "steps")
-    good, told_first = [], []
+    good, adds_first = [], []
     with Producer(bootstrap, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions(PATIENCE_MS)
         first, epochs = of(producer).id_and_epoch.epoch, []
@@ -258,17 +256,17 @@ def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(boots
             finalize(bootstrap, level)
             cut(producer)
             good += [f"{number}b"]
-            producer.send(topic, Message(None, f"{number}b".encode()), 1)
-            told_first.append(of(producer).rules.is_told_first)
+            producer.send(topic, ProducerRecord(None, f"{number}b".encode()), 1)
+            adds_first.append(of(producer).rules.adds_partitions_first)
             producer.commit_transaction(PATIENCE_MS)
             epochs.append(of(producer).id_and_epoch.epoch - first)
-    assert told_first == [True, False, False, True, True]
+    assert adds_first == [True, False, False, True, True]
     assert epochs == [1, 2, 3, 3, 3]
     assert committed(bootstrap, topic, len(good)) == sorted(good)
 
 
 @LEVELS
-def test_each_committed_record_is_there_once_though_connections_are_lost(
+def test_each_committed_record_is_written_once_despite_disconnects(
     bootstrap: str, level: int
 ) -> None:
     finalize(bootstrap, level)

@@ -17,7 +17,7 @@ def stored(thread: StreamThread, word: bytes) -> bytes | None:
     return next((value for value in values if value is not None), None)
 
 
-def test_example_20_each_instance_knows_who_has_a_key_also_after_one_is_gone() -> None:
+def test_example_20_each_instance_finds_a_keys_owner_after_a_failure() -> None:
     topology = word_count("text", "counts")
     made = StreamsWorld(topology, {"text": 4, "counts": 1}, num_standby_replicas=1)
     for name, host in HOSTS.items():
@@ -53,7 +53,7 @@ def test_example_20_each_instance_knows_who_has_a_key_also_after_one_is_gone() -
         assert stored(left, word) == b"1"
 
 
-def test_example_22_a_copy_answers_who_takes_what_may_be_older() -> None:
+def test_example_22_a_standby_serves_stale_reads() -> None:
     made = StreamsWorld(
         word_count("text", "counts"), {"text": 2, "counts": 1}, num_standby_replicas=1
     )
@@ -80,7 +80,7 @@ def test_example_22_a_copy_answers_who_takes_what_may_be_older() -> None:
     assert sorted(every) == [(word, b"1") for word in sorted(WORDS)]
 
 
-def test_a_range_has_both_its_ends() -> None:
+def test_a_range_includes_both_ends() -> None:
     store = KeyValueStore()
     for key in (b"c", b"a", b"b", b"d"):
         store.put(key, key.upper())
@@ -90,7 +90,7 @@ def test_a_range_has_both_its_ends() -> None:
     assert store.range(b"e") == []
 
 
-def test_there_is_no_owner_of_a_store_that_is_not_there() -> None:
+def test_a_missing_store_has_no_owner() -> None:
     made = StreamsWorld(word_count("text", "counts"), {"text": 1, "counts": 1})
     made.start("a")
     made.run_until(made.all_run)

@@ -21,12 +21,12 @@ def test_example_1_six_partitions_are_six_tasks() -> None:
     assert (made.internal_topics, made.stateful()) == ({}, set())
 
 
-def test_example_2_a_task_has_its_partition_of_each_topic() -> None:
+def test_example_2_a_task_reads_its_partition_of_each_topic() -> None:
     made = layout("app", copying("t1", "t2"), {"t1": 2, "t2": 2})
     assert made.tasks == {TaskId(0, 0): at("t1-0", "t2-0"), TaskId(0, 1): at("t1-1", "t2-1")}
 
 
-def test_example_3_the_most_partitions_count_not_the_sum() -> None:
+def test_example_3_task_count_is_the_largest_partition_count() -> None:
     """Example 22 of groups and offsets, its last part."""
     made = layout("app", copying("t1", "t2"), {"t1": 4, "t2": 2})
     assert list(made.tasks.values()) == [
@@ -52,16 +52,10 @@ def test_example_4_words_go_through_a_repartition_topic_into_a_second_sub_topolo
     topics = {name: topic.partitions for name, topic in made.internal_topics.items()}
     assert topics == {"wc-words-repartition": 3, "wc-counts-changelog": 3}
     assert made.internal_topics["wc-counts-changelog"].settings == {"cleanup.policy": "compact"}
-    assert made.changelog_partitions(TaskId(1, 2)) == {
-        "counts": TopicPartition("wc-counts-changelog", 2)
-    }
-    assert made.changelog_partitions(TaskId(0, 2)) == {}
     assert source_topics("wc", topology) == ({"text"}, {"wc-words-repartition"})
-    assert made.task_of(TopicPartition("wc-words-repartition", 1)) == TaskId(1, 1)
-    assert made.task_of(TopicPartition("other", 1)) is None
 
 
-def test_example_5_what_is_joined_has_one_number_of_partitions() -> None:
+def test_example_5_joined_topics_need_equal_partition_counts() -> None:
     made = layout("app", table_join("l", "r", "out"), {"l": 4, "r": 4})
     assert [len(where) for where in made.tasks.values()] == [2, 2, 2, 2]
     with pytest.raises(TopologyError, match="same number of partitions: l has 4, r has 2"):
@@ -69,7 +63,7 @@ def test_example_5_what_is_joined_has_one_number_of_partitions() -> None:
 
 
 def joined_with_repartitioned() -> Topology:
-    """A table, and records that come to its store through a topic of their own."""
+    """A table joined with records from a repartition topic."""
     topology = Topology()
     topology.add_source("big", ["big"])
     topology.add_repartition("by-key", ["big"])
@@ -80,14 +74,14 @@ def joined_with_repartitioned() -> Topology:
     return topology
 
 
-def test_a_repartition_topic_that_is_joined_takes_the_number_of_the_other_side() -> None:
+def test_a_joined_repartition_topic_copies_the_partition_count() -> None:
     made = layout("app", joined_with_repartitioned(), {"big": 9, "table": 2})
     assert made.internal_topics["app-by-key-repartition"].partitions == 2
     assert sum(task.sub_topology == 0 for task in made.tasks) == 9
 
 
-def test_what_is_wrong_is_said() -> None:
-    with pytest.raises(TopologyError, match="there is no topic t: create it first"):
+def test_topology_errors_are_reported() -> None:
+    with pytest.raises(TopologyError, match="topic t does not exist: create it first"):
         layout("app", copying("t"), {"t": 0})
     there = {"text": 3, "wc-words-repartition": 2}
     with pytest.raises(TopologyError, match="repartition has 2 partitions and must have 3"):
@@ -99,21 +93,21 @@ def test_what_is_wrong_is_said() -> None:
         Topology().sub_topologies()
 
 
-def test_a_topology_is_added_to_from_above() -> None:
+def test_processors_need_existing_parents() -> None:
     topology = copying("t")
     for message, wrong in (
-        ("hangs on nowhere", lambda: topology.add_sink("s", "x", ["nowhere"])),
-        ("hangs on nothing", lambda: topology.add_sink("s", "x", [])),
-        ("hangs on the sink out", lambda: topology.add_sink("s", "x", ["out"])),
-        ("is a node copy already", lambda: topology.add_sink("copy", "x", ["in"])),
+        ("no known parent: add nowhere first", lambda: topology.add_sink("s", "x", ["nowhere"])),
+        ("no known parent: add one first", lambda: topology.add_sink("s", "x", [])),
+        ("has the sink out as a parent", lambda: topology.add_sink("s", "x", ["out"])),
+        ("node copy already exists", lambda: topology.add_sink("copy", "x", ["in"])),
         ("is read by source in", lambda: topology.add_source("again", ["t"])),
         ("names no topic", lambda: topology.add_source("again", [])),
-        ("is for processors, and in is none", lambda: topology.add_store("s", ["in"])),
+        ("needs processors; in is not one", lambda: topology.add_store("s", ["in"])),
     ):
         with pytest.raises(TopologyError, match=message):
             wrong()
     topology.add_store("s", ["copy"])
-    with pytest.raises(TopologyError, match="is a store s already"):
+    with pytest.raises(TopologyError, match="store s already exists"):
         topology.add_store("s", ["copy"])
 
 

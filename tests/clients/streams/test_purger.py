@@ -30,7 +30,7 @@ def asking(made: StreamsWorld, thread: StreamThread) -> BenchNetwork:
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_example_21_what_is_committed_of_a_repartition_topic_is_deleted(
+def test_example_21_committed_repartition_records_are_deleted(
     exactly_once: bool,
 ) -> None:
     made = counting(exactly_once=exactly_once)
@@ -47,7 +47,7 @@ def test_example_21_what_is_committed_of_a_repartition_topic_is_deleted(
     made.run_until(lambda: made.newest("counts") == {b"to": b"6", b"be": b"5"})
 
 
-def test_one_deletion_at_a_time_and_not_more_often_than_it_should() -> None:
+def test_one_deletion_at_a_time_at_the_purge_interval() -> None:
     made = counting()
     thread = made.threads[made.start("a")]
     network = asking(made, thread)
@@ -69,7 +69,7 @@ def test_one_deletion_at_a_time_and_not_more_often_than_it_should() -> None:
     made.run_until(lambda: network.asked["DELETE_RECORDS"] > had)
 
 
-def test_what_could_not_be_committed_stays() -> None:
+def test_uncommitted_records_stay() -> None:
     """A thread was away for longer than its session; its commit is refused."""
     made = counting(commit_interval_ms=60_000)
     name = made.start("a")
@@ -88,7 +88,7 @@ def test_what_could_not_be_committed_stays() -> None:
     assert network.asked["DELETE_RECORDS"] == 0
 
 
-def test_where_nothing_may_be_deleted_words_are_counted_all_the_same() -> None:
+def test_words_are_counted_without_delete_permission() -> None:
     """Records of a topic that is compacted only are not deleted: 44 POLICY_VIOLATION."""
     made = counting()
     setting = {"name": "cleanup.policy", "configOperation": 0, "value": "compact"}

@@ -15,7 +15,7 @@ from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
 
 JOINED = "topics that are joined must have the same number of partitions"
-ADVICE = "Create one of them anew, or send it through a repartition topic"
+ADVICE = "Create one of them again, or use a repartition topic"
 
 
 def counting(**config: object) -> StreamsWorld:
@@ -61,7 +61,7 @@ def test_example_10_the_seeds_six_tasks_on_three_threads() -> None:
     assert sorted(letters[:3]) == ["A", "B", "C"]
 
 
-def test_example_11_a_killed_threads_tasks_go_on_from_the_committed_offsets() -> None:
+def test_example_11_a_killed_threads_tasks_resume_from_committed_offsets() -> None:
     made = copier()
     for _ in range(3):
         made.start("a")
@@ -83,7 +83,7 @@ def test_example_11_a_killed_threads_tasks_go_on_from_the_committed_offsets() ->
     assert found == list(range(90))
 
 
-def test_example_12_two_topics_two_threads_one_dies_and_tasks_stay_whole() -> None:
+def test_example_12_tasks_stay_complete_after_a_thread_dies() -> None:
     """Example 22 of groups and offsets, its second part."""
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     made.start("a")
@@ -99,7 +99,7 @@ def test_example_12_two_topics_two_threads_one_dies_and_tasks_stay_whole() -> No
     assert {n: task.partitions for n, task in thread.tasks.items()} == made.layout.tasks
 
 
-def test_example_13_a_thread_that_comes_gets_its_share_and_the_others_work_on() -> None:
+def test_example_13_a_new_thread_gets_tasks_while_others_continue() -> None:
     made = copier()
     made.start("a")
     made.run_until(made.all_run)
@@ -131,7 +131,7 @@ def test_example_14_stores_are_restored_before_a_task_runs() -> None:
     made.run_until(lambda: counts_are(made, to=6, be=5))
 
 
-def test_example_15_a_copy_takes_over_without_reading_the_changelog_again() -> None:
+def test_example_15_a_standby_takes_over_without_a_full_restore() -> None:
     made = counting(num_standby_replicas=1)
     made.start("a")
     made.start("b")
@@ -151,7 +151,7 @@ def test_example_15_a_copy_takes_over_without_reading_the_changelog_again() -> N
     made.run_until(lambda: counts_are(made, to=6, be=5, **{"or": 5, "not": 5}))
 
 
-def test_example_16_a_thread_that_was_away_can_not_end_its_transaction() -> None:
+def test_example_16_a_fenced_thread_cannot_commit() -> None:
     made = counting(exactly_once=True, commit_interval_ms=60_000)
     name = made.start("a")
     made.run_until(made.all_run)
@@ -174,7 +174,7 @@ def test_example_16_a_thread_that_was_away_can_not_end_its_transaction() -> None
     assert [int(each.value or 0) for each in made.read("counts")] == [1, 1]
 
 
-def test_example_17_a_thread_that_ends_commits_and_leaves_at_once() -> None:
+def test_example_17_a_closing_thread_commits_and_leaves_at_once() -> None:
     made = copier()
     made.start("a")
     made.start("b")
@@ -188,7 +188,7 @@ def test_example_17_a_thread_that_ends_commits_and_leaves_at_once() -> None:
     assert [message.value for message in made.read("out")] == [b"1"]
 
 
-def test_example_18_topics_that_do_not_go_together_end_all_threads() -> None:
+def test_example_18_mismatched_topics_stop_all_threads() -> None:
     made = StreamsWorld(table_join("l", "r", "out"), {"l": 2, "r": 2, "out": 1})
     made.start("a")
     made.start("b")
@@ -220,7 +220,7 @@ def test_example_19_two_tables_are_joined_by_key() -> None:
     made.run_until(lambda: made.newest("out") == {b"1": b"cherry,red", b"2": None})
 
 
-def test_no_thread_waits_for_another_ones_answers() -> None:
+def test_threads_do_not_block_each_other() -> None:
     """One thread's network is silent: the others' tasks go on."""
     made = copier()
     for name in ("a", "b"):
@@ -235,7 +235,7 @@ def test_no_thread_waits_for_another_ones_answers() -> None:
     assert made.threads["b-1"].worked > 20
 
 
-def test_records_that_wait_when_a_task_is_given_back_are_the_next_owners(
+def test_buffered_records_of_a_revoked_task_are_read_by_the_next_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Found by the simulator: they were worked on after the last commit of their offsets."""
@@ -253,7 +253,7 @@ def test_records_that_wait_when_a_task_is_given_back_are_the_next_owners(
     assert found == Counter(range(1_000))
 
 
-def test_a_thread_whose_producer_id_is_another_now_goes_on_with_a_new_producer() -> None:
+def test_a_thread_with_a_fenced_producer_creates_a_new_one() -> None:
     made = counting(exactly_once=True)
     thread = made.threads[made.start("a")]
     made.run_until(made.all_run)

@@ -31,7 +31,7 @@ def test_exactly_once_each_word_is_counted_once(schedule: Schedule, replicas: in
 
 @settings(max_examples=examples(2))
 @given(SCHEDULES, st.integers(0, 1))
-def test_at_least_once_no_word_is_left_out(schedule: Schedule, replicas: int) -> None:
+def test_at_least_once_no_word_is_lost(schedule: Schedule, replicas: int) -> None:
     assert play(schedule, exactly_once=False, replicas=replicas).violations == []
 
 
@@ -39,7 +39,7 @@ SEEDS = (6, 24, 32, 59)
 """Of schedules that have found faults, or find rules broken on purpose."""
 
 
-def test_schedules_that_find_broken_rules() -> None:
+def test_schedules_detect_broken_rules() -> None:
     """In them everything goes wrong that can."""
     injected: Counter[str] = Counter()
     for seed in SEEDS:

@@ -33,7 +33,7 @@ from tests.support.java_answers import ask_java, inputs, java_answers
 from tests.support.kafka_tools import streams_command
 
 DRIVER = Path(__file__).with_name("StreamsBytes.java")
-ASKED = 150
+REQUESTED = 150
 
 NAME = "abz09._-"
 """Letters of topics."""
@@ -80,13 +80,13 @@ def decoded(info: Info, data: bytes) -> Info:
 
 @settings(max_examples=examples(50))
 @given(infos)
-def test_what_was_written_is_read(info: Info) -> None:
+def test_encoded_values_are_decoded(info: Info) -> None:
     assert decoded(info, encoded(info)) == info
 
 
 @settings(max_examples=examples(20))
 @given(infos, st.data())
-def test_what_is_cut_off_or_of_another_version_is_refused(info: Info, data: st.DataObject) -> None:
+def test_truncated_or_unknown_versions_are_rejected(info: Info, data: st.DataObject) -> None:
     whole = encoded(info)
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(ValueError, match=r"bytes expected at|items in|UTF-8"):
@@ -145,7 +145,7 @@ class Draw:
 
 
 def question(info: Info) -> str:
-    """Return what the driver is asked."""
+    """Return the driver's input."""
     kind = "subscription" if isinstance(info, SubscriptionInfo) else "assignment"
     return json.dumps({"kind": kind, "data": base64.b64encode(encoded(info)).decode()})
 
@@ -195,7 +195,7 @@ def in_order(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sorted_parts(info: Info) -> Info:
-    """The order of what are sets in Java means nothing."""
+    """Sort the fields that are sets in Java."""
     if isinstance(info, SubscriptionInfo):
         return info
     return AssignmentInfo(
@@ -208,8 +208,8 @@ def sorted_parts(info: Info) -> Info:
 
 
 @pytest.mark.compares
-def test_java_reads_our_bytes_and_we_read_what_java_writes() -> None:
-    asked = [Draw(seed).info() for seed in range(inputs(ASKED))]
+def test_java_and_we_decode_each_others_bytes() -> None:
+    asked = [Draw(seed).info() for seed in range(inputs(REQUESTED))]
     assert {type(info) for info in asked} == {SubscriptionInfo, AssignmentInfo}
     questions = [question(info) for info in asked]
     answers = java_answers("clients/streams_protocol", questions, javas_answers)

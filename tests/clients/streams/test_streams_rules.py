@@ -1,8 +1,8 @@
-"""Rules of a thread that no loss shows: what is committed when, and what copies have."""
+"""Rules for a thread's commits and standbys that no fault test covers."""
 
 from random import Random
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.layout import Names, TaskId
@@ -33,8 +33,8 @@ def restorer() -> Restorer:
     )
 
 
-def test_offsets_are_committed_when_all_that_was_made_of_them_is_acknowledged() -> None:
-    """Meanwhile no more is read than may wait."""
+def test_offsets_are_committed_after_all_outputs_are_acknowledged() -> None:
+    """Meanwhile reads are limited by the buffer."""
     made = counting(buffered_records_per_partition=5, max_poll_records=4)
     name = made.start("a")
     made.run_until(made.all_run)
@@ -57,7 +57,7 @@ def test_offsets_are_committed_when_all_that_was_made_of_them_is_acknowledged() 
     assert committed(made, "text") == 61
 
 
-def test_a_thread_that_ends_has_committed_what_it_has_done() -> None:
+def test_a_closing_thread_has_committed_its_progress() -> None:
     made = counting(commit_interval_ms=HOUR_MS)
     name = made.start("a")
     made.run_until(made.all_run)
@@ -71,7 +71,7 @@ def test_a_thread_that_ends_has_committed_what_it_has_done() -> None:
     assert committed(made, f"{APPLICATION}-words-repartition") == 2
 
 
-def test_what_goes_elsewhere_is_committed_at_once() -> None:
+def test_revoked_tasks_are_committed_at_once() -> None:
     made = counting(commit_interval_ms=HOUR_MS)
     first = made.start("a")
     made.run_until(made.all_run)
@@ -83,7 +83,7 @@ def test_what_goes_elsewhere_is_committed_at_once() -> None:
     assert 1 in (committed(made, "text"), committed(made, f"{APPLICATION}-words-repartition") - 1)
 
 
-def test_a_record_that_can_not_be_written_has_its_task_begin_again() -> None:
+def test_a_failed_record_restarts_its_task() -> None:
     """Until there is room for it."""
     made = counting()
     topic = f"{APPLICATION}-words-repartition"
@@ -103,12 +103,12 @@ def limited(topic: str, size: int) -> dict[str, object]:
     return {"resources": [{"resourceType": 2, "resourceName": topic, "configs": [change]}]}
 
 
-def test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is() -> None:
+def test_a_standby_keeps_its_stores_and_reports_its_lag() -> None:
     made = restorer()
     first, second = TaskId(1, 0), TaskId(1, 1)
     made.copy({first})
     (log,) = made.copies[first].changelogs
-    made.copies[first].restore(log, Message(b"to", b"7"))
+    made.copies[first].restore(log, ProducerRecord(b"to", b"7"))
     made.client.subscription.seek(log, 5)
     made.copy({first, second})
     assert made.copies[first].by_name["counts"].range() == [(b"to", b"7")]
@@ -121,7 +121,7 @@ def test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is
     assert made.client.position(log) == 5
 
 
-def test_a_thread_says_what_it_runs_and_how_full_its_copies_are() -> None:
+def test_a_thread_reports_its_tasks_and_standby_lags() -> None:
     made = StreamsWorld(
         word_count("text", "counts"), {"text": 2, "counts": 1}, num_standby_replicas=1
     )

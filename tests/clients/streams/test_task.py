@@ -1,6 +1,6 @@
 """One task: which record is next, and how far it may be committed."""
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import Names, TaskId
 from brokertwin.clients.streams.task import StreamTask
@@ -17,15 +17,15 @@ def task() -> StreamTask:
 def test_the_oldest_record_is_next() -> None:
     made = task()
     for at, offset, timestamp in ((A, 0, 5), (A, 1, 1), (B, 0, 3), (B, 1, 7)):
-        made.add(at, offset, Message(b"k", b"%d" % timestamp, timestamp))
+        made.add(at, offset, ProducerRecord(b"k", b"%d" % timestamp, timestamp))
     given = [made.process()[0].message.value for _ in range(4)]
     assert given == [b"3", b"5", b"1", b"7"]
 
 
-def test_what_waits_is_not_committed_and_markers_are() -> None:
+def test_buffered_records_are_not_committed_but_markers_are() -> None:
     made = task()
     for offset in range(3):
-        made.add(A, offset, Message(None, b"v", offset))
+        made.add(A, offset, ProducerRecord(None, b"v", offset))
     made.process()
     positions: dict[TopicPartition, int | None] = {A: 3, B: None}
     assert made.committable(positions) == {A: 1}
@@ -35,9 +35,9 @@ def test_what_waits_is_not_committed_and_markers_are() -> None:
     assert made.committable({}) == {A: 4, B: 9}
 
 
-def test_how_far_it_is_does_not_go_back() -> None:
+def test_progress_does_not_decrease() -> None:
     made = task()
-    made.add(A, 6, Message(None, b"v", 1))
+    made.add(A, 6, ProducerRecord(None, b"v", 1))
     made.process()
     assert made.committable({A: 7, B: 4}) == {A: 7, B: 4}
     assert made.committable({A: 3, B: 2}) == {A: 7, B: 4}

@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.clients.streams.layout import TaskId
-from brokertwin.clients.streams.task_assignor import TaskAssignment, Thread, assign_tasks
+from brokertwin.clients.streams.task_assignor import AssignableThread, TaskAssignment, assign_tasks
 
 TASKS = [TaskId(0, partition) for partition in range(6)]
 
 
 def went_on(
-    threads: dict[str, Thread], before: TaskAssignment, copied: int = 5
-) -> dict[str, Thread]:
+    threads: dict[str, AssignableThread], before: TaskAssignment, copied: int = 5
+) -> dict[str, AssignableThread]:
     """The threads as they come to the next rebalance; new ones as they are."""
     return {
-        member: Thread(
+        member: AssignableThread(
             process=thread.process,
             active=frozenset(before.active.get(member, ())),
             standby=dict.fromkeys(before.standby.get(member, ()), copied),
@@ -29,7 +29,7 @@ def texts(tasks: list[TaskId]) -> list[str]:
 
 def test_example_6_six_tasks_on_three_threads_are_two_each() -> None:
     """Example 22 of groups and offsets, its first part."""
-    threads = {name: Thread(process="p") for name in ("t1", "t2", "t3")}
+    threads = {name: AssignableThread(process="p") for name in ("t1", "t2", "t3")}
     made = assign_tasks(TASKS, [], threads, 0)
     assert {name: texts(tasks) for name, tasks in made.active.items()} == {
         "t1": ["0_0", "0_3"],
@@ -39,7 +39,7 @@ def test_example_6_six_tasks_on_three_threads_are_two_each() -> None:
 
 
 def test_example_7_a_dead_threads_tasks_move_and_the_others_stay() -> None:
-    threads = {name: Thread(process="p") for name in ("t1", "t2", "t3")}
+    threads = {name: AssignableThread(process="p") for name in ("t1", "t2", "t3")}
     made = assign_tasks(TASKS, [], threads, 0)
     left = went_on({name: threads[name] for name in ("t1", "t2")}, made)
     after = assign_tasks(TASKS, [], left, 0)
@@ -48,21 +48,21 @@ def test_example_7_a_dead_threads_tasks_move_and_the_others_stay() -> None:
     assert sorted(map(len, after.active.values())) == [3, 3]
 
 
-def test_example_8_a_task_goes_where_the_fullest_copy_is() -> None:
+def test_example_8_a_task_moves_to_the_most_caught_up_standby() -> None:
     threads = {
-        "a": Thread(process="a", standby={TASKS[0]: 3}),
-        "b": Thread(process="b", standby={TASKS[0]: 7}),
-        "c": Thread(process="c"),
+        "a": AssignableThread(process="a", standby={TASKS[0]: 3}),
+        "b": AssignableThread(process="b", standby={TASKS[0]: 7}),
+        "c": AssignableThread(process="c"),
     }
     made = assign_tasks(TASKS[:3], TASKS[:3], threads, 1)
     assert TASKS[0] in made.active["b"]
     assert TASKS[0] in made.standby["a"]
 
 
-def test_who_has_copies_gets_no_more_than_its_share_before_others_have_one() -> None:
+def test_standbys_do_not_unbalance_task_counts() -> None:
     copied = {"a": TASKS[1:2], "b": TASKS[:1], "c": TASKS[:2]}
     threads = {
-        name: Thread(process=name, standby=dict.fromkeys(tasks, 5))
+        name: AssignableThread(process=name, standby=dict.fromkeys(tasks, 5))
         for name, tasks in copied.items()
     }
     made = assign_tasks(TASKS[:2], TASKS[:2], threads, 1)
@@ -71,14 +71,14 @@ def test_who_has_copies_gets_no_more_than_its_share_before_others_have_one() -> 
 
 
 def test_processes_with_more_threads_have_more_tasks() -> None:
-    threads = {name: Thread(process=name[0]) for name in ("a1", "a2", "b1")}
+    threads = {name: AssignableThread(process=name[0]) for name in ("a1", "a2", "b1")}
     made = assign_tasks(TASKS, [], threads, 0)
     assert [len(made.active[name]) for name in ("a1", "a2", "b1")] == [2, 2, 2]
 
 
 GROUPS = st.dictionaries(
     st.integers(0, 9).map(lambda number: f"m{number}"),
-    st.integers(0, 3).map(lambda number: Thread(process=f"p{number}")),
+    st.integers(0, 3).map(lambda number: AssignableThread(process=f"p{number}")),
     min_size=1,
     max_size=7,
 )
@@ -86,9 +86,9 @@ TASK_SETS = st.sets(st.builds(TaskId, st.integers(0, 2), st.integers(0, 5)), min
 
 
 @given(GROUPS, GROUPS, TASK_SETS, st.integers(0, 2), st.data())
-def test_each_task_runs_once_in_balance_and_stays_where_it_may(
-    first: dict[str, Thread],
-    second: dict[str, Thread],
+def test_each_task_runs_once_balanced_and_sticky(
+    first: dict[str, AssignableThread],
+    second: dict[str, AssignableThread],
     tasks: set[TaskId],
     replicas: int,
     data: st.DataObject,
@@ -105,7 +105,7 @@ def test_each_task_runs_once_in_balance_and_stays_where_it_may(
 def holds(
     tasks: set[TaskId],
     stateful: set[TaskId],
-    threads: dict[str, Thread],
+    threads: dict[str, AssignableThread],
     replicas: int,
     made: TaskAssignment,
 ) -> None:
@@ -122,10 +122,12 @@ def holds(
 
 
 @given(GROUPS, TASK_SETS)
-def test_a_task_moves_only_for_balance(threads: dict[str, Thread], tasks: set[TaskId]) -> None:
-    """One thread more takes what is its share, and nothing else moves."""
+def test_a_task_moves_only_for_balance(
+    threads: dict[str, AssignableThread], tasks: set[TaskId]
+) -> None:
+    """A new thread gets its share, and nothing else moves."""
     before = assign_tasks(tasks, [], threads, 0)
-    more = went_on({**threads, "new": Thread(process="new")}, before)
+    more = went_on({**threads, "new": AssignableThread(process="new")}, before)
     after = assign_tasks(tasks, [], more, 0)
     left = {m: set(before.active[m]) - set(after.active[m]) for m in threads}
     came = {m: set(after.active[m]) - set(before.active[m]) for m in threads}

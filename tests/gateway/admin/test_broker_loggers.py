@@ -1,4 +1,4 @@
-"""Levels of loggers through the gateway, compared with Kafka's, and what is then written."""
+"""Logger levels of brokers: responses compared with Kafka, and log output."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import structlog
 
 from brokertwin.cli import logs
 from brokertwin.gateway.admin.broker_loggers import LOGGERS
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.settings import Settings
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import Track
@@ -23,7 +23,7 @@ GONE = {"resourceType": TOPIC, "resourceName": "nowhere"}
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """Levels and what writes are gone after a test."""
+    """Restore levels and handlers after a test."""
     before = structlog.get_config()
     logs.configure(Settings())
     yield
@@ -34,7 +34,7 @@ def as_before() -> Iterator[None]:
 
 
 class Side:
-    """A broker and one of its loggers, which answers call `L`."""
+    """A broker and one of its loggers, which responses call `L`."""
 
     def __init__(self, client: Client, logger: str) -> None:
         self._client, self._logger = client, logger
@@ -42,8 +42,8 @@ class Side:
         self._broker = str(brokers[0]["nodeId"])
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:
-        """Loggers of brokers, and a topic that is not there before the last of them."""
-        asked = [
+        """Describe loggers of brokers; before the last one a topic that does not exist."""
+        wanted = [
             {
                 "resourceType": LOGGER,
                 "resourceName": name.replace("ME", self._broker),
@@ -51,12 +51,16 @@ class Side:
             }
             for name, keys in resources
         ]
-        asked.insert(-1, GONE | {"configurationKeys": None})
-        body = {"resources": asked, "includeSynonyms": True, "includeDocumentation": version > 3}
+        wanted.insert(-1, GONE | {"configurationKeys": None})
+        body = {
+            "resources": wanted,
+            "includeSynonyms": True,
+            "includeDocumentation": version > 3,
+        }
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:
-        """Levels; `more` has `is_checked_only` and `others`, further resources."""
+        """Alter levels; `more` has `is_checked_only` and `others`, further resources."""
         configs = [
             {"name": key.replace("L", self._logger), "configOperation": change, "value": level}
             for key, change, level in alterations
@@ -65,19 +69,21 @@ class Side:
         own["configs"] = configs
         resources = [*more.get("others", ()), own, *[own] * more.get("again", 0)]
         body = {"resources": resources, "validateOnly": more.get("is_checked_only", False)}
-        answer = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        return self._plain(answer["responses"])
+        response = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        return self._plain(response["responses"])
 
-    def _plain(self, told: Any) -> Any:
-        """An answer in which the logger is `L` and the broker `ME`."""
-        if isinstance(told, dict):
-            return {key: self._plain(value) for key, value in told.items()}
-        if isinstance(told, list):
-            return [self._plain(each) for each in told]
-        if isinstance(told, str):
-            plain = told.replace(self._logger, "L").replace(f"xpected {self._broker}", "xpected ME")
-            return "ME" if told == self._broker else plain
-        return told
+    def _plain(self, received: Any) -> Any:
+        """Return a response in which the logger is `L` and the broker `ME`."""
+        if isinstance(received, dict):
+            return {key: self._plain(value) for key, value in received.items()}
+        if isinstance(received, list):
+            return [self._plain(each) for each in received]
+        if isinstance(received, str):
+            plain = received.replace(self._logger, "L").replace(
+                f"xpected {self._broker}", "xpected ME"
+            )
+            return "ME" if received == self._broker else plain
+        return received
 
 
 ALTERATIONS: list[tuple[list[Any], dict[str, Any]]] = [
@@ -112,26 +118,26 @@ def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track
         track.connection(lambda: Client(real_kafka)) as theirs,
     ):
         sides = [Side(theirs, THEIRS), Side(ours, OURS)]
-        for side in sides:  # both as if nobody had altered anything
+        for side in sides:  # both start unaltered
             side.alter(("L", SET, "INFO"), ("root", SET, "INFO"))
         for version in (1, 4):
-            asked: list[tuple[str, list[str] | None]] = [
+            wanted: list[tuple[str, list[str] | None]] = [
                 ("ME", ["root"]),
                 ("ME", ["L", "nope"]),
                 ("", None),
                 ("77", []),
                 ("x", []),
             ]
-            real, told = ([side.describe(version, each) for each in asked] for side in sides)
-            assert told == real
+            real, received = ([side.describe(version, each) for each in wanted] for side in sides)
+            assert received == real
         for alterations, more in ALTERATIONS:
-            real, told = (side.alter(*alterations, **more) for side in sides)
-            assert told == real, (alterations, more)
-            real, told = (side.describe(4, ("ME", ["L"]), ("ME", ["root"])) for side in sides)
-            assert told == real, (alterations, more)
+            real, received = (side.alter(*alterations, **more) for side in sides)
+            assert received == real, (alterations, more)
+            real, received = (side.describe(4, ("ME", ["L"]), ("ME", ["root"])) for side in sides)
+            assert received == real, (alterations, more)
 
 
-def test_what_is_below_the_level_of_its_logger_is_not_written(
+def test_message_below_the_level_of_its_logger_is_not_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def written() -> list[str]:

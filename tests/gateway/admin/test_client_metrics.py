@@ -1,4 +1,4 @@
-"""Metrics that clients push are decompressed as far as they may be large, and no further."""
+"""Pushed client metrics are decompressed up to a limit."""
 
 import tracemalloc
 from base64 import b64encode
@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.admin.client_metrics import Software
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.records import compression
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 
@@ -16,7 +16,7 @@ CODECS = tuple(enumerate(compression.NAMES))[1:]
 
 
 def sizes(kind: int, metrics: bytes) -> tuple[int, int]:
-    """What an event says of metrics: their size as they came, and decompressed."""
+    """Return the metrics sizes of an event: compressed and decompressed."""
     body = {"compressionType": kind, "metrics": b64encode(metrics).decode()}
     client_metrics.complete(body, Software(), 1, MOST)
     assert "metrics" not in body
@@ -24,14 +24,14 @@ def sizes(kind: int, metrics: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("kind", "codec"), CODECS)
-def test_they_may_be_as_large_as_that_and_one_byte_more_is_not_read(kind: int, codec: str) -> None:
+def test_metrics_of_the_limit_are_read_and_one_byte_more_is_not(kind: int, codec: str) -> None:
     most, more = (compression.compress(codec, bytes(size)) for size in (MOST, MOST + 1))
     assert sizes(kind, most) == (len(most), MOST)
     assert sizes(kind, more) == (len(more), NOT_READABLE)
 
 
 @pytest.mark.parametrize(("kind", "codec"), CODECS)
-def test_no_more_is_made_of_a_bomb(kind: int, codec: str) -> None:
+def test_decompression_bomb_stops_at_the_limit(kind: int, codec: str) -> None:
     bomb = compression.compress(codec, bytes(128 * MOST))
     tracemalloc.start()
     try:
@@ -43,7 +43,7 @@ def test_no_more_is_made_of_a_bomb(kind: int, codec: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "codec"), CODECS)
-def test_what_comes_as_more_is_not_decompressed(
+def test_metrics_that_arrive_above_the_limit_are_not_decompressed(
     kind: int, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metrics = bytes(MOST + 1)
@@ -55,6 +55,6 @@ def test_what_comes_as_more_is_not_decompressed(
     assert sizes(kind, metrics) == (MOST + 1, NOT_READABLE)
 
 
-def test_the_broker_setting_says_how_large() -> None:
-    assert Limits.of({"telemetry.max.bytes": "7"}).telemetry_bytes == 7
-    assert Limits.of({}).telemetry_bytes == 1_048_576
+def test_broker_setting_limits_the_size() -> None:
+    assert GatewayLimits.of({"telemetry.max.bytes": "7"}).telemetry_bytes == 7
+    assert GatewayLimits.of({}).telemetry_bytes == 1_048_576

@@ -1,7 +1,7 @@
-"""Client metrics: the gateway answers clients like a real 4.3.1.
+"""Client metrics (KIP-714): compare the responses with Apache Kafka 4.3.1.
 
-An id that a broker has drawn has no two alike; the id of what its client is subscribed to is told
-without it, as that of the metrics alone.
+Drawn instance ids differ and are masked; a subscription id is compared as that of its metrics,
+without the part that depends on the instance.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import lz4.frame
 import snappy
 import zstandard
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.java_hashes import uuid_hash
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, Real, alter
@@ -29,12 +29,12 @@ NAME, VERSION = "told", "1.2"
 MARKER = "marker"
 TEXT = b"some metrics " * 50
 SHORT_MS = 200
-"""A push interval that is waited for."""
+"""A push interval short enough to wait for."""
 MAX_BYTES = 1 << 20
 
 
 class Talk:
-    """What is said with a broker, and what came of it."""
+    """The requests to a broker and its responses."""
 
     def __init__(self, address: Address) -> None:
         self.said: list[tuple[str, Any]] = []
@@ -48,24 +48,24 @@ class Talk:
         self._probe.request("API_VERSIONS", 3, says)
 
     def connect(self, name: str, software: str | None = NAME, version: int = 3) -> None:
-        """A connection by a name, in the place of the one of before."""
+        """Open a connection under a name, in place of its former one."""
         if name in self._connections:
             self._connections.pop(name).close()
         client = self._connections[name] = Client(self._address)
         if software is not None:
             says = {"clientSoftwareName": software, "clientSoftwareVersion": VERSION}
-            answer = client.call("API_VERSIONS", version, says)
-            listed = [each["apiKey"] for each in answer["apiKeys"]]
-            self._say(f"{name} is {software}", [answer["errorCode"], 71 in listed, 72 in listed])
+            response = client.call("API_VERSIONS", version, says)
+            listed = [each["apiKey"] for each in response["apiKeys"]]
+            self._say(f"{name} is {software}", [response["errorCode"], 71 in listed, 72 in listed])
 
     def subscribe(self, name: str, *changes: Change) -> None:
-        """Alter a subscription, and wait until the broker acts on it."""
-        answer = self._alter({name: changes})
-        self._say(f"{name} is altered", answer["responses"][0]["errorCode"])
+        """Alter a subscription, and wait until the broker applies it."""
+        response = self._alter({name: changes})
+        self._say(f"{name} is altered", response["responses"][0]["errorCode"])
         self._wait()
 
     def forget_subscriptions(self) -> None:
-        """No subscription is left, be it another test's."""
+        """Delete all subscriptions, including those of other tests."""
         gone = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
         self._alter(dict.fromkeys(self._listed(), gone))
         self._wait()
@@ -77,38 +77,38 @@ class Talk:
         return dict(alter(self._probe, "INCREMENTAL_ALTER_CONFIGS", 1, wanted))
 
     def _listed(self) -> list[str]:
-        answer = self._probe.request("LIST_CONFIG_RESOURCES", 1, {"resourceTypes": [METRICS]})
-        return [each["resourceName"] for each in answer["configResources"]]
+        response = self._probe.request("LIST_CONFIG_RESOURCES", 1, {"resourceTypes": [METRICS]})
+        return [each["resourceName"] for each in response["configResources"]]
 
     def _wait(self) -> None:
-        """Until a later change of another subscription shows: a broker takes them in order."""
+        """Wait for a later change of another subscription: a broker applies them in order."""
         self._changes += 1
         marks = f"mark-{self._changes}."
         match = f"client_software_name={MARKER}"
         self._alter({MARKER: [("metrics", SET, marks), ("match", SET, match)]})
 
         def is_there() -> bool:
-            answer = self._probe.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, {})
-            return marks in answer["requestedMetrics"]
+            response = self._probe.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, {})
+            return marks in response["requestedMetrics"]
 
         wait_until(is_there)
 
     def get(self, instance_id: str = FIRST, connection: str = "a") -> dict[str, Any]:
-        """GetTelemetrySubscriptions."""
-        asked = {"clientInstanceId": instance_id}
-        answer = self._connections[connection].call("GET_TELEMETRY_SUBSCRIPTIONS", 0, asked)
-        if answer["errorCode"] == 0:
-            known = answer["clientInstanceId"]
-            self._subscriptions[known] = answer["subscriptionId"]
+        """Send GetTelemetrySubscriptions."""
+        body = {"clientInstanceId": instance_id}
+        response = self._connections[connection].call("GET_TELEMETRY_SUBSCRIPTIONS", 0, body)
+        if response["errorCode"] == 0:
+            known = response["clientInstanceId"]
+            self._subscriptions[known] = response["subscriptionId"]
             if instance_id == ZERO_UUID:
                 assert re.fullmatch(r"[\w][\w-]{21}", known), known
-                plain = (answer["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
+                plain = (response["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
                 self._drawn.add(known)
-                told = {**answer, "clientInstanceId": "drawn", "subscriptionId": plain}
+                told = {**response, "clientInstanceId": "drawn", "subscriptionId": plain}
                 self._say(f"{connection} gets a new one", told)
-                return answer
-        self._say(f"{connection} gets {self._name(instance_id)}", answer)
-        return answer
+                return response
+        self._say(f"{connection} gets {self._name(instance_id)}", response)
+        return response
 
     def _name(self, instance_id: str) -> str:
         return "what was drawn" if instance_id in self._drawn else instance_id
@@ -122,7 +122,7 @@ class Talk:
         off: int = 0,
         terminating: bool = False,
     ) -> None:
-        """PushTelemetry, for the subscription that was told last, or one that is `off` by that."""
+        """Send PushTelemetry with the last subscription id, or one that is `off` by that."""
         body = {
             "clientInstanceId": instance_id,
             "subscriptionId": self._subscriptions.get(instance_id, 0) + off,
@@ -130,20 +130,20 @@ class Talk:
             "compressionType": kind,
             "metrics": b64encode(metrics).decode(),
         }
-        answer = self._connections[connection].call("PUSH_TELEMETRY", 0, body)
+        response = self._connections[connection].call("PUSH_TELEMETRY", 0, body)
         said = f"{kind} {len(metrics)} {off} {terminating}"
-        self._say(f"{connection} pushes {self._name(instance_id)} {said}", answer)
+        self._say(f"{connection} pushes {self._name(instance_id)} {said}", response)
 
     def close(self) -> None:
         for client in (self._probe.client, *self._connections.values()):
             client.close()
 
-    def _say(self, what: str, answer: Any) -> None:
-        self.said.append((what, answer))
+    def _say(self, what: str, response: Any) -> None:
+        self.said.append((what, response))
 
 
 def _instances(talk: Talk) -> None:
-    """Ids that are drawn, reserved or given; what refuses a push, and in which order."""
+    """Play drawn, reserved and given instance ids, and the order of refusals."""
     talk.connect("a")
     talk.push(ZERO_UUID)
     talk.push(ONE)
@@ -169,7 +169,7 @@ def _instances(talk: Talk) -> None:
 
 
 def _compressed(talk: Talk) -> None:
-    """What is sent in every codec, right, cut off, too large, and too large when decompressed."""
+    """Play every codec: valid, cut off, too large, and too large when decompressed."""
     made = {
         0: TEXT,
         1: gzip.compress(TEXT),
@@ -184,7 +184,7 @@ def _compressed(talk: Talk) -> None:
     talk.get(THIRD, "b")
     for kind, metrics in made.items():
         talk.push(THIRD, "b", metrics, kind, terminating=True)
-        talk.push(THIRD, "b", metrics, kind)  # it has said that it ends, and is heard again
+        talk.push(THIRD, "b", metrics, kind)  # terminated before, and accepted again
         if kind:
             talk.push(THIRD, "b", metrics[: len(metrics) // 2], kind, terminating=True)
             talk.push(THIRD, "b")
@@ -198,7 +198,7 @@ def _compressed(talk: Talk) -> None:
 
 
 def _subscriptions(talk: Talk) -> None:
-    """Who is meant by subscriptions, with which metrics, and what a change of one does."""
+    """Play matching of clients, metrics, and changes of a subscription."""
     mine = f"client_software_name={NAME}"
     interval = str(SHORT_MS)
     talk.subscribe("one", ("metrics", SET, "z.,a.,org.b,org.c"), ("match", SET, mine))
@@ -227,7 +227,7 @@ def _subscriptions(talk: Talk) -> None:
 
 
 def _connections(talk: Talk) -> None:
-    """What a client is called stays; an instance ends with the connection that it came by."""
+    """Play client names, and instances that end with their connection."""
     mine = f"client_software_name={NAME}"
     talk.forget_subscriptions()
     talk.subscribe("named", ("metrics", SET, "n."), ("match", SET, mine))
@@ -248,8 +248,8 @@ def _connections(talk: Talk) -> None:
     talk.connect("other", "other")
     talk.get(FOURTH, "other")
     talk.connect("named")
-    talk.get(FOURTH, "named")  # it is known by another name
-    talk.connect("other", "other")  # the one that it came by is gone
+    talk.get(FOURTH, "named")  # the same instance under another client name
+    talk.connect("other", "other")  # its former connection is closed
     wait_until(lambda: talk.get(FOURTH, "named")["errorCode"] == 0)
     last = talk.said[-1]
     while talk.said[-1][0] == last[0]:
@@ -261,7 +261,7 @@ PARTS = (_instances, _compressed, _subscriptions, _connections)
 
 
 def talk(address: Address) -> list[tuple[str, Any]]:
-    """Everything that is asked of a broker, and its answers."""
+    """Send all requests to a broker, and return its responses."""
     found = Talk(address)
     found.forget_subscriptions()
     for part in PARTS:
@@ -274,7 +274,7 @@ def talk(address: Address) -> list[tuple[str, Any]]:
 def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
     with running_gateway() as running:
         ours = talk(running.addresses[1])
-    asked = [what for what, _ in ours]
-    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=asked)
+    steps = [what for what, _ in ours]
+    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=steps)
     for expected, found in zip(real, ours, strict=True):
         assert found == expected

@@ -1,4 +1,4 @@
-"""Unmodified clients reach an empty Kafka through the proxy, and the recording replays."""
+"""Unmodified clients and an empty Kafka through the proxy, and the replay."""
 
 import json
 import time
@@ -23,7 +23,7 @@ TOPIC = "orders"
 PARTITIONS = 2
 COUNT = 200
 COMPARED = {"API_VERSIONS", "CREATE_TOPICS", "FETCH", "LIST_OFFSETS", "METADATA", "PRODUCE"}
-"""What a coordinator answers in its first moments depends on how quickly it loads."""
+"""First responses of a coordinator depend on how fast it loads."""
 
 
 def record(number: int) -> bytes:
@@ -42,7 +42,7 @@ def produce_with_kafka_python(bootstrap: str) -> None:
         enable_idempotence=True,
         compression_type="gzip",
         linger_ms=2,
-        request_timeout_ms=PATIENCE_S * 1000,  # none is sent twice
+        request_timeout_ms=PATIENCE_S * 1000,  # no request is sent twice
         delivery_timeout_ms=2 * PATIENCE_S * 1000,
     )
     sent = [producer.send(TOPIC, record(n), partition=n % PARTITIONS) for n in range(COUNT)]
@@ -66,7 +66,7 @@ def consume_with_kafka_python(bootstrap: str) -> list[bytes]:
 
 
 def transact_with_confluent(bootstrap: str) -> None:
-    """Read in a group, write and commit the offsets in one transaction; abort another."""
+    """Consume in a group, produce and commit offsets in a transaction; abort another."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -95,7 +95,7 @@ def transact_with_confluent(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
-    """What the clients did with an empty broker, recorded."""
+    """Record clients with an empty broker."""
     directory = tmp_path_factory.mktemp("recorded")
     broker = EmbeddedKafka(directory / "kafka", default_home())
     try:
@@ -111,7 +111,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
 
 
 @pytest.mark.kafka
-def test_every_exchange_is_recorded_and_read(recorded: Capturing) -> None:
+def test_every_exchange_is_recorded_and_decoded(recorded: Capturing) -> None:
     documents = recorded.documents()
     assert recorded.lost.total() == 0
     assert [each for each in documents if "reason" in each] == []
@@ -125,7 +125,7 @@ def test_every_exchange_is_recorded_and_read(recorded: Capturing) -> None:
 
 
 @pytest.mark.kafka
-def test_what_was_produced_is_there_as_batch_headers(recorded: Capturing) -> None:
+def test_produced_batches_are_recorded_by_their_headers(recorded: Capturing) -> None:
     batches = [
         batch
         for document in recorded.of("PRODUCE")
@@ -140,7 +140,7 @@ def test_what_was_produced_is_there_as_batch_headers(recorded: Capturing) -> Non
 
 
 @pytest.mark.kafka
-def test_clients_stay_with_the_proxy(recorded: Capturing) -> None:
+def test_clients_connect_to_the_proxy_only(recorded: Capturing) -> None:
     addresses = {
         (place["host"], place["port"])
         for document in recorded.of("METADATA") + recorded.of("FIND_COORDINATOR")
@@ -152,7 +152,7 @@ def test_clients_stay_with_the_proxy(recorded: Capturing) -> None:
 
 
 BUSY = "50"
-"""How much slower than a quiet one the machine may be on which the real broker was recorded."""
+"""How much slower the machine may be than the one of the recording, in percent."""
 
 
 def replayed(recorded: Capturing, out: Path) -> list[dict[str, Any]]:
@@ -165,8 +165,9 @@ def replayed(recorded: Capturing, out: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.kafka
-def test_it_replays(recorded: Capturing, empty_directory: Path) -> None:
-    """The machine gives the same answers."""
+def test_recording_replays_with_the_same_responses(
+    recorded: Capturing, empty_directory: Path
+) -> None:
     verdicts = replayed(recorded, empty_directory / "verdicts.jsonl")
     assert len(verdicts) == len(recorded.documents())
     compared = [each for each in verdicts if each["api"] in COMPARED]

@@ -1,6 +1,6 @@
-"""The proxy changes nothing that a client sees: scenarios go through it as they go without.
+"""The proxy is transparent: conformance scenarios pass through it.
 
-Their goldens are Apache Kafka's answers; behind the proxy is a gateway with the local engine.
+Their goldens are Apache Kafka's responses; behind the proxy is a gateway with the local engine.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,6 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
 @pytest.mark.parametrize(
     "name", [name for name in SCENARIOS if REGISTRY[name]["subject"] in SUBJECTS]
 )
-def test_a_scenario_goes_through(capture: Capturing, name: str) -> None:
+def test_scenario_gets_kafkas_responses_through_the_proxy(capture: Capturing, name: str) -> None:
     found = difference(name, *capture.first)
     assert not found, found

@@ -1,4 +1,4 @@
-"""A document says what went over the wire: encoded again it gives the same bytes."""
+"""A document holds a whole frame: encoded again it has the same bytes."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.gateway.capture.documents import End, Exchange
+from brokertwin.gateway.capture.documents import CapturedExchange, End
 from brokertwin.gateway.protocol.frames import Request, encode_request, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.gateway.records import records
@@ -38,16 +38,18 @@ def header(api_key: int, version: int) -> dict[str, Any]:
     }
 
 
-def exchange(request: bytes, answer: bytes | None, principal: str | None = "User:a") -> Exchange:
-    found = Exchange(1000, 5.0, "c1", principal)
+def exchange(
+    request: bytes, response: bytes | None, principal: str | None = "User:a"
+) -> CapturedExchange:
+    found = CapturedExchange(1000, 5.0, "c1", principal)
     found.read_request(request)
-    if answer is not None:
-        found.read_answer(answer)
+    if response is not None:
+        found.read_response(response)
     return found
 
 
-def document(request: bytes, answer: bytes | None, **how: Any) -> dict[str, Any]:
-    made = exchange(request, answer)
+def document(request: bytes, response: bytes | None, **how: Any) -> dict[str, Any]:
+    made = exchange(request, response)
     written = made.document(**{"ended": 5.0025, "is_delivered": True, "broker": None, **how})
     assert b"\n" not in written
     found: dict[str, Any] = json.loads(written)
@@ -56,22 +58,22 @@ def document(request: bytes, answer: bytes | None, **how: Any) -> dict[str, Any]
 
 @given(data=st.data())
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
-def test_encoded_again_it_gives_the_bytes_of_the_wire(data: st.DataObject) -> None:
+def test_document_is_encoded_to_the_bytes_of_the_wire(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(PLAIN_APIS), label="API")
     first, last = MESSAGES[f"{API_NAMES[key]}Request"].versions
     version = data.draw(st.integers(first, last), label="version")
     request = data.draw(bodies(f"{API_NAMES[key]}Request", version), label="request")
     response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
-    asked = encode_request(Request(header(key, version), request))
+    sent = encode_request(Request(header(key, version), request))
     answered = bytes(encode_response(key, version, 7, response))
-    found = document(asked, answered)
-    assert encode_request(Request(found["requestHeader"], found["request"])) == asked
+    found = document(sent, answered)
+    assert encode_request(Request(found["requestHeader"], found["request"])) == sent
     assert bytes(encode_response(key, version, 7, found["response"])) == answered
     assert "reason" not in found
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".")[0])
-def test_recorded_exchanges_become_the_documents_that_they_were(capture: Path) -> None:
+def test_exchanges_are_restored_from_their_documents(capture: Path) -> None:
     for line in gzip.decompress(capture.read_bytes()).decode().splitlines():
         recorded = json.loads(line)
         if recorded.get("kind"):
@@ -83,8 +85,8 @@ def test_recorded_exchanges_become_the_documents_that_they_were(capture: Path) -
         if key in WITH_RECORDS:
             continue
         request = encode_request(Request(recorded["requestHeader"], recorded["request"]))
-        answer = bytes(encode_response(key, version, 7, recorded["response"]))
-        made = exchange(request, answer, recorded["principal"])
+        response = bytes(encode_response(key, version, 7, recorded["response"]))
+        made = exchange(request, response, recorded["principal"])
         made.time, made.connection = recorded["time"], recorded["connection"]
         ended = 5.0 + recorded["responseTime"] / 1000
         is_delivered = recorded.get("delivered", True)
@@ -98,7 +100,7 @@ def produce(acks: int, data: bytes | None) -> bytes:
     return encode_request(Request(header(PRODUCE, 9), body))
 
 
-def test_a_record_set_is_shown_by_the_headers_of_its_whole_batches() -> None:
+def test_record_set_is_shown_as_headers_of_whole_batches() -> None:
     data = batch(b"a") + batch(b"b", b"c")
     found = document(produce(-1, data + data[:70]), None)
     partition = found["request"]["topicData"][0]["partitionData"][0]
@@ -109,18 +111,18 @@ def test_a_record_set_is_shown_by_the_headers_of_its_whole_batches() -> None:
     assert (second["recordCount"], second["magic"]) == (2, 2)
 
 
-def test_so_is_that_of_a_fetch_answer() -> None:
+def test_record_set_of_a_fetch_response_is_shown_as_headers() -> None:
     partition = {"partitionIndex": 0, "highWatermark": 9, "records": batch(b"a")}
     response = {"responses": [{"topic": "t", "partitions": [partition]}]}
-    asked = encode_request(Request(header(FETCH, 12), {}))
-    found = document(asked, bytes(encode_response(FETCH, 12, 7, response)))
+    sent = encode_request(Request(header(FETCH, 12), {}))
+    found = document(sent, bytes(encode_response(FETCH, 12, 7, response)))
     shown = found["response"]["responses"][0]["partitions"][0]
     assert shown["recordsSizeInBytes"] == len(batch(b"a"))
     assert [each["recordCount"] for each in shown["batches"]] == [1]
     assert shown["highWatermark"] == 9
 
 
-def test_acks_0_has_a_null_answer() -> None:
+def test_produce_with_acks_0_has_a_null_response() -> None:
     one_way = exchange(produce(0, None), None)
     assert one_way.is_one_way
     one_way.is_answered = True
@@ -130,23 +132,23 @@ def test_acks_0_has_a_null_answer() -> None:
     assert not exchange(produce(1, None), None).is_one_way
 
 
-def test_an_answer_that_never_came_is_no_null_answer() -> None:
+def test_missing_response_differs_from_a_null_response() -> None:
     found = document(produce(-1, None), None, is_delivered=False)
     assert "response" not in found
     assert found["delivered"] is False
 
 
-def test_the_frame_of_a_document() -> None:
-    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
-    found = document(asked, None, broker=4)
+def test_frame_of_a_document() -> None:
+    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(sent, None, broker=4)
     assert (found["time"], found["responseTime"], found["broker"]) == (1000, 2.5, 4)
     assert (found["connection"], found["principal"]) == ("c1", "User:a")
-    unknown = exchange(asked, None, principal=None).document(5.0, True, None)
+    unknown = exchange(sent, None, principal=None).document(5.0, True, None)
     assert "principal" not in json.loads(unknown)
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (METADATA, 99), (SASL_AUTHENTICATE, 77)])
-def test_what_is_not_known_says_why_and_shows_no_bytes(key: int, version: int) -> None:
+def test_undecodable_frame_has_a_reason_and_no_bytes(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7" + b"hunter2" * 9
     found = document(frame, b"\0\0\0\7" + b"hunter2" * 9)
     assert (found["request"], "response" in found) == (None, False)
@@ -163,25 +165,30 @@ def test_any_bytes_become_a_document(frame: bytes) -> None:
     assert found["request"] is not None or "reason" in found
 
 
-def test_an_answer_that_is_not_understood_leaves_the_request() -> None:
-    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
-    found = document(asked, b"\0\0\0\7\xff\xff")
+def test_undecodable_response_keeps_the_request() -> None:
+    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(sent, b"\0\0\0\7\xff\xff")
     assert found["request"]["topics"] is None
     assert "response" not in found
     assert found["reason"].startswith("response: ")
 
 
-def test_a_refused_version_of_api_versions_is_answered_in_the_oldest_form() -> None:
+def test_unsupported_api_versions_request_has_a_version_0_response() -> None:
     body = {"clientSoftwareName": "x", "clientSoftwareVersion": "1"}
-    asked = encode_request(Request(header(API_VERSIONS, 4), body))
+    request = encode_request(Request(header(API_VERSIONS, 4), body))
     refused = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
-    found = document(asked, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
+    found = document(request, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
     assert found["response"] == refused
 
 
-def test_a_token_is_not_in_the_document() -> None:
-    asked = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
-    answer = {"errorCode": 0, "errorMessage": None, "authBytes": b"hunter2", "sessionLifetimeMs": 0}
-    found = document(asked, bytes(encode_response(SASL_AUTHENTICATE, 2, 7, answer)))
+def test_document_contains_no_token() -> None:
+    sent = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
+    response = {
+        "errorCode": 0,
+        "errorMessage": None,
+        "authBytes": b"hunter2",
+        "sessionLifetimeMs": 0,
+    }
+    found = document(sent, bytes(encode_response(SASL_AUTHENTICATE, 2, 7, response)))
     assert found["request"]["authBytes"] == HIDDEN_BYTES
     assert found["response"]["authBytes"] == HIDDEN_BYTES

@@ -1,4 +1,4 @@
-"""A real Kafka of several brokers behind the proxy: clients find all, through it alone."""
+"""A real Kafka of several brokers behind the proxy; clients use it alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing
@@ -39,7 +39,7 @@ def consume_in_a_group(bootstrap: str) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
-    """Traffic with brokers of which the last one goes."""
+    """Record traffic with brokers of which the last one stops."""
     home = tmp_path_factory.mktemp("cluster")
     with kafka_cluster(home, BROKERS) as nodes:
         with capturing(nodes[1][1], home / "recorded.jsonl") as capture:
@@ -67,15 +67,15 @@ def test_each_partition_was_written_at_its_leader(recorded: Capturing) -> None:
     written: dict[int, list[int]] = {}
     for document in recorded.of("PRODUCE"):
         for partition in partitions_of(document):
-            answer = document.get("response", {}).get("responses", [{}])[0]
-            if any(each["errorCode"] == 0 for each in answer.get("partitionResponses", ())):
+            response = document.get("response", {}).get("responses", [{}])[0]
+            if any(each["errorCode"] == 0 for each in response.get("partitionResponses", ())):
                 written.setdefault(partition, []).append(document["broker"])
     assert {partition: brokers[0] for partition, brokers in written.items()} == {0: 1, 1: 2}
     assert written[1][-1] == 1, "the leader has gone, and the client has found the next one"
 
 
 @pytest.mark.kafka
-def test_clients_know_no_address_but_the_proxys(recorded: Capturing) -> None:
+def test_clients_know_the_addresses_of_the_proxy_only(recorded: Capturing) -> None:
     named = {
         Address(place["host"], place["port"])
         for document in recorded.documents()
@@ -88,7 +88,7 @@ def test_clients_know_no_address_but_the_proxys(recorded: Capturing) -> None:
 
 
 @pytest.mark.kafka
-def test_every_document_names_the_broker(recorded: Capturing) -> None:
+def test_every_document_names_its_broker(recorded: Capturing) -> None:
     documents = recorded.documents()
     assert {each["broker"] for each in documents} == set(range(1, BROKERS + 1))
     assert documents[0]["requestHeader"]["requestApiKeyName"] == "API_VERSIONS"

@@ -1,14 +1,14 @@
-"""Whom a SASL exchange that passes through logs in."""
+"""The principal of a SASL exchange that passes through the proxy."""
 
 import pytest
 
-from brokertwin.gateway.capture.logins import ANONYMOUS, Login
+from brokertwin.gateway.capture.logins import ANONYMOUS, LoginTracker
 
 PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"
 
 
-def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
-    login = Login()
+def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> LoginTracker:
+    login = LoginTracker()
     login.handshake(version, mechanism)
     for token in tokens:
         login.token(token)
@@ -34,11 +34,11 @@ def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
         ("GSSAPI", [b"\x60abc", b"\x60def", b"\x05ghi"], None),
     ],
 )
-def test_the_principal(mechanism: str, tokens: list[bytes], principal: str | None) -> None:
+def test_principal_of_a_login(mechanism: str, tokens: list[bytes], principal: str | None) -> None:
     assert logged_in(mechanism, *tokens).principal == principal
 
 
-def test_nobody_is_logged_in_before_the_broker_has_accepted() -> None:
+def test_principal_is_set_once_the_broker_has_accepted() -> None:
     login = logged_in(SCRAM, b"n,,n=alice,r=abc")
     assert login.principal == ANONYMOUS
     login.token(b"c=biws,r=abc,p=x")
@@ -47,8 +47,8 @@ def test_nobody_is_logged_in_before_the_broker_has_accepted() -> None:
     assert login.principal == "User:alice"
 
 
-def test_a_bearer_who_is_answered_something_is_refused() -> None:
-    login = Login()
+def test_oauthbearer_challenge_is_a_refusal() -> None:
+    login = LoginTracker()
     login.handshake(0, BEARER)
     assert login.takes_raw(b"n,,")
     login.token(b"n,,\x01auth=Bearer e30.eyJzdWIiOiJhbGljZSJ9.\x01\x01")
@@ -57,7 +57,7 @@ def test_a_bearer_who_is_answered_something_is_refused() -> None:
     assert login.takes_raw(b"\x01"), "that it has seen the answer"
 
 
-def test_a_later_login_takes_the_place_of_the_first() -> None:
+def test_later_login_replaces_the_principal() -> None:
     login = logged_in(PLAIN, b"\0alice\0p")
     login.handshake(1, SCRAM)
     login.token(b"n,,n=bob,r=1")
@@ -67,8 +67,8 @@ def test_a_later_login_takes_the_place_of_the_first() -> None:
     assert login.principal == "User:bob"
 
 
-def test_tokens_without_header_come_after_version_0_until_the_login_is_done() -> None:
-    assert not Login().takes_raw(b"\0\3")
+def test_tokens_without_headers_follow_version_0_until_the_login_is_complete() -> None:
+    assert not LoginTracker().takes_raw(b"\0\3")
     assert not logged_in(PLAIN).takes_raw(b"\0alice\0p")
     login = logged_in(PLAIN, version=0)
     assert login.takes_raw(b"\0alice\0p")
@@ -76,7 +76,7 @@ def test_tokens_without_header_come_after_version_0_until_the_login_is_done() ->
     assert not login.takes_raw(b"\0\3")
 
 
-def test_of_a_mechanism_that_nobody_knows_the_first_byte_tells() -> None:
+def test_first_byte_tells_tokens_from_frames_for_an_unknown_mechanism() -> None:
     login = logged_in("GSSAPI", version=0)
     assert login.takes_raw(b"\x60abc")
     assert login.takes_raw(b"")

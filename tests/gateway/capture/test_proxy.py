@@ -1,4 +1,4 @@
-"""The proxy in front of three brokers on real sockets, and of servers that say anything.
+"""The proxy in front of three brokers, and of servers that send anything.
 
 The embedded Kafka is one broker; the cluster here is a gateway with the local engine.
 """
@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.answers import Address
 from brokertwin.gateway.capture import documents, proxy, relay
 from brokertwin.gateway.capture.sinks import SinkError
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.echoes import HOST, Echo, echoing, framed
@@ -37,17 +37,17 @@ def cluster() -> Iterator[Running]:
         yield running
 
 
-def brokers_of(answer: dict[str, Any], id_field: str = "nodeId") -> dict[int, Address]:
-    return {each[id_field]: Address(each["host"], each["port"]) for each in answer["brokers"]}
+def brokers_of(response: dict[str, Any], id_field: str = "nodeId") -> dict[int, Address]:
+    return {each[id_field]: Address(each["host"], each["port"]) for each in response["brokers"]}
 
 
 def leaders(client: Client) -> dict[int, int]:
-    """Broker to a partition of `orders` that it leads."""
+    """Return brokers and the partition of `orders` that each leads."""
     topics = client.call("METADATA", 9, {"topics": [{"name": "orders"}]})["topics"]
     return {each["leaderId"]: each["partitionIndex"] for each in topics[0]["partitions"]}
 
 
-def test_each_broker_has_a_port_and_all_answers_name_it(cluster: Running, tmp_path: Path) -> None:
+def test_each_broker_has_a_port_that_all_responses_name(cluster: Running, tmp_path: Path) -> None:
     with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
         with Client(capture.first) as client:
             local = brokers_of(client.call("METADATA", 12, {"topics": []}))
@@ -61,8 +61,8 @@ def test_each_broker_has_a_port_and_all_answers_name_it(cluster: Running, tmp_pa
             with Client(address) as client:
                 assert brokers_of(client.call("METADATA", 9, {"topics": []})) == local
                 partitions = partitions or leaders(client)
-                answer = client.produce("orders", batch(b"x"), partitions[broker])
-                assert answer["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
+                response = client.produce("orders", batch(b"x"), partitions[broker])
+                assert response["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
     produced = capture.of("PRODUCE")
     assert [each["broker"] for each in produced] == BROKERS
     found = capture.of("METADATA")[0]["response"]
@@ -79,8 +79,8 @@ def test_coordinators_are_reached_through_the_proxy(
         Client(capture.first) as client,
     ):
         while True:
-            answer = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
-            found = answer.get("coordinators", [answer])
+            response = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
+            found = response.get("coordinators", [response])
             if all(each["errorCode"] == 0 for each in found):
                 break
         for each in found:
@@ -88,20 +88,20 @@ def test_coordinators_are_reached_through_the_proxy(
             assert Address(each["host"], each["port"]) == capture.proxy.addresses[real]
 
 
-def test_a_new_leader_is_reached_through_the_proxy(cluster: Running, tmp_path: Path) -> None:
+def test_new_leader_is_reached_through_the_proxy(cluster: Running, tmp_path: Path) -> None:
     with (
         capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
         Client(capture.first) as client,
     ):
         leader, partition = next((b, p) for b, p in leaders(client).items() if b != 1)
-        answer = client.call("PRODUCE", 10, produce_body("orders", batch(b"x"), partition))
-        (endpoint,) = answer["nodeEndpoints"]
+        response = client.call("PRODUCE", 10, produce_body("orders", batch(b"x"), partition))
+        (endpoint,) = response["nodeEndpoints"]
         real = cluster.addresses[leader]
         assert endpoint["nodeId"] == leader
         assert Address(endpoint["host"], endpoint["port"]) == capture.proxy.addresses[real]
 
 
-def test_ports_come_after_the_first_one(cluster: Running, tmp_path: Path) -> None:
+def test_ports_follow_the_first_one(cluster: Running, tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as probe:
         free = probe.getsockname()[1]
     listen = Address(HOST, free)
@@ -114,7 +114,7 @@ def test_ports_come_after_the_first_one(cluster: Running, tmp_path: Path) -> Non
     assert local[1].port < local[2].port < local[3].port <= free + 100
 
 
-def test_a_single_broker_goes_without_saying(tmp_path: Path) -> None:
+def test_single_broker_needs_no_configuration(tmp_path: Path) -> None:
     with (
         running_gateway() as gateway,
         capturing(gateway.bootstrap, tmp_path / "f.jsonl") as capture,
@@ -126,7 +126,7 @@ def test_a_single_broker_goes_without_saying(tmp_path: Path) -> None:
     ]
 
 
-def test_what_comes_before_the_first_metadata_waits_for_it(
+def test_requests_before_the_first_metadata_wait_for_it(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy, "HELD_MAX", 3)
@@ -153,15 +153,17 @@ def test_requests_in_flight_keep_their_order(cluster: Running, tmp_path: Path) -
             client.send("PRODUCE", 9, produce_body("orders", batch(b"%d" % n), partition))
             for n in range(count)
         ]
-        answers = [decode_response(0, 9, client.receive()) for _ in ids]
-    assert [correlation_id for correlation_id, _ in answers] == ids
+        responses = [decode_response(0, 9, client.receive()) for _ in ids]
+    assert [correlation_id for correlation_id, _ in responses] == ids
     recorded = capture.of("PRODUCE")
     assert [each["requestHeader"]["correlationId"] for each in recorded] == ids
-    assert [each["response"] for each in recorded] == [response for _, response in answers]
+    assert [each["response"] for each in recorded] == [response for _, response in responses]
     assert capture.lost.total() == 0
 
 
-def test_many_connections_are_recorded_each_in_its_order(cluster: Running, tmp_path: Path) -> None:
+def test_concurrent_connections_are_recorded_each_in_order(
+    cluster: Running, tmp_path: Path
+) -> None:
     def work(first: Address, partition: int) -> None:
         with Client(first) as client:
             for number in range(20):
@@ -201,7 +203,7 @@ def test_acks_0_is_not_waited_for(cluster: Running, tmp_path: Path) -> None:
 
 
 def waiting(capture: Capturing) -> int:
-    """How many requests wait for an answer."""
+    """Return how many requests wait for a response."""
     return sum(len(each._waiting) for each in capture.proxy._relays.values() if each is not None)
 
 
@@ -213,14 +215,14 @@ def waiting_fetch(partition: int, wait_ms: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def empty(cluster: Running) -> Iterator[int]:
-    """A partition without records that broker 1 leads."""
+    """Return an empty partition that broker 1 leads."""
     with cluster.client() as client:
         client.topic("empty", partitions=len(BROKERS))
         found = client.call("METADATA", 9, {"topics": [{"name": "empty"}]})["topics"][0]
         yield next(p["partitionIndex"] for p in found["partitions"] if p["leaderId"] == 1)
 
 
-def test_an_answer_that_comes_when_the_client_has_gone(
+def test_response_after_the_client_has_disconnected(
     cluster: Running, empty: int, tmp_path: Path
 ) -> None:
     with (
@@ -235,10 +237,10 @@ def test_an_answer_that_comes_when_the_client_has_gone(
     assert document["responseTime"] >= 290
 
 
-def test_what_is_in_flight_at_the_end_is_waited_for_a_little(
+def test_requests_in_flight_at_the_end_are_waited_for_briefly(
     cluster: Running, empty: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "ANSWERS_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(relay, "RESPONSES_TIMEOUT_S", 0.6)
     clients = []
     with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
         for wait_ms in (200, 20_000):
@@ -254,7 +256,7 @@ def test_what_is_in_flight_at_the_end_is_waited_for_a_little(
         assert client.is_closed()
 
 
-def test_the_broker_closes_the_connection(cluster: Running, tmp_path: Path) -> None:
+def test_broker_closes_the_connection(cluster: Running, tmp_path: Path) -> None:
     frame = b"\x03\xe7\0\0\0\0\0\x09hunter2"
     with (
         capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
@@ -268,7 +270,7 @@ def test_the_broker_closes_the_connection(cluster: Running, tmp_path: Path) -> N
     assert document["reason"] == "request: API key 999 version 0 is not supported"
 
 
-def test_no_broker_there(tmp_path: Path) -> None:
+def test_broker_is_unreachable(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as probe:
         nobody = Address(HOST, probe.getsockname()[1])
     with capturing(nobody, tmp_path / "f.jsonl") as capture:
@@ -279,7 +281,7 @@ def test_no_broker_there(tmp_path: Path) -> None:
 
 
 class FullDisk:
-    """A sink that can write nothing."""
+    """A sink that cannot write."""
 
     name = "full disk"
 
@@ -293,7 +295,7 @@ class FullDisk:
         pass
 
 
-def test_traffic_goes_on_when_nothing_can_be_recorded(cluster: Running, tmp_path: Path) -> None:
+def test_traffic_continues_when_recording_fails(cluster: Running, tmp_path: Path) -> None:
     with (
         capturing(cluster.addresses[1], tmp_path / "f", FullDisk) as capture,
         Client(capture.first) as client,
@@ -304,7 +306,7 @@ def test_traffic_goes_on_when_nothing_can_be_recorded(cluster: Running, tmp_path
     assert capture.lost.total() == 11
 
 
-def test_a_fault_in_reading_stops_no_traffic_and_tells_no_values(
+def test_decoding_fault_stops_no_traffic_and_logs_no_values(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(frame: bytes) -> None:
@@ -316,8 +318,8 @@ def test_a_fault_in_reading_stops_no_traffic_and_tells_no_values(
         capturing(cluster.addresses[1], tmp_path / "f") as capture,
         Client(capture.first) as client,
     ):
-        answer = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
-    assert answer["topics"][0]["name"] == "hunter2"
+        response = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
+    assert response["topics"][0]["name"] == "hunter2"
     (document,) = capture.documents()
     assert document["reason"] == "request: fault: ZeroDivisionError"
     assert document["requestHeader"]["correlationId"] == 1
@@ -338,12 +340,12 @@ def echo_capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ech
 
 @given(frames=st.lists(st.binary(min_size=8, max_size=60), max_size=5))
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
-def test_frames_that_nobody_knows_go_through_byte_for_byte(
+def test_unknown_frames_pass_through_unchanged(
     echo_capture: tuple[Echo, Capturing], frames: list[bytes]
 ) -> None:
     echo, capture = echo_capture
     echo.received.clear()
-    frames = [b"\x7f" + frame[1:] for frame in frames]  # no API has such a key
+    frames = [b"\x7f" + frame[1:] for frame in frames]  # no API has this key
     with Client(capture.first) as client:
         for frame in frames:
             client.send_frame(frame)
@@ -352,10 +354,10 @@ def test_frames_that_nobody_knows_go_through_byte_for_byte(
     assert capture.lost.total() == 0
 
 
-def test_behind_a_frame_that_is_too_large_everything_is_passed_on_unread(tmp_path: Path) -> None:
+def test_bytes_behind_an_oversized_frame_pass_undecoded(tmp_path: Path) -> None:
     with (
         echoing(answer_same_id) as echo,
-        capturing(echo.address, tmp_path / "f", limits=Limits(frame_bytes=50)) as capture,
+        capturing(echo.address, tmp_path / "f", limits=GatewayLimits(frame_bytes=50)) as capture,
         Client(capture.first) as client,
     ):
         sent = [b"\x7f" + bytes(39), bytes(range(60)), b"\x7f" + b"x" * 39]
@@ -368,8 +370,8 @@ def test_behind_a_frame_that_is_too_large_everything_is_passed_on_unread(tmp_pat
     assert "response: a frame of 64 bytes is not read" in reasons
 
 
-def test_what_is_no_frame_is_passed_on(tmp_path: Path) -> None:
-    """Such as a client that speaks TLS to a port without."""
+def test_malformed_frame_passes_through(tmp_path: Path) -> None:
+    """For example from a client that speaks TLS to a plain port."""
     hello, refusal = b"\x16\x03\x01\x02\x00hunter2", b"\x15\x03\x01\x00\x02\x02\x46"
     with socket.create_server((HOST, 0)) as server:
         real = Address(*server.getsockname()[:2])
@@ -386,10 +388,10 @@ def test_what_is_no_frame_is_passed_on(tmp_path: Path) -> None:
     assert "hunter2" not in capture.file.read_text()
 
 
-def test_half_a_frame_at_the_end_is_passed_on(tmp_path: Path) -> None:
-    answers = iter([b"\0\0\0\x09half", None])
+def test_partial_frame_at_the_end_passes_through(tmp_path: Path) -> None:
+    responses = iter([b"\0\0\0\x09half", None])
     with (
-        echoing(lambda _: next(answers)) as echo,
+        echoing(lambda _: next(responses)) as echo,
         capturing(echo.address, tmp_path / "f") as capture,
         Client(capture.first) as client,
     ):
@@ -400,7 +402,7 @@ def test_half_a_frame_at_the_end_is_passed_on(tmp_path: Path) -> None:
     assert [document["delivered"] for document in capture.documents()] == [False, False]
 
 
-def test_the_end_of_a_connection_is_told_where_a_broker_forgets_something_with_it(
+def test_closed_connection_is_recorded_if_a_broker_keeps_state_for_it(
     cluster: Running, tmp_path: Path
 ) -> None:
     body = {"groupId": "g", "memberId": "m", "shareSessionEpoch": 0, "topics": []}

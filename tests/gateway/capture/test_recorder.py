@@ -1,4 +1,4 @@
-"""The recorder keeps order, holds traffic up within bounds, and says what it loses."""
+"""The recorder: order, bounded delay of traffic, reported losses."""
 
 import asyncio
 import gzip
@@ -17,7 +17,7 @@ from brokertwin.recordings.formats.lines import lines_of
 
 
 class SlowSink:
-    """Takes nothing until it is let; keeps what it takes."""
+    """A sink that blocks until released, and keeps its documents."""
 
     name = "slow sink"
 
@@ -39,7 +39,7 @@ class SlowSink:
 
 
 class FullDisk(SlowSink):
-    """Has room for one document."""
+    """A sink with room for one document."""
 
     def write(self, documents: Sequence[bytes]) -> None:
         super().write(documents)
@@ -48,7 +48,7 @@ class FullDisk(SlowSink):
 
 
 @given(documents=st.lists(st.binary(min_size=1, max_size=30)), waiting=st.integers(1, 60))
-def test_everything_is_written_in_order(documents: list[bytes], waiting: int) -> None:
+def test_documents_are_written_in_order(documents: list[bytes], waiting: int) -> None:
     sink = SlowSink(is_open=True)
 
     async def record() -> Recorder:
@@ -81,12 +81,12 @@ def test_traffic_waits_for_a_slow_sink() -> None:
     assert sink.written == [b"x" * 10, b"second"]
 
 
-def test_but_not_for_long() -> None:
+def test_wait_for_a_slow_sink_is_bounded() -> None:
     sink = SlowSink()
-    told: list[bool] = []
+    reported: list[bool] = []
 
     async def record() -> Recorder:
-        recorder = Recorder(sink, lambda: told.append(True), waiting_bytes=10, patience_s=0.02)
+        recorder = Recorder(sink, lambda: reported.append(True), waiting_bytes=10, patience_s=0.02)
         await recorder.put(b"x" * 10)
         for _ in range(3):
             await recorder.put(b"lost")
@@ -100,20 +100,20 @@ def test_but_not_for_long() -> None:
     recorder = asyncio.run(record())
     assert sink.written == [b"x" * 10, b"kept again"]
     assert dict(recorder.lost) == {"slow sink is too slow": 3}
-    assert told == [True], "the first is said, and no other"
+    assert reported == [True], "the first is said, and no other"
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_traffic() -> None:
+def test_full_disk_ends_the_recording_and_not_the_traffic() -> None:
     sink = FullDisk(is_open=True)
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def record() -> Recorder:
-        recorder = Recorder(sink, told.set)
+        recorder = Recorder(sink, reported.set)
         await recorder.put(b"kept")
         while not sink.written:
             await asyncio.sleep(0.001)
         await recorder.put(b"too much")
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(reported.wait(), 10)
         await recorder.put(b"later")
         await recorder.close()
         return recorder
@@ -123,7 +123,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_traffic() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.jsonl", "zipped.jsonl.gz"])
-def test_a_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
+def test_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
     sink = FileSink(tmp_path / name)
     sink.write([b"1", b"2"])
     cut: list[str] = []
@@ -137,7 +137,7 @@ def test_a_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
         assert file.read() == b"1\n2\n3\n"
 
 
-def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
+def test_existing_recording_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "there.jsonl"
     file.write_bytes(b"{}\n")
     with pytest.raises(UserError, match="already exists and is not empty"):
@@ -145,7 +145,7 @@ def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
     assert file.read_bytes() == b"{}\n"
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Cannot write to .*: No such file or directory"):
         FileSink(tmp_path / "nowhere" / "file.jsonl")
     full = FileSink(Path("/dev/full"))

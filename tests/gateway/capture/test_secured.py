@@ -1,4 +1,4 @@
-"""A secured Kafka: TLS to the broker, logins pass through, and no password is written anywhere."""
+"""A secured Kafka: TLS to the broker, logins pass, no password is recorded."""
 
 import base64
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from kafka.errors import KafkaError
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.settings import default_home
@@ -59,7 +59,7 @@ def settings(directory: Path, authority: Authority) -> dict[str, str]:
 
 
 def client(bootstrap: str, mechanism: str, user: str, password: str) -> dict[str, str]:
-    """Through the proxy without TLS."""
+    """Return a client that reaches the proxy without TLS."""
     return {
         "bootstrap.servers": bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
@@ -70,7 +70,7 @@ def client(bootstrap: str, mechanism: str, user: str, password: str) -> dict[str
 
 
 def administrate(bootstrap: str) -> None:
-    """As alice: make bob, and change a password of the broker's."""
+    """Create bob and change a password of the broker, as alice."""
     admin = AdminClient(client(bootstrap, "PLAIN", "alice", ALICES))
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
     scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
@@ -119,7 +119,7 @@ def be_refused(bootstrap: str) -> None:
 
 
 def log_in_without_headers(first: Address) -> None:
-    """As clients did before Kafka 1.0: the token is a frame of its own."""
+    """Log in like clients before Kafka 1.0: the token is a separate frame."""
     with Client(first) as client:
         assert client.call("SASL_HANDSHAKE", 0, {"mechanism": "PLAIN"})["errorCode"] == 0
         client.send_frame(f"\0alice\0{ALICES}".encode())
@@ -128,7 +128,7 @@ def log_in_without_headers(first: Address) -> None:
 
 
 class Secured(NamedTuple):
-    """What was recorded and logged."""
+    """The recorded documents and the log."""
 
     capture: Capturing
     logs: str
@@ -139,7 +139,7 @@ class Secured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Traffic with a broker that has SASL_SSL."""
+    """Record traffic with a broker with SASL_SSL."""
     directory = tmp_path_factory.mktemp("secured")
     authority = Authority()
     trust = directory / "ca.pem"
@@ -174,7 +174,7 @@ def test_no_password_is_recorded_or_logged(secured: Secured) -> None:
 
 
 @pytest.mark.kafka
-def test_tokens_salts_and_passwords_are_hidden(secured: Secured) -> None:
+def test_tokens_salts_and_passwords_are_masked(secured: Secured) -> None:
     tokens = secured.of("SASL_AUTHENTICATE")
     assert {each["request"]["authBytes"] for each in tokens} == {HIDDEN_BYTES}
     assert {each["response"]["authBytes"] for each in tokens} == {HIDDEN_BYTES}
@@ -186,7 +186,7 @@ def test_tokens_salts_and_passwords_are_hidden(secured: Secured) -> None:
 
 
 @pytest.mark.kafka
-def test_principals_are_those_who_logged_in(secured: Secured) -> None:
+def test_documents_have_the_principals_of_their_logins(secured: Secured) -> None:
     principals = {each["principal"] for each in secured.of("PRODUCE") + secured.of("FETCH")}
     assert principals == {"User:bob"}
     assert {each["principal"] for each in secured.of("CREATE_TOPICS")} == {"User:alice"}
@@ -197,7 +197,7 @@ def test_principals_are_those_who_logged_in(secured: Secured) -> None:
 
 
 @pytest.mark.kafka
-def test_a_token_without_header_is_recorded_as_what_it_is(secured: Secured) -> None:
+def test_token_without_header_is_recorded_as_a_token(secured: Secured) -> None:
     (token,) = [each for each in secured.capture.documents() if "requestHeader" not in each]
     assert token["reason"] == "request: a SASL token without header"
     assert (token["request"], token["principal"]) == (None, "User:ANONYMOUS")
@@ -206,7 +206,7 @@ def test_a_token_without_header_is_recorded_as_what_it_is(secured: Secured) -> N
 
 
 @pytest.mark.kafka
-def test_a_broker_that_is_not_trusted_is_not_spoken_to(secured: Secured, tmp_path: Path) -> None:
+def test_untrusted_broker_gets_no_requests(secured: Secured, tmp_path: Path) -> None:
     stranger = tmp_path / "other.pem"
     stranger.write_text(Authority().certificate)
     given = {"security.protocol": "SSL", "ssl.truststore.location": str(stranger)}
@@ -219,7 +219,7 @@ def test_a_broker_that_is_not_trusted_is_not_spoken_to(secured: Secured, tmp_pat
     assert "CERTIFICATE_VERIFY_FAILED" in reason
 
 
-def test_certificates_that_cannot_be_read_are_said() -> None:
+def test_unreadable_certificates_are_reported() -> None:
     given = {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/trust.pem"}
     with pytest.raises(UserError, match="Could not read the certificates for TLS: No such file"):
         ClientProperties(given).ssl_context()

@@ -1,4 +1,4 @@
-"""Memory of deleted batches is returned to the operating system, but not too often."""
+"""Memory of deleted batches is returned to the operating system, rate-limited."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ from pathlib import Path
 from brokertwin.gateway.engine.freed_memory import BATCHES_LEAST, EVERY_S, FreedMemory, malloc_trim
 
 BLOCK = 4_000
-"""Bytes of an allocation: too many for Python's own heap, too few for a mapping of its own."""
+"""Bytes of an allocation: above pymalloc's limit, below malloc's mmap threshold."""
 
 
 def test_memory_is_returned_after_large_deletions_only() -> None:
@@ -19,7 +19,7 @@ def test_memory_is_returned_after_large_deletions_only() -> None:
     assert calls == [0]
 
 
-def test_memory_is_not_returned_again_within_the_least_time() -> None:
+def test_memory_is_returned_once_per_interval() -> None:
     now = 0.0
     freed = FreedMemory(lambda _: 1, lambda: now)
     assert asyncio.run(freed.give_back(BATCHES_LEAST))
@@ -31,7 +31,7 @@ def test_memory_is_not_returned_again_within_the_least_time() -> None:
     assert not asyncio.run(freed.give_back(2 * BATCHES_LEAST + 1)), "nothing was deleted since"
 
 
-def test_nothing_happens_without_glibc() -> None:
+def test_nothing_is_returned_without_glibc() -> None:
     assert not asyncio.run(FreedMemory(None).give_back(BATCHES_LEAST))
 
 
@@ -40,7 +40,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_glibc_returns_the_memory_below_what_is_still_used() -> None:
+def test_glibc_returns_memory_below_allocations_in_use() -> None:
     trim = malloc_trim()
     assert trim is not None, "this test needs glibc"
     blocks = [bytes(BLOCK) for _ in range(20_000)]

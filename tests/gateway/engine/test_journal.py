@@ -1,4 +1,4 @@
-"""What outlives a gateway: the journal of events, and the files of batches."""
+"""The journal of events, and the files of batches."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ from brokertwin.gateway.engine.disk import Disk, sync_all
 from brokertwin.gateway.engine.journal import Compaction, Journal
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
-from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileStore
+from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileBatchStore
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.batches import batch
@@ -38,7 +38,7 @@ def written(path: Path, documents: list[bytes]) -> bytes:
 
 
 def read(path: Path) -> tuple[list[bytes], int]:
-    """The documents, and how many bytes of a torn tail were dropped."""
+    """Return the documents, and how many bytes of a torn tail were dropped."""
     journal = Journal(path)
     try:
         return list(journal.replay()), journal.dropped_bytes
@@ -48,7 +48,7 @@ def read(path: Path) -> tuple[list[bytes], int]:
 
 @given(data=st.data())
 @settings(max_examples=examples(20))
-def test_a_torn_tail_is_dropped_and_nothing_else(
+def test_only_a_torn_tail_is_dropped(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "journal"
@@ -65,7 +65,7 @@ def test_a_torn_tail_is_dropped_and_nothing_else(
     assert read(path) == ([*documents[:kept], b"later"], 0)
 
 
-def test_a_damaged_line_with_others_behind_it_is_an_error(tmp_path: Path) -> None:
+def test_damaged_line_before_others_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     whole = bytearray(written(path, [b"one", b"two", b"three"]))
     whole[whole.index(b"two")] ^= 1
@@ -74,7 +74,7 @@ def test_a_damaged_line_with_others_behind_it_is_an_error(tmp_path: Path) -> Non
         read(path)
 
 
-def test_a_journal_has_one_holder(tmp_path: Path) -> None:
+def test_journal_has_one_holder(tmp_path: Path) -> None:
     first = Journal(tmp_path / "journal")
     with pytest.raises(UserError, match="Another gateway uses the journal"):
         Journal(tmp_path / "journal")
@@ -82,18 +82,18 @@ def test_a_journal_has_one_holder(tmp_path: Path) -> None:
     Journal(tmp_path / "journal").close()
 
 
-def test_a_journal_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+def test_journal_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Cannot open the journal"):
         Journal(tmp_path)
 
 
 class FileStores(RuleBasedStateMachine):
-    """Batches in files: what is kept is there, also after a restart; empty files go."""
+    """Batches in files: kept ones survive a restart; empty files are deleted."""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="batches-"))
-        self.store = FileStore(self.directory, file_bytes=40)
+        self.store = FileBatchStore(self.directory, file_bytes=40)
         self.kept: dict[str, bytes] = {}
 
     @rule(data=st.binary(min_size=1, max_size=30), is_kept=st.booleans())
@@ -121,7 +121,7 @@ class FileStores(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.store.close()
-        self.store = FileStore(self.directory, file_bytes=40)
+        self.store = FileBatchStore(self.directory, file_bytes=40)
         for locator in self.kept:
             self.store.keep(locator)
 
@@ -143,8 +143,8 @@ TestFileStores = FileStores.TestCase
 TestFileStores.settings = settings(max_examples=examples(10), stateful_step_count=25)
 
 
-def test_a_file_is_left_alone_while_a_request_with_its_bytes_is_on_its_way(tmp_path: Path) -> None:
-    store = FileStore(tmp_path, file_bytes=10)
+def test_file_is_kept_while_a_request_with_its_bytes_is_pending(tmp_path: Path) -> None:
+    store = FileBatchStore(tmp_path, file_bytes=10)
     on_its_way = store.put(b"0123456789")
     gone = store.put(b"0123456789")
     store.put(b"0123456789")
@@ -160,8 +160,8 @@ IN_A_FILE = 6
 
 
 def thinned(path: Path, disk: Disk) -> dict[str, bytes]:
-    """Two full files: of one two batches are left, which it gives back; of the other nothing."""
-    store = FileStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
+    """Two full files: two batches of one remain and are returned, of the other none."""
+    store = FileBatchStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
     put = {}
     for number in range(2 * IN_A_FILE):
         data = bytes([number]) * SIZE
@@ -181,32 +181,30 @@ def thinned(path: Path, disk: Disk) -> dict[str, bytes]:
     return kept
 
 
-def test_a_file_of_which_little_is_left_takes_little_room(tmp_path: Path) -> None:
+def test_file_with_few_batches_left_is_compacted(tmp_path: Path) -> None:
     kept = thinned(tmp_path, Disk())
     blocks = sum(file.stat().st_blocks for file in tmp_path.iterdir())
     assert blocks * 512 == len(kept) * SIZE + BLOCK_BYTES
 
 
 @pytest.mark.parametrize("lost", Lost)
-def test_a_file_that_is_thinned_out_keeps_what_is_left_wherever_it_ends(
-    tmp_path: Path, lost: Lost
-) -> None:
+def test_interrupted_compaction_of_a_file_keeps_its_batches(tmp_path: Path, lost: Lost) -> None:
     whole = CrashingDisk()
     kept = thinned(tmp_path / "whole", whole)
     synced = [at for at, step in enumerate(whole.steps, 1) if step == "sync"][2]
-    for at in range(synced + 1, whole.done + 2):  # the last time it ends behind its last step
+    for at in range(synced + 1, whole.done + 2):  # the last crash point is behind its last step
         path, disk = tmp_path / str(at), CrashingDisk(at)
         with suppress(CrashError):
             thinned(path, disk)
         disk.end(lost)
-        again = FileStore(path)
+        again = FileBatchStore(path)
         assert {locator: again.get(locator) for locator in kept} == kept
         again.close()
         assert not list(path.glob("*.thinning"))
 
 
 def compacting(path: Path, disk: Disk) -> None:
-    """A compaction with an event while the snapshot is written, and one behind it."""
+    """Return a compaction with an event during the snapshot, and one after it."""
     journal = Journal(path, disk)
     list(journal.replay())
     for document in (b"1", b"2"):
@@ -225,7 +223,7 @@ def compacting(path: Path, disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("lost", Lost)
-def test_a_compaction_loses_no_event_that_comes_meanwhile(tmp_path: Path, lost: Lost) -> None:
+def test_compaction_loses_no_concurrent_event(tmp_path: Path, lost: Lost) -> None:
     whole = CrashingDisk()
     compacting(tmp_path / "whole", whole)
     assert read(tmp_path / "whole") == ([b"1 and 2", b"settings", b"3", b"4"], 0)
@@ -243,10 +241,10 @@ def test_a_compaction_loses_no_event_that_comes_meanwhile(tmp_path: Path, lost: 
         assert documents[: len({*told})] == sorted({*told})
 
 
-def test_a_journal_that_was_replaced_meanwhile_is_not_held(
+def test_journal_that_was_replaced_before_the_lock_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the opening and the lock another gateway puts a new file there, and ends."""
+    """Between open and lock another gateway replaces the file, and exits."""
     path, locks = tmp_path / "journal", 0
     whole = fcntl.flock
 
@@ -266,20 +264,20 @@ def test_a_journal_that_was_replaced_meanwhile_is_not_held(
     journal.close()
 
 
-def test_bytes_that_are_lost_are_none(tmp_path: Path) -> None:
-    store = FileStore(tmp_path)
+def test_lost_bytes_are_reported_as_missing(tmp_path: Path) -> None:
+    store = FileBatchStore(tmp_path)
     locator = store.put(b"12345")
     store.close()
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"123")
-    again = FileStore(tmp_path)
+    again = FileBatchStore(tmp_path)
     assert again.get(locator) is None
     assert again.get("77:0:5") is None
     again.close()
 
 
-def test_a_restarted_gateway_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Topics, records, producers' sequences and committed offsets are there again."""
+def test_restarted_gateway_has_its_state(tmp_path: Path) -> None:
+    """Topics, records, producers' sequences and committed offsets."""
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as running, running.client() as client:
         topic_id = client.topic("kept", 2)
@@ -300,8 +298,8 @@ def test_a_restarted_gateway_goes_on_where_it_was(tmp_path: Path) -> None:
         assert other != producer
 
 
-def test_a_file_of_which_the_first_batches_went_keeps_the_others(tmp_path: Path) -> None:
-    """Read again, the journal drops the only batch of a file before it comes to the next one."""
+def test_file_whose_first_batches_were_deleted_keeps_the_others(tmp_path: Path) -> None:
+    """On replay the journal deletes a file's only batch before it reaches the next one."""
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as running, running.client() as client:
         client.topic("t")
@@ -316,21 +314,21 @@ def test_a_file_of_which_the_first_batches_went_keeps_the_others(tmp_path: Path)
 
 @contextmanager
 def on_disk(path: Path, disk: Disk, fsync_ms: int | None = None) -> Iterator[Running]:
-    """A gateway with a journal on a disk; small journals are compacted, too."""
+    """Start a gateway with a journal on disk; small journals are compacted, too."""
     options = JournalOptions(path, fsync_ms, 2_000, disk)
     with serving(LocalEngine(CLUSTER, [1], BrokerSettings(), options)) as running:
         yield running
 
 
 def commit(client: Client, offset: int) -> int:
-    """Commit an offset; gives back the error."""
+    """Commit an offset, and return the error."""
     partitions = [{"partitionIndex": 0, "committedOffset": offset}]
     topics = [{"name": "t", "partitions": partitions}]
-    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
-def test_on_a_full_disk_clients_are_told_to_try_again_and_nothing_told_is_lost(
+def test_full_disk_returns_retriable_errors_and_loses_nothing_acknowledged(
     tmp_path: Path,
 ) -> None:
     disk = FullDisk()
@@ -350,13 +348,13 @@ def test_on_a_full_disk_clients_are_told_to_try_again_and_nothing_told_is_lost(
         before = client.fetch("t", 0)["records"]
     with on_disk(tmp_path / "journal", Disk()) as running, running.client() as client:
         assert client.fetch("t", 0)["records"] == before
-        asked = [{"name": "t", "partitionIndexes": [0]}]
-        answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
-        assert answer["topics"][0]["partitions"][0]["committedOffset"] == 10
+        body = [{"name": "t", "partitionIndexes": [0]}]
+        response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": body})
+        assert response["topics"][0]["partitions"][0]["committedOffset"] == 10
 
 
 class Unsyncable(Disk):
-    """Cannot sync once it `is_worn`."""
+    """A file whose sync fails once it `is_worn`."""
 
     is_worn = False
     syncs = 0
@@ -369,7 +367,7 @@ class Unsyncable(Disk):
 
 
 @pytest.mark.parametrize("fsync_ms", [AT_ONCE, 1])
-def test_after_a_sync_that_failed_nothing_more_is_promised(tmp_path: Path, fsync_ms: int) -> None:
+def test_nothing_is_acknowledged_after_a_failed_sync(tmp_path: Path, fsync_ms: int) -> None:
     disk = Unsyncable()
     with on_disk(tmp_path / "journal", disk, fsync_ms) as running, running.client() as client:
         client.topic("t")
@@ -386,7 +384,7 @@ def test_after_a_sync_that_failed_nothing_more_is_promised(tmp_path: Path, fsync
         assert client.produce("t", batch(b"3"))["errorCode"] == 0
 
 
-def test_a_torn_journal_is_taken_up_before_the_tear(tmp_path: Path) -> None:
+def test_torn_journal_is_continued_before_the_tear(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as running, running.client() as client:
         client.topic("whole")
@@ -397,7 +395,7 @@ def test_a_torn_journal_is_taken_up_before_the_tear(tmp_path: Path) -> None:
         assert [topic["name"] for topic in topics] == ["whole"]
 
 
-def test_events_are_decided_again_under_the_settings_of_their_time(tmp_path: Path) -> None:
+def test_events_are_replayed_under_the_settings_of_their_time(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     for partitions in (2, 5):
         settings_given = {"num.partitions": str(partitions)}
@@ -412,7 +410,7 @@ def test_events_are_decided_again_under_the_settings_of_their_time(tmp_path: Pat
         assert {t["name"]: len(t["partitions"]) for t in topics} == {"of-2": 2, "of-5": 5}
 
 
-def test_the_journal_of_another_cluster_is_refused(tmp_path: Path) -> None:
+def test_journal_of_another_cluster_is_refused(tmp_path: Path) -> None:
     with running_gateway(journal=tmp_path / "journal"):
         pass
     with (
@@ -422,7 +420,7 @@ def test_the_journal_of_another_cluster_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_reading_leaves_no_trace_in_the_journal(tmp_path: Path) -> None:
+def test_reading_writes_nothing_to_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as running, running.client() as client:
         client.topic("read")
@@ -433,8 +431,8 @@ def test_reading_leaves_no_trace_in_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["not base64", "bm8gemxpYg==", "eJw7CAAAwgDC"])
-def test_a_damaged_column_of_a_snapshot_is_told_with_what_to_do(column: str) -> None:
-    """It is none of base64, of zlib, a map of items."""
+def test_damaged_snapshot_column_is_reported_with_a_hint(column: str) -> None:
+    """Invalid base64, invalid zlib, or no map of items."""
     head = journal_snapshot.HEAD + b': {"version": 5, "events": 0, "lines": 1}}'
     table = msgspec.json.encode({"table": ["logs", column]})
     with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as told:

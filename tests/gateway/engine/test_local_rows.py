@@ -1,4 +1,4 @@
-"""The local engine's cell says the same as a job's: answers and records, not as bytes."""
+"""The local engine's cell writes the same rows as a job's."""
 
 from typing import Any, get_args
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from brokertwin.gateway.engine.engine import ResponseRow
-from brokertwin.gateway.engine.local_rows import TOLD, AnswerRow, LocalRows, RecordRow
+from brokertwin.gateway.engine.local_rows import RECORDS_READ, LocalRecord, LocalResponse, LocalRows
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Output, Position
@@ -15,17 +15,17 @@ from tests.support.histories import seeded
 
 STORIES = (3, 9, 51)
 
-KINDS = {each.__name__ for each in get_args(TOLD)}
+KINDS = {each.__name__ for each in get_args(RECORDS_READ)}
 
 
 def said(row: Output) -> tuple[Any, ...] | None:
-    """What a row says, in one form for both; None for what the local engine does not take."""
-    if isinstance(row, AnswerRow):
-        return row.id, row.answer
-    if isinstance(row, RecordRow):
+    """Return a row in one form for both; None if the local engine does not use it."""
+    if isinstance(row, LocalResponse):
+        return row.id, row.outcome
+    if isinstance(row, LocalRecord):
         return row.machine, msgspec.to_builtins(row.record)
     if row.topic == outputs.RESPONSES and not row.id.startswith(outputs.BROKER_CHANGES):
-        return row.id, msgspec.json.decode(row.value or b"", type=ResponseRow).answer()
+        return row.id, msgspec.json.decode(row.value or b"", type=ResponseRow).to_response()
     if row.topic == outputs.RECORDS:
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
         is_told = type(entry.record).__name__ in KINDS
@@ -36,24 +36,24 @@ def said(row: Output) -> tuple[Any, ...] | None:
 
 
 @pytest.mark.parametrize("seed", STORIES)
-def test_it_says_the_same_as_a_jobs_cell(seed: int) -> None:
+def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     story = seeded(seed)
     local, remote = Cell(story.settings, make_rows=LocalRows), Cell(story.settings)
-    answers = records = 0
+    responses = records = 0
     for offset, document in enumerate(story.documents):
         place = Position(0, offset)
         mine = local.handle(document, place)
         found = [said(row) for row in mine]
         expected = [said(row) for row in remote.handle(document, place)]
         assert found == [each for each in expected if each is not None]
-        answers += sum(isinstance(row, AnswerRow) for row in mine)
-        records += sum(isinstance(row, RecordRow) for row in mine)
+        responses += sum(isinstance(row, LocalResponse) for row in mine)
+        records += sum(isinstance(row, LocalRecord) for row in mine)
     assert local.columns() == remote.columns()
-    assert answers > len(story.documents) / 4
+    assert responses > len(story.documents) / 4
     assert records
 
 
-def test_a_copy_of_the_cell_says_it_in_the_same_way() -> None:
+def test_copy_of_the_cell_writes_the_same_rows() -> None:
     story = seeded(STORIES[0])
     cell = Cell(story.settings, make_rows=LocalRows)
     for offset, document in enumerate(story.documents[:20]):

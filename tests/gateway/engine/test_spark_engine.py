@@ -1,7 +1,7 @@
-"""The engine `spark` on real topics; what Spark would write, a cell in this process writes.
+"""The engine `spark` on real topics, with a cell of this process as the job.
 
-So the topic of answers can have what a job's has only now and then: rows that come again, rows of
-other gateways, none at all.
+The response topic can contain rows that a job writes rarely: repeated ones, rows of other gateways,
+or none at all.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from confluent_kafka import (
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine import answer_reader, spark_engine
-from brokertwin.gateway.engine.engine import EdgeRequest, UnansweredError
+from brokertwin.gateway.engine import response_reader, spark_engine
+from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError
 from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.kafka_io import placement, topics
@@ -60,7 +60,7 @@ LONG_WAIT_MS = 60_000
 
 
 class HandDrivenJob:
-    """Answers as a job would whose micro-batches run again: every answer is written twice."""
+    """A job whose micro-batches are repeated: every response is written twice."""
 
     def __init__(self, bench: JobBench) -> None:
         self.bench = bench
@@ -73,19 +73,19 @@ class HandDrivenJob:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Answer what is in the request topic and what comes."""
+        """Handle the requests in the topic, and later ones."""
         self._is_running.set()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop handling requests."""
         self._is_running.clear()
         if self._thread is not None:
             self._thread.join()
 
     def close(self) -> None:
-        """End."""
+        """Stop and close."""
         self.stop()
         self._reader.close()
 
@@ -123,7 +123,7 @@ def engine_of(made: HandDrivenJob, **options: Any) -> SparkEngine:
 
 
 def events_of(made: HandDrivenJob) -> list[dict[str, Any]]:
-    """Events of clients: what gateways ask about settings is left out."""
+    """Return the events of clients, without those that gateways send about settings."""
     events = made.bench.documents("requests")
     return [event for event in events if event.get("kind") != Kind.TELL_SETTINGS]
 
@@ -139,7 +139,7 @@ def metadata(client: Client) -> dict[str, Any]:
 
 
 def is_answered(running: Running) -> bool:
-    """Whether a client is answered, who is sent away where a busy machine takes too long."""
+    """Return whether a client gets a response; a slow machine may time out."""
     with running.client() as client, suppress(ConnectionError):
         return bool(metadata(client)["brokers"])
     return False
@@ -156,7 +156,7 @@ def fetch_that_waits(topic: str) -> dict[str, Any]:
     }
 
 
-def test_gateways_that_share_a_partition_take_their_own_answers_once(
+def test_gateways_of_one_partition_take_their_own_responses_once(
     hand_driven: HandDrivenJob,
 ) -> None:
     hand_driven.start()
@@ -178,8 +178,8 @@ def test_gateways_that_share_a_partition_take_their_own_answers_once(
     assert len({row.id.partition("-")[0] for row in rows}) == 2
 
 
-def test_an_engine_begins_at_the_end_of_its_partition(hand_driven: HandDrivenJob) -> None:
-    """What was answered before it started is not even looked at."""
+def test_engine_starts_at_the_end_of_its_partition(hand_driven: HandDrivenJob) -> None:
+    """Earlier responses are not decoded."""
     topic = full_name(hand_driven.bench.prefix, outputs.RESPONSES)
     engine = engine_of(hand_driven)
     incarnation = engine._events.incarnation
@@ -196,7 +196,7 @@ def test_an_engine_begins_at_the_end_of_its_partition(hand_driven: HandDrivenJob
     assert [log["offset"] >= len(rows) for log in complaints] == [True]
 
 
-def test_who_waits_for_a_job_that_does_not_run_is_sent_away_in_time(
+def test_requests_to_a_stopped_job_time_out(
     hand_driven: HandDrivenJob,
 ) -> None:
     with capture_logs() as logs, impatient(hand_driven) as running:
@@ -212,14 +212,16 @@ def test_who_waits_for_a_job_that_does_not_run_is_sent_away_in_time(
         wait_until(partial(is_answered, running), "things go on when the job does")
         assert not running.engine._waiting
         hand_driven.stop()
-    reason = "the job has answered nothing for 2 s; does it run?"
+    reason = "the job has not responded for 2 s; does it run?"
     closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
     assert closed[:2] == [reason, reason]
     assert set(closed) == {reason}
     assert next(log["requests"] for log in logs if log["event"] == reason) == 3
 
 
-def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: HandDrivenJob) -> None:
+def test_request_pending_in_a_cell_waits_as_long_as_the_job_runs(
+    hand_driven: HandDrivenJob,
+) -> None:
     hand_driven.start()
     with impatient(hand_driven) as running, running.client() as client:
         started = time.monotonic()
@@ -237,10 +239,10 @@ def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: Hand
 
 
 @pytest.mark.parametrize("most", [{"in_flight_max": 2}, {"in_flight_bytes_max": 2}])
-def test_a_request_for_which_there_is_no_room_is_written_later(
+def test_request_without_queue_space_is_written_later(
     hand_driven: HandDrivenJob, most: dict[str, int]
 ) -> None:
-    """Its connection was closed before. Whoever is answered meanwhile is asked to wait a little."""
+    """Its connection used to be closed. Other responses carry a throttle time meanwhile."""
     rows = most.get("in_flight_max", 1)
     with serving(engine_of(hand_driven, **most)) as running:
         clients = [running.client() for _ in range(5)]
@@ -250,9 +252,9 @@ def test_a_request_for_which_there_is_no_room_is_written_later(
         assert len(running.engine._waiting) == rows
         assert running.engine.throttle_ms == THROTTLE_MAX_MS
         hand_driven.start()
-        answers = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
-        assert all(answer["brokers"] for answer in answers)
-        assert max(answer["throttleTimeMs"] for answer in answers) > 0
+        responses = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
+        assert all(response["brokers"] for response in responses)
+        assert max(response["throttleTimeMs"] for response in responses) > 0
         wait_until(lambda: not running.engine._waiting)
         assert (running.engine.throttle_ms, running.engine._in_flight_bytes) == (0, 0)
         assert clients[0].call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
@@ -261,7 +263,7 @@ def test_a_request_for_which_there_is_no_room_is_written_later(
         hand_driven.stop()
 
 
-def test_those_for_whom_there_is_no_room_are_sent_away_with_the_others(
+def test_requests_without_queue_space_time_out_with_the_others(
     hand_driven: HandDrivenJob,
 ) -> None:
     with impatient(hand_driven, in_flight_max=1) as running:
@@ -273,10 +275,10 @@ def test_those_for_whom_there_is_no_room_are_sent_away_with_the_others(
         assert all(each.waiting.future.done() for each in running.engine._held)
 
 
-def test_a_reader_that_hears_nothing_any_more_begins_again(
+def test_silent_reader_is_started_again(
     hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a broker had stood still: answers came to the topic, and the gateway read none."""
+    """As after a stall of the broker: the topic got responses that the gateway did not read."""
     deaf = {"fetch.min.bytes": 100_000_000, "fetch.wait.max.ms": 200_000}
     made: list[object] = []
 
@@ -285,7 +287,7 @@ def test_a_reader_that_hears_nothing_any_more_begins_again(
         changes = {**deaf, "socket.timeout.ms": 202_000} if len(made) == 1 else {}
         return consumer(client, changes)
 
-    monkeypatch.setattr(answer_reader, "consumer", first_is_deaf)
+    monkeypatch.setattr(response_reader, "consumer", first_is_deaf)
     hand_driven.start()
     with impatient(hand_driven) as running:
         with running.client() as client:
@@ -304,7 +306,7 @@ def wait_until_waiting(running: Running, count: int) -> None:
     ("raised", "error"),
     [(NotBuilt("a part"), Error.UNSUPPORTED_VERSION), (KeyError(7), Error.UNKNOWN_SERVER_ERROR)],
 )
-def test_a_dead_letter_is_an_error_answer(
+def test_dead_letter_is_an_error_response(
     hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: Error
 ) -> None:
     def fails(*_: object) -> Any:
@@ -314,14 +316,14 @@ def test_a_dead_letter_is_an_error_answer(
         monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
     hand_driven.start()
     with serving(engine_of(hand_driven)) as running, running.client() as client:
-        answer = client.produce("any", batch(b"a"), partition=3)
-        assert (answer["index"], answer["errorCode"]) == (3, error)
+        response = client.produce("any", batch(b"a"), partition=3)
+        assert (response["index"], response["errorCode"]) == (3, error)
         (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
         assert (topic["name"], topic["errorCode"]) == ("any", error)
         hand_driven.stop()
 
 
-def test_gateway_of_an_older_placement_says_that_it_has_to_restart(
+def test_gateway_of_an_older_placement_reports_that_it_must_restart(
     hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> Any:
@@ -340,7 +342,7 @@ def test_gateway_of_an_older_placement_says_that_it_has_to_restart(
     assert told["detail"] == "no cell of this job has the key 'a.9'"
 
 
-def test_an_event_that_kafka_does_not_take_closes_its_connection(
+def test_event_that_kafka_refuses_closes_its_connection(
     hand_driven: HandDrivenJob,
 ) -> None:
     placed = job.placements(hand_driven.bench.settings)[0]
@@ -357,16 +359,16 @@ def test_an_event_that_kafka_does_not_take_closes_its_connection(
 
 
 class FailedProducer:
-    """What librdkafka's producer is after a fatal error, which no broker can be made to cause."""
+    """librdkafka's producer after a fatal error, which no broker can provoke."""
 
     def produce(self, *_: object, **__: object) -> None:
         raise KafkaException(KafkaError(KafkaError._FATAL))
 
     def poll(self, _: float) -> None:
-        """Nothing is to be told."""
+        """Deliver nothing."""
 
 
-def test_a_producer_that_has_failed_is_replaced(hand_driven: HandDrivenJob) -> None:
+def test_failed_producer_is_replaced(hand_driven: HandDrivenJob) -> None:
     hand_driven.start()
     with serving(engine_of(hand_driven)) as running:
         running.engine._producer = FailedProducer()
@@ -378,7 +380,7 @@ def test_a_producer_that_has_failed_is_replaced(hand_driven: HandDrivenJob) -> N
         hand_driven.stop()
 
 
-def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJob) -> None:
+def test_oversized_event_is_an_error_response(hand_driven: HandDrivenJob) -> None:
     with serving(engine_of(hand_driven)) as running:
         header = {"requestApiKey": METADATA, "requestApiVersion": 9}
         body = {"topics": [{"name": "x" * EVENT_BYTES_MAX}]}
@@ -390,7 +392,7 @@ def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJo
     assert events_of(hand_driven) == []
 
 
-def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
+def test_event_contains_its_origin(hand_driven: HandDrivenJob) -> None:
     hand_driven.start()
     with serving(engine_of(hand_driven)) as running, running.client() as client:
         metadata(client)
@@ -404,7 +406,7 @@ def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
     assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
 
 
-def test_only_the_end_of_a_connection_with_share_sessions_is_told(
+def test_closed_connection_is_sent_only_with_share_sessions(
     hand_driven: HandDrivenJob,
 ) -> None:
     hand_driven.start()
@@ -416,12 +418,12 @@ def test_only_the_end_of_a_connection_with_share_sessions_is_told(
         wait_until(lambda: running.gateway.connections == 0)
     events = events_of(hand_driven)
     assert [event.get("kind") for event in events] == [None, None, "disconnect"]
-    asked, ended = events[1:]
-    assert (ended["connection"], ended["broker"]) == (asked["connection"], 1)
+    requested, ended = events[1:]
+    assert (ended["connection"], ended["broker"]) == (requested["connection"], 1)
 
 
-def test_what_was_handed_over_is_written_before_the_end(hand_driven: HandDrivenJob) -> None:
-    """Also where a batch is still being written; nobody is answered any more."""
+def test_submitted_events_are_written_before_closing(hand_driven: HandDrivenJob) -> None:
+    """Also while a batch is being written; no further response is sent."""
     with serving(engine_of(hand_driven)) as running, running.client() as client:
         client.send("METADATA", 9, {"topics": []})
         wait_until_waiting(running, 1)
@@ -433,7 +435,7 @@ def test_what_was_handed_over_is_written_before_the_end(hand_driven: HandDrivenJ
     assert apis in ([METADATA], [METADATA, PRODUCE])
 
 
-def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> None:
+def test_nothing_is_accepted_after_closing(hand_driven: HandDrivenJob) -> None:
     engine = engine_of(hand_driven)
 
     async def submit_late() -> None:
@@ -441,7 +443,7 @@ def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> Non
         await engine.close()
         await engine.submit(EdgeRequest(1, "c1", "User:a", "", {}, {}))
 
-    with pytest.raises(UnansweredError, match="the gateway ends"):
+    with pytest.raises(NoResponseError, match="the gateway ends"):
         asyncio.run(submit_late())
     assert hand_driven.bench.rows("requests") == []
 
@@ -449,14 +451,14 @@ def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> Non
 def alter_quotas(client: Client, entity: dict[str, str], key: str, value: float) -> None:
     named = [{"entityType": kind, "entityName": name} for kind, name in entity.items()]
     entry = {"entity": named, "ops": [{"key": key, "value": value}]}
-    answer = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
-    assert answer["entries"][0]["errorCode"] == 0
+    response = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+    assert response["entries"][0]["errorCode"] == 0
 
 
-def test_what_the_edge_acts_on_is_as_the_job_says(
+def test_settings_of_the_edge_follow_the_job(
     hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Codecs of topics, quotas, limits of connections; another gateway hears of them, too."""
+    """Codecs of topics, quotas, connection limits; a second gateway applies them, too."""
     monkeypatch.setattr(spark_engine, "SETTINGS_S", 0.1)
     hand_driven.start()
     with serving(engine_of(hand_driven)) as first, serving(engine_of(hand_driven)) as second:
@@ -496,7 +498,7 @@ def test_what_the_edge_acts_on_is_as_the_job_says(
     assert len(packed) < len(plain) / 2
 
 
-def test_topics_that_are_not_there_are_an_error_with_a_hint(hand_driven: HandDrivenJob) -> None:
+def test_missing_topics_are_an_error_with_a_hint(hand_driven: HandDrivenJob) -> None:
     bench = hand_driven.bench
     placed = job.placements(bench.settings)[0]
     bench.prefix += "-other"

@@ -1,4 +1,4 @@
-"""The bytes of batches in a real Kafka, and the sealed parts of indexes, read at the edge."""
+"""Batch bytes in a real Kafka, and sealed index parts read at the gateway."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.gateway.records.data_topic import DataTopic
 from brokertwin.gateway.records.sealed_segments import SealedSegments
-from brokertwin.gateway.records.topic_rows import Place, RowCache, RowReader
+from brokertwin.gateway.records.topic_rows import RowCache, RowPosition, RowReader
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.locators import Locator
 from brokertwin.state.core.outputs import SegmentKey
@@ -27,7 +27,7 @@ WAIT_S = PATIENCE_S
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a coroutine function as a test, in an event loop of its own."""
+    """Run a coroutine function as a test, in its own event loop."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
@@ -69,33 +69,33 @@ def delete_below(bench: JobBench, partition: int, offset: int) -> None:
         future.result(WAIT_S)
 
 
-def test_a_locator_is_read_as_it_is_written() -> None:
+def test_locator_is_decoded_as_encoded() -> None:
     locator = Locator(3, 2**62, 104_857_600)
     assert Locator.of(str(locator)) == locator
     for text in ("", "1", "1:2", "1:2:3:4", "-1:2:3", "a:b:c", "1:2:3\n", "\u0661:2:3"):
         assert Locator.of(text) is None
 
 
-def test_the_cache_drops_what_was_not_used_for_longest() -> None:
+def test_cache_evicts_the_least_recently_used() -> None:
     cache = RowCache(10)
     for offset in range(3):
-        cache.put(Place(0, offset), b"four")
-        assert cache.get(Place(0, 0)) or offset == 2
-    assert cache.get(Place(0, 1)) is None
-    cache.put(Place(1, 0), b"more than ten bytes")
-    assert cache.get(Place(1, 0)) is None
+        cache.put(RowPosition(0, offset), b"four")
+        assert cache.get(RowPosition(0, 0)) or offset == 2
+    assert cache.get(RowPosition(0, 1)) is None
+    cache.put(RowPosition(1, 0), b"more than ten bytes")
+    assert cache.get(RowPosition(1, 0)) is None
     assert cache.size_in_bytes == 8
 
 
 @in_a_loop
-async def test_no_topic_is_an_error_with_what_to_do(kafka: str, tmp_path: Path) -> None:
+async def test_missing_topic_is_an_error_with_a_hint(kafka: str, tmp_path: Path) -> None:
     client = JobBench(kafka, tmp_path).client
     with pytest.raises(UserError, match=r"has no topic nowhere\.data"):
         await DataTopic(client, "nowhere").start()
 
 
 @in_a_loop
-async def test_what_one_gateway_writes_another_reads(bench: JobBench) -> None:
+async def test_batches_of_one_gateway_are_read_by_another(bench: JobBench) -> None:
     batches = [os.urandom(200 + number) for number in range(1500)]
     async with data_topic(bench) as writer, data_topic(bench) as reader:
         places = await asyncio.gather(*(writer.put(batch) for batch in batches))
@@ -107,7 +107,7 @@ async def test_what_one_gateway_writes_another_reads(bench: JobBench) -> None:
 
 
 @in_a_loop
-async def test_without_room_in_the_cache_everything_still_comes(bench: JobBench) -> None:
+async def test_batches_are_read_without_room_in_the_cache(bench: JobBench) -> None:
     batches = [os.urandom(300) for _ in range(1200)]
     async with data_topic(bench, cache_bytes=0) as data:
         places = await asyncio.gather(*(data.put(batch) for batch in batches))
@@ -118,7 +118,7 @@ async def test_without_room_in_the_cache_everything_still_comes(bench: JobBench)
 
 
 @in_a_loop
-async def test_a_large_batch_is_taken_whole_and_one_beyond_the_limit_refused(
+async def test_large_batch_is_read_whole_and_one_above_the_limit_refused(
     bench: JobBench,
 ) -> None:
     large = os.urandom(20_000_000)
@@ -130,7 +130,7 @@ async def test_a_large_batch_is_taken_whole_and_one_beyond_the_limit_refused(
 
 
 @in_a_loop
-async def test_what_is_deleted_or_never_was_is_not_found(bench: JobBench) -> None:
+async def test_deleted_or_unknown_batches_are_not_found(bench: JobBench) -> None:
     async with data_topic(bench) as data, data_topic(bench) as reader:
         places = [await data.put(b"old %d" % number) for number in range(20)]
         old = [locator for place in places if (locator := Locator.of(place)) is not None]
@@ -146,7 +146,7 @@ async def test_what_is_deleted_or_never_was_is_not_found(bench: JobBench) -> Non
 
 
 @in_a_loop
-async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBench) -> None:
+async def test_unresponsive_partition_delays_no_other(bench: JobBench) -> None:
     topic = topics.full_name(bench.prefix, topics.DATA)
     async with data_topic(bench) as data:
         locator = Locator.of(await data.put(b"there"))
@@ -154,9 +154,9 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
     for timeout_s in growing(1.5):
         rows = RowReader(bench.client, topic, 0, timeout_s=timeout_s)
         rows.start()
-        lost = asyncio.ensure_future(rows.read(Place(99, 0)))
+        lost = asyncio.ensure_future(rows.read(RowPosition(99, 0)))
         await asyncio.sleep(0)
-        there = asyncio.ensure_future(rows.read(Place(locator.partition, locator.offset)))
+        there = asyncio.ensure_future(rows.read(RowPosition(locator.partition, locator.offset)))
         await asyncio.wait([lost, there])
         with pytest.raises(OSError, match="cannot read"):
             await lost
@@ -164,7 +164,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
             break
         await rows.close()
     assert await there == b"there"
-    waits = asyncio.ensure_future(rows.read(Place(98, 0)))
+    waits = asyncio.ensure_future(rows.read(RowPosition(98, 0)))
     await asyncio.sleep(0)
     await rows.close()
     with pytest.raises(OSError, match="closed"):
@@ -172,7 +172,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
 
 
 @in_a_loop
-async def test_a_producer_that_failed_for_good_is_replaced(
+async def test_failed_producer_of_data_is_replaced(
     bench: JobBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with data_topic(bench) as data:
@@ -187,7 +187,7 @@ async def test_a_producer_that_failed_for_good_is_replaced(
 
 
 def write_segment(bench: JobBench, key: SegmentKey, batches: list[object] | None) -> None:
-    """Write a row of `segments` as the job does; None: a tombstone."""
+    """Write a row of `segments` as the job does; None is a tombstone."""
     producer = Producer(topics.writer_configuration(bench.client))
     value = {**msgspec.to_builtins(key), "batches": batches}
     producer.produce(
@@ -199,7 +199,7 @@ def write_segment(bench: JobBench, key: SegmentKey, batches: list[object] | None
 
 
 @in_a_loop
-async def test_the_edge_waits_for_a_segment_that_is_announced(bench: JobBench) -> None:
+async def test_announced_segment_is_waited_for(bench: JobBench) -> None:
     key = SegmentKey("a", "kkkkkkkkkkkkkkkkkkkkkk", 2, 640)
     async with sealed_segments(bench) as segments:
         waits = asyncio.ensure_future(segments.segment(key.topic_id, 2, 640))
@@ -212,7 +212,7 @@ async def test_the_edge_waits_for_a_segment_that_is_announced(bench: JobBench) -
 
 
 @in_a_loop
-async def test_a_segment_that_does_not_come_or_was_deleted_is_none(bench: JobBench) -> None:
+async def test_missing_or_deleted_segment_is_none(bench: JobBench) -> None:
     key = SegmentKey("a", "mmmmmmmmmmmmmmmmmmmmmm", 0, 0)
     write_segment(bench, key, [{"baseOffset": 0}])
     async with sealed_segments(bench) as segments:
@@ -224,6 +224,6 @@ async def test_a_segment_that_does_not_come_or_was_deleted_is_none(bench: JobBen
     async with sealed_segments(bench, wait_s=0.1) as segments:
         assert await segments.segment("o" * 22, 0, 0) is None
     async with sealed_segments(bench) as segments:
-        await segments.segment("n" * 22, 0, 0)  # the tombstone lies before it
+        await segments.segment("n" * 22, 0, 0)  # the tombstone is earlier
         segments._wait_s = 0.1
         assert await segments.segment(key.topic_id, 0, 0) is None

@@ -1,6 +1,6 @@
-"""The log cleaner of a job: its rounds, sealed parts of logs, and the bytes that it lets go.
+"""The log cleaner of a job: its passes, sealed parts, and deleted bytes.
 
-The job is a cell in this process that takes what lies in `requests`, as a micro-batch would.
+The job is a cell in this process that reads `requests` like a micro-batch.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ORDINARY = CONFIGS | {"cleanup.policy": "delete"}
 
 
 class Compacted:
-    """A job with a topic whose data lie in one partition."""
+    """A job with a topic whose data is in one partition."""
 
     def __init__(self, kafka: str, directory: Path, configs: dict[str, str] = CONFIGS) -> None:
         self.bench = JobBench(kafka, directory, data_partitions=1)
@@ -57,12 +57,12 @@ class Compacted:
         self._sent.append(msgspec.json.encode(event))
 
     def flush(self) -> None:
-        """Write what was sent to `requests`."""
+        """Flush the producer of `requests`."""
         self.bench.produce(self._sent, b"a")
         self._sent.clear()
 
     def write(self, wave: int) -> None:
-        """A key that comes once, one that comes in every wave, and what cuts the segment."""
+        """Write a unique key, a repeated key, and the batch that rolls the segment."""
         later = self.now + (wave + 1) * LATER_MS
         keys = ((f"only-{wave}", self.now), ("again", self.now), (f"cut-{wave}", later))
         made = [wire.batch(1, ts=at, keys=[key.encode()], values=[b"v"]) for key, at in keys]
@@ -85,7 +85,7 @@ class Compacted:
             await data.close()
 
     def run(self) -> JobState:
-        """The cell takes what was sent, and told; sealed parts go to their topic."""
+        """Let the cell handle all requests, and write its sealed parts to their topic."""
         self.flush()
         writer = Producer(topics.writer_configuration(self.bench.client))
         for row in self.bench.all_rows("requests"):
@@ -118,23 +118,23 @@ class Compacted:
         return log is not None and log.topic == "t"
 
     def keys(self) -> list[str]:
-        """The keys that are left, in their order."""
+        """Return the remaining keys in order."""
         found = list(logs.batches_from(self.cell.tables.logs, 1, self.log, 0))
 
         async def read(data: DataTopic) -> list[bytes | None]:
             return [await data.get(each.locator or "") for each in found]
 
         batches = asyncio.run(self._data(read))
-        told = [wire.parse_batches(each)[0]["records"][0] for each in batches]
-        return [each.partition(":")[2].partition("=")[0] for each in told]
+        notices = [wire.parse_batches(each)[0]["records"][0] for each in batches]
+        return [each.partition(":")[2].partition("=")[0] for each in notices]
 
     def oldest_needed(self) -> int:
-        """Up to which offset `brokertwin gc` may delete in `data`."""
+        """Return the offset up to which `brokertwin gc` may delete in `data`."""
         needs = garbage.needed_by_logs("a", self.cell.tables)
         return min(need.locator.offset for need in needs)
 
 
-def test_the_job_is_told_once_and_the_beginning_of_the_data_is_let_go(
+def test_job_is_notified_once_and_the_head_of_the_data_is_released(
     kafka: str, tmp_path: Path
 ) -> None:
     made = Compacted(kafka, tmp_path)
@@ -152,8 +152,8 @@ def test_the_job_is_told_once_and_the_beginning_of_the_data_is_let_go(
     assert made.letters == []
 
 
-def test_what_has_changed_meanwhile_is_looked_at_again(kafka: str, tmp_path: Path) -> None:
-    """Records are deleted after the state that the pass has seen; then an event comes twice."""
+def test_state_changed_during_a_pass_is_checked_again(kafka: str, tmp_path: Path) -> None:
+    """Records are deleted after the pass has read the state; then an event is repeated."""
     made = Compacted(kafka, tmp_path, CONFIGS | {"cleanup.policy": "compact,delete"})
     made.write(0)
     made.write(1)
@@ -172,7 +172,7 @@ def test_what_has_changed_meanwhile_is_looked_at_again(kafka: str, tmp_path: Pat
     assert made.letters == []
 
 
-def test_sealed_parts_come_back_when_a_topic_is_compacted(
+def test_sealed_parts_are_restored_when_a_topic_becomes_compacted(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
@@ -191,20 +191,20 @@ def test_sealed_parts_come_back_when_a_topic_is_compacted(
     assert not made.log.segments
 
 
-def test_a_pass_that_nobody_waits_for_is_given_up(
+def test_abandoned_pass_is_cancelled(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SLICE", 1)
     made = Compacted(kafka, tmp_path)
     made.write(0)
     state, bench = made.run(), made.bench
-    for is_ended, told in ((True, 0), (False, 1)):
+    for is_ended, notices in ((True, 0), (False, 1)):
         given = (bench.client, bench.prefix, bench.broker_settings, lambda ended=is_ended: ended)
-        assert JobCleaner(*given).round(state) == told
+        assert JobCleaner(*given).round(state) == notices
 
 
 @pytest.mark.parametrize("name", [None, "min.compaction.lag.ms"])
-def test_a_state_is_read_once_unless_the_hour_counts(
+def test_state_is_read_once_per_hour(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
 ) -> None:
     configs = CONFIGS if name is None else CONFIGS | {name: "1"}

@@ -1,4 +1,4 @@
-"""The local engine cleans its logs: their bytes go with them, and a journal tells it again."""
+"""The local engine cleans its logs, and a journal repeats it."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.records import log_cleaner
-from brokertwin.gateway.records.batch_store import FileStore, MemoryStore
+from brokertwin.gateway.records.batch_store import FileBatchStore, MemoryStore
 from brokertwin.state.cell.check import check
 from brokertwin.state.logs import log as logs
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS, Batch, Side
@@ -31,7 +31,7 @@ def side_of(running: Running) -> Side:
 
 
 def write(side: Side, wave: int = 0, topic: str = "t") -> None:
-    """Batches of one segment, and one that cuts it: later than that of the wave before."""
+    """Write the batches of a segment, and a later one that rolls it."""
     now = int(time.time() * 1000)
     for batch in BATCHES:
         side.write(topic, batch, now)
@@ -49,13 +49,13 @@ def records(side: Side, topic: str = "t") -> list[str]:
     return [each for batch in side.read(topic, 0, 0)["records"] for each in batch["records"]]
 
 
-def test_a_cleaned_log_outlives_the_gateway(tmp_path: Path) -> None:
+def test_cleaned_log_survives_a_restart(tmp_path: Path) -> None:
     with running_gateway(NEVER, journal=tmp_path / "journal") as running:
         side = side_of(running)
         side.create("t", CONFIGS)
         write(side)
         assert clean(running) == 1
-        assert clean(running) == 0  # what is left has no dirty part
+        assert clean(running) == 0  # no dirty part remains
         before = side.read("t", 0, 1)
         assert records(side) == LEFT
         side.conn.close()
@@ -68,7 +68,7 @@ def test_a_cleaned_log_outlives_the_gateway(tmp_path: Path) -> None:
         side.conn.close()
 
 
-def test_the_cleaner_comes_by_itself() -> None:
+def test_cleaner_runs_periodically() -> None:
     with running_gateway({"log.cleaner.backoff.ms": "20"}) as running:
         side = side_of(running)
         side.create("t", CONFIGS)
@@ -77,7 +77,7 @@ def test_the_cleaner_comes_by_itself() -> None:
         side.conn.close()
 
 
-def test_the_cleaner_may_be_off() -> None:
+def test_cleaner_can_be_disabled() -> None:
     with running_gateway(NEVER | {"log.cleaner.enable": "false"}) as running:
         side = side_of(running)
         side.create("t", CONFIGS)
@@ -86,7 +86,7 @@ def test_the_cleaner_may_be_off() -> None:
         side.conn.close()
 
 
-def test_bytes_go_with_the_records() -> None:
+def test_bytes_are_deleted_with_their_records() -> None:
     with running_gateway(NEVER) as running:
         side, store = side_of(running), running.engine._store
         assert isinstance(store, MemoryStore)
@@ -94,16 +94,16 @@ def test_bytes_go_with_the_records() -> None:
         write(side)
         assert len(store) == 4
         clean(running)
-        assert len(store) == 3  # one batch went as a whole
+        assert len(store) == 3  # one whole batch was deleted
         side.conn.close()
 
 
-def test_a_file_goes_when_nothing_of_it_is_left(
+def test_file_is_deleted_with_its_last_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running_gateway(NEVER, journal=tmp_path / "journal") as running:
         side, store = side_of(running), running.engine._store
-        assert isinstance(store, FileStore)
+        assert isinstance(store, FileBatchStore)
         monkeypatch.setattr(store, "_file_bytes", 1)  # a file for each batch
         side.create("t", CONFIGS)
         for wave in range(3):
@@ -111,11 +111,11 @@ def test_a_file_goes_when_nothing_of_it_is_left(
             clean(running)
         held = len(list((tmp_path / "journal.batches").iterdir()))
         found = side.read("t", 0, 0)["records"]
-        assert held <= len(found) + 1  # and the one that is written to
+        assert held <= len(found) + 1  # and the active file
         side.conn.close()
 
 
-def test_a_log_whose_bytes_are_lost_stays_as_it_is() -> None:
+def test_log_with_lost_bytes_is_not_cleaned() -> None:
     with running_gateway(NEVER) as running:
         side, store = side_of(running), running.engine._store
         side.create("t", CONFIGS)
@@ -129,7 +129,7 @@ def test_a_log_whose_bytes_are_lost_stays_as_it_is() -> None:
         side.conn.close()
 
 
-def test_what_the_machine_does_not_take_leaves_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_cleaning_event_leaves_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     with running_gateway(NEVER) as running:
         side, store = side_of(running), running.engine._store
         side.create("t", CONFIGS)
@@ -149,13 +149,13 @@ def test_what_the_machine_does_not_take_leaves_no_bytes(monkeypatch: pytest.Monk
 
 
 def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of two chunks of two batches."""
+    """Make an index of two chunks of two batches."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
 
 
 def create_on(side: Side, brokers: list[int], configs: dict[str, str]) -> None:
-    """The topic, with a replica on each broker; the first one leads."""
+    """Create the topic with a replica on each broker; the first one leads."""
     given = [{"name": key, "value": value} for key, value in configs.items()]
     placed = [{"partitionIndex": 0, "brokerIds": brokers}]
     topic = {"name": "t", "numPartitions": -1, "replicationFactor": -1, "configs": given}
@@ -164,16 +164,16 @@ def create_on(side: Side, brokers: list[int], configs: dict[str, str]) -> None:
 
 
 def alter(side: Side, policy: str) -> None:
-    """Give the topic another cleanup.policy."""
+    """Alter the topic's cleanup.policy."""
     config = {"name": "cleanup.policy", "configOperation": 0, "value": policy}
     resource = {"resourceType": 2, "resourceName": "t", "configs": [config]}
     body = {"resources": [resource], "validateOnly": False}
-    answer = side.call("IncrementalAlterConfigs", 1, body)
-    assert answer["responses"][0]["errorCode"] == 0
+    response = side.call("IncrementalAlterConfigs", 1, body)
+    assert response["responses"][0]["errorCode"] == 0
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_what_was_sealed_before_a_topic_was_compacted_is_cleaned(
+def test_parts_sealed_before_a_topic_became_compacted_are_cleaned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int
 ) -> None:
     small_index(monkeypatch)
@@ -204,7 +204,7 @@ def test_what_was_sealed_before_a_topic_was_compacted_is_cleaned(
         side.conn.close()
 
 
-def test_a_pass_of_which_an_event_cannot_tell_all_goes_half_as_far(
+def test_pass_too_large_for_one_event_is_halved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_index(monkeypatch)
@@ -213,7 +213,7 @@ def test_a_pass_of_which_an_event_cannot_tell_all_goes_half_as_far(
         side, store = side_of(running), running.engine._store
         side.create("t", CONFIGS | {"min.cleanable.dirty.ratio": "0"})
         now, ends = int(time.time() * 1000), []
-        for number in range(6):  # of each something is left, and something goes
+        for number in range(6):  # each batch keeps some records and loses some
             side.write("t", ([f"only-{number}", "all"], ["1", "1"]), now + number * LATER_MS)
         while clean(running):
             (log,) = (log for _, log in running.engine.tables.logs.items("1/log/", logs.Log))
@@ -226,7 +226,7 @@ def test_a_pass_of_which_an_event_cannot_tell_all_goes_half_as_far(
         side.conn.close()
 
 
-def test_records_that_are_deleted_during_a_pass_make_it_void(
+def test_record_deletion_during_a_pass_invalidates_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SLICE", 1)

@@ -1,4 +1,4 @@
-"""Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
+"""Recompression (`compression.type`), compared with a real broker."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.records import compression, recompression, records
 from brokertwin.gateway.records.records import HEADER_BYTES
 from brokertwin.state.configs.codecs import TopicCodec
@@ -22,33 +22,33 @@ GOLDEN = "logs/recompression"
 ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
 VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
 TOO_EARLY = {3, 6}
-"""A real broker does not yet lead what was created just now."""
+"""Errors of a real broker that does not lead a new partition yet."""
 OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
-"""What a header says of the place and of the very bytes."""
+"""Header fields that depend on the place or the exact bytes."""
 
 
 def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
-    """The partition's answer, once it is led."""
-    answers: list[dict[str, Any]] = []
+    """Return the partition's response, once it has a leader."""
+    responses: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
-        answers.append(client.produce(topic, data))
-        return answers[-1]["errorCode"] not in TOO_EARLY
+        responses.append(client.produce(topic, data))
+        return responses[-1]["errorCode"] not in TOO_EARLY
 
     wait_until(is_answered, "the topic has a leader")
-    return answers[-1]
+    return responses[-1]
 
 
 def made(codec: str) -> bytes:
-    """A batch in a codec; its bytes may differ each time."""
+    """Return a batch in a codec; its bytes may vary."""
     return batch(*VALUES, codec=codec, timestamps=[WRITTEN_MS] * len(VALUES))
 
 
 def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes]:
-    """What was kept of a batch: its header and its records."""
-    answer = produced(client, topic, data)
-    assert answer["errorCode"] == 0, answer
-    data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
+    """Return a stored batch's header and records."""
+    response = produced(client, topic, data)
+    assert response["errorCode"] == 0, response
+    data = bytes(client.fetch(topic, response["baseOffset"])["records"])
     found = records.parse(data)
     assert (found.error, found.size_in_bytes) == (0, len(data))
     header = {key: value for key, value in found.batches[0].items() if key not in OF_BYTES}
@@ -56,14 +56,14 @@ def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes
 
 
 def alter(client: Client, kind: int, name: str, **configs: str) -> None:
-    """Gives a topic, or all brokers, settings."""
+    """Alter settings of a topic, or of all brokers."""
     changes = [
         {"name": key.replace("_", "."), "configOperation": SET, "value": value}
         for key, value in configs.items()
     ]
     resource = {"resourceType": kind, "resourceName": name, "configs": changes}
-    answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
-    assert answer["responses"][0]["errorCode"] == 0, answer
+    response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    assert response["responses"][0]["errorCode"] == 0, response
 
 
 @pytest.mark.parametrize("asked", [*ASKED, "producer"])
@@ -94,18 +94,18 @@ def test_received_and_stored_sizes_are_limited_like_kafkas(
         found = []
         for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
-                for asked in ("gzip", "uncompressed"):
-                    configs = {"compression_type": asked, "max_message_bytes": "500"}
-                    topic = f"bounded-{asked}"
+                for codec in ("gzip", "uncompressed"):
+                    configs = {"compression_type": codec, "max_message_bytes": "500"}
+                    topic = f"bounded-{codec}"
                     client.topic(topic, **configs)
                     for data in smaller:
-                        answer = produced(client, topic, data)
-                        found.append((asked, answer["errorCode"]))
+                        response = produced(client, topic, data)
+                        found.append((codec, response["errorCode"]))
     assert found[4:] == found[:4]
     assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
 
 
-def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
+def test_broker_setting_applies_where_the_topic_has_none() -> None:
     with running_gateway({"compression.type": "gzip"}) as gateway, gateway.client() as client:
         client.topic("plain")
         client.topic("own", compression_type="lz4")
@@ -115,7 +115,7 @@ def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
         assert kept(client, "plain", made("none"))[0]["compressionType"] == "zstd"
 
 
-def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
+def test_repeated_batch_of_an_idempotent_producer_is_recognized() -> None:
     with running_gateway() as gateway, gateway.client() as client:
         client.topic("once", compression_type="gzip")
         data = batch(b"a" * 500, producer=(client.producer_id(), 0, 0))
@@ -125,7 +125,7 @@ def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
         assert client.list_offset("once", -1)["offset"] == 1
 
 
-def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
+def test_codec_survives_a_restart(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as gateway, gateway.client() as client:
         client.topic("logged", compression_type="snappy")
@@ -142,28 +142,28 @@ def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
     came=st.sampled_from(sorted(CODECS)),
     asked=st.sampled_from(sorted(CODECS)),
 )
-def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> None:
+def test_recompression_keeps_the_records(values: list[bytes], came: str, asked: str) -> None:
     found = records.parse(batch(*values, codec=came))
-    told = recompression.in_codec(found, TopicCodec(asked), 9)
-    assert told.data is not None
+    stored = recompression.in_codec(found, TopicCodec(asked), 9)
+    assert stored.data is not None
     assert found.data is not None
-    again = records.parse(told.data)
-    assert (again.error, again.batches) == (0, told.batches)
-    assert records.records_of(told.data) == records.records_of(found.data)
+    again = records.parse(stored.data)
+    assert (again.error, again.batches) == (0, stored.batches)
+    assert records.records_of(stored.data) == records.records_of(found.data)
     plain = [
         compression.decompress(header["compressionType"], data[HEADER_BYTES:])
-        for header, data in ((found.batches[0], found.data), (again.batches[0], told.data))
+        for header, data in ((found.batches[0], found.data), (again.batches[0], stored.data))
     ]
     assert plain[0] == plain[1]
 
 
 @pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
-def test_a_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
+def test_produce_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
     found = records.parse(batch(*VALUES, codec=came))
     assert recompression.in_codec(found, TopicCodec(asked), 6) is found
 
 
-def test_what_is_refused_anyway_stays_as_it_came() -> None:
+def test_refused_batch_is_not_recompressed() -> None:
     found = records.parse(batch(*VALUES))
     refused = found._replace(error=2)
     assert recompression.in_codec(refused, TopicCodec("gzip"), 9) is refused

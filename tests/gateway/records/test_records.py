@@ -1,4 +1,4 @@
-"""Record sets: what the machine is told of the bytes, and what readers get back."""
+"""Record sets: header facts sent to the machine, and bytes returned to readers."""
 
 import struct
 from collections.abc import Callable
@@ -23,14 +23,14 @@ def with_crc(data: bytearray) -> bytes:
 
 
 def changed(data: bytes, position: int, form: str, value: int) -> bytes:
-    """The batch with another value in its header, and the CRC for it."""
+    """Return the batch with a changed header field and a valid CRC."""
     patched = bytearray(data)
     struct.pack_into(form, patched, position, value)
     return with_crc(patched)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_of_a_producer_is_read_as_its_header_says(codec: str) -> None:
+def test_produced_batch_is_described_by_its_header(codec: str) -> None:
     values = [word * 100 for word in (b"one", b"two", b"three")]
     data = batch(*values, codec=codec, producer=(7, 2, 11))
     found = records.parse(data)
@@ -57,14 +57,14 @@ def test_a_batch_of_a_producer_is_read_as_its_header_says(codec: str) -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0" * 11])
-def test_no_batch_is_no_error_of_the_edge(data: bytes | None) -> None:
+def test_missing_batch_is_no_error_at_the_edge(data: bytes | None) -> None:
     assert records.parse(data) == records.RecordSet(len(data or b""), [], Error.NONE, None)
 
 
 @given(st.integers(0, 8 * len(batch(b"one", b"two")) - 1))
 @settings(deadline=None)
-def test_no_flipped_bit_goes_unseen(bit: int) -> None:
-    """Outside base offset and leader epoch, which the CRC leaves out and the log sets."""
+def test_every_flipped_bit_is_detected(bit: int) -> None:
+    """Except in base offset and leader epoch, which the CRC does not cover."""
     data = bytearray(batch(b"one", b"two"))
     data[bit // 8] ^= 1 << bit % 8
     found = records.parse(bytes(data))
@@ -75,13 +75,13 @@ def test_no_flipped_bit_goes_unseen(bit: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_without_an_exception(data: bytes) -> None:
+def test_any_bytes_are_parsed_without_an_exception(data: bytes) -> None:
     assert records.parse(data).size_in_bytes == len(data)
 
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(CODECS)))
 @settings(deadline=None)
-def test_any_records_behind_a_sound_header_are_read_without_an_exception(
+def test_any_records_behind_a_valid_header_are_parsed_without_an_exception(
     tail: bytes, codec: str
 ) -> None:
     header = bytearray(batch(b"one", codec="none")[: records.HEADER_BYTES]) + tail
@@ -95,35 +95,35 @@ def test_any_records_behind_a_sound_header_are_read_without_an_exception(
 
 
 @pytest.mark.parametrize(("byte", "magic"), [(3, 3), (255, -1)])
-def test_an_unknown_magic_is_corrupt_and_shown_of_the_first_batch(byte: int, magic: int) -> None:
+def test_unknown_magic_of_the_first_batch_is_corrupt(byte: int, magic: int) -> None:
     data = bytearray(batch(b"one"))
     data[16] = byte
-    told = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
+    described = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
     found = records.parse(bytes(data))
-    assert found == records.RecordSet(len(data), [told], Error.CORRUPT_MESSAGE, None)
+    assert found == records.RecordSet(len(data), [described], Error.CORRUPT_MESSAGE, None)
     assert records.parse(batch(b"two") + bytes(data)).batches == []
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13])
-def test_a_size_that_no_batch_has_is_corrupt(size: int) -> None:
+def test_impossible_batch_size_is_corrupt(size: int) -> None:
     data = bytearray(batch(b"one"))
     struct.pack_into(">i", data, 8, size)
     assert records.parse(bytes(data)).error == Error.CORRUPT_MESSAGE
 
 
-def test_a_batch_that_ends_before_its_header_does_is_corrupt() -> None:
+def test_batch_shorter_than_its_header_is_corrupt() -> None:
     data = bytearray(batch(b"one")[:40])
     struct.pack_into(">i", data, 8, 40 - records.LOG_OVERHEAD)
     assert records.parse(bytes(data)).error == Error.CORRUPT_MESSAGE
 
 
-def test_a_part_of_a_batch_at_the_end_is_passed_over() -> None:
+def test_partial_batch_at_the_end_is_skipped() -> None:
     data = batch(b"one")
     assert len(records.parse(data + data[:30]).batches) == 1
     assert records.parse(data[:-1]).batches == []
 
 
-def test_two_batches_are_shown_as_two() -> None:
+def test_two_batches_are_described_as_two() -> None:
     assert len(records.parse(batch(b"one") * 2).batches) == 2
 
 
@@ -137,31 +137,31 @@ def test_two_batches_are_shown_as_two() -> None:
     ],
     ids=["more records than there are", "fewer", "a record too long", "of negative size"],
 )
-def test_records_that_do_not_decode_are_invalid(change: Callable[[bytes], bytes]) -> None:
+def test_undecodable_records_are_invalid(change: Callable[[bytes], bytes]) -> None:
     found = records.parse(change(batch(b"one", b"two")))
     assert found.error == Error.INVALID_RECORD
 
 
-def test_a_count_that_the_header_itself_contradicts_is_left_to_the_machine() -> None:
+def test_inconsistent_record_count_is_left_to_the_machine() -> None:
     found = records.parse(changed(batch(b"one", b"two"), COUNT, ">i", 5))
     assert (found.error, found.batches[0]["recordCount"]) == (Error.NONE, 5)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_kafka_has_not_is_an_unknown_error(codec: int) -> None:
+def test_unknown_codec_is_an_unknown_server_error(codec: int) -> None:
     found = records.parse(changed(batch(b"one"), ATTRIBUTES, ">h", codec))
     assert found.error == Error.UNKNOWN_SERVER_ERROR
     assert found.batches[0]["compressionType"] == "unknown"
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
-def test_records_that_are_not_compressed_as_said_are_an_unknown_error(codec: str) -> None:
+def test_wrongly_compressed_records_are_an_unknown_server_error(codec: str) -> None:
     plain = changed(batch(b"one" * 9), ATTRIBUTES, ">h", CODECS[codec])
     assert records.parse(plain).error == Error.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_greatest_timestamp_is_corrected(codec: str) -> None:
+def test_max_timestamp_is_corrected(codec: str) -> None:
     times = [START, START + 50, START + 20]
     data = batch(b"one" * 100, b"two", b"three", codec=codec, timestamps=times)
     found = records.parse(changed(data, MAX_TIMESTAMP, ">q", START + 999))
@@ -176,9 +176,7 @@ def test_the_greatest_timestamp_is_corrected(codec: str) -> None:
     codec=st.sampled_from(sorted(CODECS)),
 )
 @settings(deadline=None)
-def test_a_reader_gets_the_bytes_with_the_offset_of_the_log(
-    base_offset: int, epoch: int, codec: str
-) -> None:
+def test_reader_gets_bytes_with_the_log_offset(base_offset: int, epoch: int, codec: str) -> None:
     data = batch(b"one", b"two", codec=codec)
     place = {"baseOffset": base_offset, "partitionLeaderEpoch": epoch, "maxTimestamp": START + 1}
     stored = records.as_stored(data, place)
@@ -189,7 +187,7 @@ def test_a_reader_gets_the_bytes_with_the_offset_of_the_log(
     assert [record.offset for record in read] == [base_offset, base_offset + 1]
 
 
-def test_log_append_time_is_set_with_a_crc_for_it() -> None:
+def test_log_append_time_is_set_with_a_valid_crc() -> None:
     place = {"baseOffset": 5, "partitionLeaderEpoch": 0, "maxTimestamp": START + 12_345}
     stored = records.as_stored(batch(b"one", b"two"), place)
     read = MemoryRecords(bytes(stored)).next_batch()
@@ -199,16 +197,14 @@ def test_log_append_time_is_set_with_a_crc_for_it() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_timestamps_in_a_batch(codec: str) -> None:
+def test_timestamps_in_a_batch(codec: str) -> None:
     times = [START, START + 9, START + 4]
     data = batch(b"one" * 100, b"two", b"three", codec=codec, timestamps=times)
     assert records.timestamps_of(data, 100) == [(100, START), (101, START + 9), (102, START + 4)]
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
-def test_nothing_is_decompressed_beyond_the_limit(
-    codec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decompression_stops_at_the_limit(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = batch(b"\0" * 100_000, codec=codec)
     monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 1000)
     with pytest.raises(DecompressionError):
@@ -216,7 +212,7 @@ def test_nothing_is_decompressed_beyond_the_limit(
     assert records.parse(data).error == Error.UNKNOWN_SERVER_ERROR
 
 
-def test_what_is_cut_off_anywhere_cannot_be_decompressed() -> None:
+def test_truncated_data_cannot_be_decompressed() -> None:
     text = bytes(range(256)) * 1_000
     for name in compression.NAMES[1:]:
         data = compression.compress(name, text)

@@ -1,4 +1,4 @@
-"""What the edge sees in records, and what it says of those that were refused.
+"""Validation of records at the gateway, and error texts for refused ones.
 
 The texts are those of Apache Kafka 4.3.1.
 """
@@ -30,7 +30,7 @@ NO_KEY = "Compacted topic cannot accept message without key in topic partition t
         ({"keys": [b"a"] * 3, "attrs": 8}, {"hasAppendTime": True}),
     ],
 )
-def test_the_machine_is_told_what_the_header_does_not_say(
+def test_machine_gets_facts_beyond_the_header(
     batch: dict[str, Any], seen: dict[str, Any] | None
 ) -> None:
     found = records.parse(wire.batch(3, **{"ts": NOW, **batch}))
@@ -38,7 +38,7 @@ def test_the_machine_is_told_what_the_header_does_not_say(
 
 
 def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str | None]:
-    """What is said of single records by their place, and of the batch."""
+    """Return the errors of single records by index, and of the batch."""
     told = {
         "topic": "t",
         "isCompacted": False,
@@ -47,15 +47,15 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
         "beforeMaxMs": 2**63 - 1,
         "afterMaxMs": 3_600_000,
     }
-    answer: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
-    answer["errorMessage"] = None
-    refused_records.tell(answer, told | why, batch)
-    json.dumps(answer)
-    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in answer["recordErrors"]}
-    return said, answer["errorMessage"]
+    response: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
+    response["errorMessage"] = None
+    refused_records.add_errors(response, told | why, batch)
+    json.dumps(response)
+    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]}
+    return said, response["errorMessage"]
 
 
-def test_each_record_without_key_is_named_and_the_first_three_in_the_text() -> None:
+def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
     said, text = refused(wire.batch(5), 87, isCompacted=True)
     assert said == dict.fromkeys(range(5), NO_KEY)
     shown = ", ".join(f"RecordError(batchIndex={each}, message='{NO_KEY}')" for each in range(3))
@@ -65,7 +65,7 @@ def test_each_record_without_key_is_named_and_the_first_three_in_the_text() -> N
     )
 
 
-def test_a_time_out_of_range_is_named_with_the_range_as_java_counts() -> None:
+def test_timestamp_out_of_range_is_reported_with_the_range_like_java() -> None:
     mixed = wire.batch(2, keys=[b"k", None], ts=NOW + 7_200_000, ts_step=-7_200_000)
     assert refused(mixed, 32, isCompacted=True)[0] == {
         0: f"Timestamp {NOW + 7_200_000} of message with offset 0 is out of range."
@@ -79,7 +79,7 @@ def test_a_time_out_of_range_is_named_with_the_range_as_java_counts() -> None:
     }
 
 
-def test_a_client_may_not_say_that_it_is_append_time() -> None:
+def test_client_may_not_claim_log_append_time() -> None:
     batch = wire.batch(1, keys=[b"k"], ts=NOW, attrs=8)
     assert refused(batch, 32, takesAppendTime=True) == (
         {
@@ -90,8 +90,8 @@ def test_a_client_may_not_say_that_it_is_append_time() -> None:
     )
 
 
-def test_an_answer_without_room_for_it_stays_as_it_is() -> None:
-    answer = {"index": 0, "errorCode": 87}
+def test_response_without_record_errors_field_is_unchanged() -> None:
+    response = {"index": 0, "errorCode": 87}
     why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
-    refused_records.tell(answer, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
-    assert answer == {"index": 0, "errorCode": 87}
+    refused_records.add_errors(response, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
+    assert response == {"index": 0, "errorCode": 87}

@@ -1,4 +1,4 @@
-"""`ssl.cipher.suites` of a gateway, compared with a real broker that has the same setting."""
+"""`ssl.cipher.suites`: compare the gateway with a real broker."""
 
 import socket
 import ssl
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security.cipher_suites import OF_TLS_1_3
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.gateways import running_gateway
 from tests.support.goldens import golden, real_broker
@@ -26,7 +26,7 @@ OLDER, NEWER = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
 
 def agreed(address: Address, ciphers: str, least: ssl.TLSVersion, most: ssl.TLSVersion) -> str:
-    """The cipher of a connection; none where they do not agree."""
+    """Return the negotiated cipher, or None if the handshake fails."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version, context.maximum_version = least, most
@@ -40,20 +40,20 @@ def agreed(address: Address, ciphers: str, least: ssl.TLSVersion, most: ssl.TLSV
 
 
 def all_agreed(address: Address) -> list[str]:
-    """With each cipher of TLS 1.2, and with TLS 1.3."""
+    """Return the result for each cipher of TLS 1.2, and for TLS 1.3."""
     found = [agreed(address, each, OLDER, OLDER) for each in OFFERED]
     newest = agreed(address, ":".join(OFFERED), NEWER, NEWER)
     return [*found, "some" if newest in OF_TLS_1_3 else newest]
 
 
 def settings(directory: Path, suites: str) -> dict[str, str]:
-    """A broker's, for `localhost`."""
+    """Return the settings of a broker for `localhost`."""
     place = {"ssl.keystore.location": str(directory / "localhost.pem")}
     return {**stores(directory), **place, "ssl.cipher.suites": suites}
 
 
 def ask_kafka(directory: Path) -> list[str]:
-    """What a real broker agrees to."""
+    """Record the ciphers that a real broker negotiates."""
     given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
     given |= settings(directory, f"{GCM},{CHACHA}")
     with real_broker(directory / "broker", given) as address:
@@ -61,20 +61,20 @@ def ask_kafka(directory: Path) -> list[str]:
 
 
 def ours(directory: Path, suites: str) -> list[str]:
-    security = Security.of(SecurityProtocol.SSL, settings(directory, suites))
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings(directory, suites))
     with running_gateway(security=security) as running:
         return all_agreed(running.addresses[1])
 
 
 @pytest.mark.compares
 def test_named_ciphers_are_accepted_like_kafkas(tmp_path: Path) -> None:
-    asked = [GCM, CHACHA, OFFERED]
-    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=asked)
+    scenario = [GCM, CHACHA, OFFERED]
+    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=scenario)
     assert ours(tmp_path, f"{GCM},{CHACHA}") == theirs
     assert theirs == [OFFERED[0], "none", "none", OFFERED[3], "none"]
 
 
-def test_a_version_without_a_cipher_is_not_spoken(tmp_path: Path) -> None:
+def test_version_without_a_cipher_is_not_negotiated(tmp_path: Path) -> None:
     newest = ",".join(sorted(OF_TLS_1_3))
     assert ours(tmp_path, newest) == ["none"] * 4 + ["some"]
     assert ours(tmp_path, f"{newest},{CBC}") == ["none", "none", OFFERED[2], "none", "some"]
@@ -90,7 +90,9 @@ def test_a_version_without_a_cipher_is_not_spoken(tmp_path: Path) -> None:
         (GCM, "TLSv1.3", "no suite for the versions"),
     ],
 )
-def test_what_is_not_served_is_said(suites: str, versions: str, text: str, tmp_path: Path) -> None:
+def test_unsupported_cipher_is_reported(
+    suites: str, versions: str, text: str, tmp_path: Path
+) -> None:
     given = {**settings(tmp_path, suites), "ssl.enabled.protocols": versions}
     with pytest.raises(UserError, match=text):
-        Security.of(SecurityProtocol.SSL, given)
+        GatewaySecurity.of(SecurityProtocol.SSL, given)

@@ -1,4 +1,4 @@
-"""The credentials file: hashed entries, found by user, made up where there is none."""
+"""The credentials file: hashed entries, looked up by user."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.security import plain, secret_files
 from brokertwin.gateway.security.credentials import Credentials, make, mode_warning, read, write
-from brokertwin.gateway.security.scram import MECHANISMS, AuthenticationError, Credential, matches
+from brokertwin.gateway.security.scram import MECHANISMS, Credential, LoginError, matches
 
 SHA_256, SHA_512 = MECHANISMS.values()
 PASSWORD = "a pass,word=ü"
@@ -25,20 +25,20 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_read(file: Path) -> None:
+def test_written_entries_are_read_back(file: Path) -> None:
     entries = read(file)
     write(file, entries)
     assert read(file) == entries
     assert [each.user for each in entries] == ["alice", "alice", "bob"]
 
 
-def test_the_password_is_in_no_form_in_the_file(file: Path) -> None:
+def test_file_contains_no_form_of_the_password(file: Path) -> None:
     text = file.read_bytes()
     assert b"pass" not in text
     assert len({line.split(b'"salt"')[1] for line in text.splitlines()}) == 3
 
 
-def test_a_file_is_for_its_owner_only(file: Path) -> None:
+def test_only_the_owner_can_read_the_file(file: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert mode_warning(file) is None
     file.chmod(0o640)
@@ -59,7 +59,7 @@ def test_a_file_is_for_its_owner_only(file: Path) -> None:
         msgspec.json.encode(entry(salt=b"")),
     ],
 )
-def test_a_line_that_is_no_entry_is_named_and_not_shown(file: Path, line: bytes) -> None:
+def test_malformed_line_is_reported_by_number_without_its_text(file: Path, line: bytes) -> None:
     file.write_bytes(file.read_bytes() + b"\n" + line + b"\n")
     with pytest.raises(UserError) as error:
         read(file)
@@ -69,12 +69,12 @@ def test_a_line_that_is_no_entry_is_named_and_not_shown(file: Path, line: bytes)
 @pytest.mark.parametrize(
     ("user", "password", "iterations"), [("", "x", 4096), ("a", "", 4096), ("a", "x", 4095)]
 )
-def test_what_cannot_be_an_entry_is_refused(user: str, password: str, iterations: int) -> None:
+def test_invalid_entry_is_refused(user: str, password: str, iterations: int) -> None:
     with pytest.raises(UserError):
         make(user, SHA_256, password, iterations)
 
 
-def test_files_that_are_no_use(tmp_path: Path) -> None:
+def test_unusable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
         Credentials(tmp_path / "none")
     (tmp_path / "empty").touch()
@@ -92,11 +92,11 @@ def test_plain_is_verified_with_any_entry(file: Path) -> None:
     assert plain.authenticate(known, f"\0alice\0{PASSWORD}".encode()) == "alice"
     assert plain.authenticate(known, b"\0carol\0c") == "carol"
     for user, password in [("alice", "other"), ("bob", PASSWORD), ("nobody", "x")]:
-        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+        with pytest.raises(LoginError, match="Invalid username or password"):
             plain.authenticate(known, f"\0{user}\0{password}".encode())
 
 
-def test_an_unknown_user_looks_like_a_known_one(file: Path, tmp_path: Path) -> None:
+def test_unknown_user_gets_a_challenge_like_a_known_one(file: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(file.read_bytes())
     known, elsewhere = Credentials(file), Credentials(copy)
@@ -110,11 +110,11 @@ def test_an_unknown_user_looks_like_a_known_one(file: Path, tmp_path: Path) -> N
         assert not matches(made_up, b"")
 
 
-def test_a_changed_file_is_read_again(file: Path) -> None:
+def test_changed_file_is_read_again(file: Path) -> None:
     known = Credentials(file)
     write(file, [entry("dave", "d")])
     assert plain.authenticate(known, b"\0dave\0d") == "dave"
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         plain.authenticate(known, f"\0alice\0{PASSWORD}".encode())
     file.write_text("broken")
     assert plain.authenticate(known, b"\0dave\0d") == "dave"
@@ -124,7 +124,7 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
     assert plain.authenticate(known, b"\0erin\0e") == "erin"
 
 
-def test_a_file_that_cannot_be_put_in_place_leaves_the_former(
+def test_failed_replacement_keeps_the_former_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = file.read_bytes()

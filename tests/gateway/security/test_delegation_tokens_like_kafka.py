@@ -1,7 +1,7 @@
-"""Delegation tokens: a real 4.3.1 and a gateway are asked the same, and answer alike.
+"""Delegation tokens: compare the responses with Apache Kafka 4.3.1.
 
-Times are told as what lies between them, ids by the token's name; hmacs have to be those of the ids
-and the secret key, on both sides.
+Times are compared as differences, ids by the token's name. The hmacs must match the ids and the
+secret key on both sides.
 """
 
 import hmac
@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -59,11 +59,11 @@ EVERY_ACL = {
 SHORT_MS = 1_200
 LIFETIME = "lifetime"
 UNIT_MS = 1_000_000
-"""Times are told in these, so that half of one may go by between two steps."""
+"""Unit of compared times; half of one may pass between two steps."""
 
 
 class Talk:
-    """What is said with a broker, and what came of it."""
+    """The requests to a broker and its responses."""
 
     def __init__(self, address: Address) -> None:
         self.said: list[tuple[str, Any]] = []
@@ -77,7 +77,7 @@ class Talk:
         return client
 
     def forget(self) -> None:
-        """No token and no ACL is left of a try before."""
+        """Delete the tokens and ACLs of an earlier attempt."""
         self._clients["admin"].call("DELETE_ACLS", 3, {"filters": [EVERY_ACL]})
         for client in self._clients.values():
             for each in client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})["tokens"]:
@@ -87,15 +87,15 @@ class Talk:
         settle(self._clients["admin"])
 
     def allow(self, user: str, operation: Operation, kind: ResourceType, name: str) -> None:
-        """An ACL, by the super user."""
+        """Add an ACL as the super user."""
         acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
         acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
-        answer = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
-        assert answer["results"][0]["errorCode"] == 0
+        response = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
+        assert response["results"][0]["errorCode"] == 0
         settle(self._clients["admin"])
 
     def short_lived(self, user: str, name: str) -> None:
-        """A token that somebody logs in with before its end, which has come when this is over."""
+        """Create a token, log in with it, and wait until it has expired."""
         for lasts_ms in growing(SHORT_MS):
             begun, said = time.monotonic(), len(self.said)
             self.create(user, name, maxLifetimeMs=lasts_ms)
@@ -103,43 +103,43 @@ class Talk:
             self.log_in(name)
             if time.monotonic() < begun + lasts_ms / 1000:
                 break
-            self.expire(user, name)  # it was too short for this machine
+            self.expire(user, name)  # the lifetime was too short for this machine
             del self.said[said:]
         time.sleep(max(ends - time.monotonic(), 0) + 0.01)
 
-    def create(self, user: str, name: str, version: int = 3, **asked: Any) -> None:
-        """A token, which is known by a name from here on."""
-        body = {"renewers": [], "maxLifetimeMs": -1, **asked}
-        answer = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0:
-            self._tokens[name] = answer
+    def create(self, user: str, name: str, version: int = 3, **request: Any) -> None:
+        """Create a token, and remember it under a name."""
+        body = {"renewers": [], "maxLifetimeMs": -1, **request}
+        response = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0:
+            self._tokens[name] = response
             self._wait_for(name, True)
-        self._say(f"{user} creates {name} v{version}", answer)
+        self._say(f"{user} creates {name} v{version}", response)
 
     def renew(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "renewPeriodMs": period_ms}
-        answer = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0:
-            self._wait_until_good(name, answer["expiryTimestampMs"])
-        self._say(f"{user} renews {name} for {period_ms}", answer, time.time() * 1000)
+        response = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0:
+            self._wait_until_good(name, response["expiryTimestampMs"])
+        self._say(f"{user} renews {name} for {period_ms}", response, time.time() * 1000)
 
     def expire(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "expiryTimePeriodMs": period_ms}
-        answer = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
-        if answer["errorCode"] == 0 and period_ms < 0:
+        response = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
+        if response["errorCode"] == 0 and period_ms < 0:
             self._wait_for(name, False)
-        elif answer["errorCode"] == 0:
-            self._wait_until_good(name, answer["expiryTimestampMs"])
-        self._say(f"{user} expires {name} by {period_ms}", answer, time.time() * 1000)
+        elif response["errorCode"] == 0:
+            self._wait_until_good(name, response["expiryTimestampMs"])
+        self._say(f"{user} expires {name} by {period_ms}", response, time.time() * 1000)
 
     def describe(self, user: str, *owners: str, version: int = 3, of_all: bool = True) -> None:
         named = [{"principalType": "User", "principalName": owner} for owner in owners]
         body = {"owners": None if of_all and not owners else named}
-        answer = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
-        self._say(f"{user} describes {owners} v{version} {of_all}", answer)
+        response = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
+        self._say(f"{user} describes {owners} v{version} {of_all}", response)
 
     def log_in(self, name: str, mechanism: str = sasl.SCRAM_256, password: str = "") -> None:
-        """Log in with a token; say who one is by what one may create."""
+        """Log in with a token; return the principal, seen by its permissions."""
         token = self._tokens.get(name, {"tokenId": name, "hmac": ""})
         with Client(self._address) as client:
             try:
@@ -155,35 +155,35 @@ class Talk:
                 self._say(f"log in with {name}", {"closed": True})
 
     def _look(self, client: Client, name: str) -> None:
-        answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-        self._say(f"by {name}: its tokens", answer)
-        answer = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
-        self._say(f"by {name}: another", answer)
+        response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        self._say(f"by {name}: its tokens", response)
+        response = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
+        self._say(f"by {name}: another", response)
         topics = [{"name": f"of-{uuid.uuid4()}", "numPartitions": 1, "replicationFactor": 1}]
-        answer = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
-        self.said.append((f"by {name}: a topic", answer["topics"][0]["errorCode"]))
+        response = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
+        self.said.append((f"by {name}: a topic", response["topics"][0]["errorCode"]))
 
     def _hmac(self, name: str) -> str:
         known = self._tokens.get(name)
         return known["hmac"] if known else b64encode(name.encode()).decode()
 
     def _wait_for(self, name: str, is_there: bool) -> None:
-        """Until the broker knows what its controller has written."""
+        """Wait until the broker has applied the controller's records."""
         wanted = self._tokens[name]["tokenId"]
         wait_until(lambda: (wanted in self._good_until()) == is_there)
 
     def _wait_until_good(self, name: str, until_ms: int) -> None:
-        """The same, of how long a token is good."""
+        """Wait until the broker has applied the token's new expiry."""
         wanted = self._tokens[name]["tokenId"]
         wait_until(lambda: self._good_until().get(wanted) == until_ms)
 
     def _good_until(self) -> dict[str, int]:
-        """The tokens that the broker knows."""
-        answer = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-        return {each["tokenId"]: each["expiryTimestamp"] for each in answer["tokens"]}
+        """Return the expiry of each token that the broker knows."""
+        response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        return {each["tokenId"]: each["expiryTimestamp"] for each in response["tokens"]}
 
-    def _say(self, what: str, answer: dict[str, Any], now: float = 0.0) -> None:
-        self.said.append((what, self._plain(answer, now)))
+    def _say(self, what: str, response: dict[str, Any], now: float = 0.0) -> None:
+        self.said.append((what, self._plain(response, now)))
 
     def _plain(self, value: Any, now: float) -> Any:
         if isinstance(value, list):
@@ -207,7 +207,7 @@ class Talk:
 
 
 def converse(address: Address) -> list[tuple[str, Any]]:
-    """Everything that is asked of a broker; what it has said."""
+    """Send all requests to a broker and return its responses."""
     talk = Talk(address)
     talk.forget()
     bobs = {"renewers": [{"principalType": "User", "principalName": "bob"}]}
@@ -257,26 +257,26 @@ def converse(address: Address) -> list[tuple[str, Any]]:
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Address]:
-    """A gateway with these settings and users."""
+    """Start a gateway with these settings and users."""
     file = home / "users.jsonl"
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     credentials.write(file, [credentials.make(u, mechanism, PASSWORD, 4096) for u in USERS])
-    security = Security.of(
+    security = GatewaySecurity.of(
         SecurityProtocol.SASL_PLAINTEXT, {"delegation.token.secret.key": SECRET}, file
     )
     with running_gateway(properties_of(SETTINGS), security=security) as running:
         yield running.addresses[1]
 
 
-def are_alike(what: str, answer: Any, own: Any) -> bool:
-    """What is left of a token differs a little: nobody asks two sides at the same time."""
+def are_alike(what: str, response: Any, own: Any) -> bool:
+    """Compare results; remaining lifetimes may differ, as the brokers are queried in turn."""
     if what.startswith(LIFETIME):
-        return (answer > 0) == (own > 0) and abs(answer - own) <= UNIT_MS
-    return bool(answer == own)
+        return (response > 0) == (own > 0) and abs(response - own) <= UNIT_MS
+    return bool(response == own)
 
 
 def ask_kafka(home: Path) -> list[tuple[str, Any]]:
-    """What a real broker says."""
+    """Record the responses of a real broker."""
     with real_broker(home, SETTINGS) as address:
         return converse(address)
 
@@ -292,17 +292,17 @@ def test_token_requests_and_logins_get_kafkas_responses(tmp_path: Path) -> None:
         settings=SETTINGS,
     )
     differing = [
-        f"{what}\n  kafka {answer}\n  ours  {own}"
-        for (what, answer), (_, own) in zip(real, ours, strict=True)
-        if not are_alike(what, answer, own)
+        f"{what}\n  kafka {response}\n  ours  {own}"
+        for (what, response), (_, own) in zip(real, ours, strict=True)
+        if not are_alike(what, response, own)
     ]
     assert not differing, "\n".join(differing)
-    errors = {answer["errorCode"] for _, answer in real if "errorCode" in str(answer)}
+    errors = {response["errorCode"] for _, response in real if "errorCode" in str(response)}
     assert errors >= {0, 58, 62, 63, 64, 65, 66, 67}
 
 
 def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) -> str:
-    """A file of client properties."""
+    """Write a file of client properties."""
     module = "plain.Plain" if mechanism == sasl.PLAIN else "scram.Scram"
     file = home / f"{name}.properties"
     file.write_text(
@@ -314,19 +314,19 @@ def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) 
 
 
 def wait_until_told(address: Address, token_id: str, is_there: bool = True) -> None:
-    """Until a broker knows of a token, or no longer: its controller answers a moment before."""
+    """Wait until a broker knows a token, or no longer; the controller knows it earlier."""
     with Client(address) as client:
         assert sasl.log_in(client, "alice", PASSWORD)["errorCode"] == 0
 
         def is_told() -> bool:
-            answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-            return (token_id in {each["tokenId"] for each in answer["tokens"]}) == is_there
+            response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+            return (token_id in {each["tokenId"] for each in response["tokens"]}) == is_there
 
         wait_until(is_told)
 
 
 def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, int, str]]:
-    """What the tool prints of a token's life, and one that has logged in with it; names aside."""
+    """Return the tool's output over a token's life, with a login; names are masked."""
     alice = client_file(home, "alice", f'username=alice password="{PASSWORD}"')
     bootstrap = f"{address.host}:{address.port}"
     printed: list[tuple[str, int, str]] = []
@@ -348,7 +348,7 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     token_id, secret = created.split()[:2]
     wait_until_told(address, token_id)
     aside |= {token_id: "ID", secret: "HMAC"}
-    printed.clear()  # its id was not known yet
+    printed.clear()  # the broker did not know the id yet
     run(tokens, "--describe", alice)
     run(tokens, "--describe --owner-principal User:bob", alice)
     run(tokens, f"--renew --renew-time-period 90000 --hmac {secret}", alice)

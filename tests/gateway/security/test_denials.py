@@ -1,4 +1,4 @@
-"""What the log says of what was denied: who asked for what, once a minute for the same."""
+"""The log of denials: one line a minute for the same denial."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.security import denials
-from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, Denials, denied
+from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, DenialLog, denied
 from brokertwin.state.core.errors import Error
 
 TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
@@ -19,7 +19,7 @@ def asked(principal: str = "User:bob", body: dict[str, Any] | None = None) -> Ed
 
 
 def refused(*topics: str) -> dict[str, Any]:
-    """A Fetch answer that denies topics."""
+    """Return a Fetch response that denies topics."""
     partitions = [{"partitionIndex": 0, "errorCode": 29}, {"partitionIndex": 1, "errorCode": 29}]
     return {
         "errorCode": 0,
@@ -28,7 +28,7 @@ def refused(*topics: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("request_body", "answer", "found"),
+    ("request_body", "response", "found"),
     [
         ({}, refused("a", "b"), [(TOPIC, "a"), (TOPIC, "a"), (TOPIC, "b"), (TOPIC, "b")]),
         ({"groupId": "g"}, {"errorCode": 30}, [(GROUP, "g")]),
@@ -39,15 +39,15 @@ def refused(*topics: str) -> dict[str, Any]:
         ({"groupId": "g"}, {"errorCode": 16, "topics": [{"name": "t", "errorCode": 3}]}, []),
     ],
 )
-def test_a_denial_names_what_it_is_about(
-    request_body: dict[str, Any], answer: dict[str, Any], found: list[tuple[Error, str]]
+def test_denial_is_logged_with_principal_operation_and_resource(
+    request_body: dict[str, Any], response: dict[str, Any], found: list[tuple[Error, str]]
 ) -> None:
-    assert list(denied(request_body, answer)) == found
+    assert list(denied(request_body, response)) == found
 
 
-def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
+def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
     now = 0.0
-    known = Denials(lambda: now)
+    known = DenialLog(lambda: now)
     with capture_logs() as logs:
         for _ in range(5):
             known.look(asked(), refused("b", "a"))
@@ -55,8 +55,8 @@ def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
         now += AGAIN_AFTER_S
         known.look(asked(), refused("a", "b"))
         known.look(asked(), refused("a"))
-    told = [(each["principal"], each["resource"], each.get("times")) for each in logs]
-    assert told == [
+    logged = [(each["principal"], each["resource"], each.get("times")) for each in logs]
+    assert logged == [
         ("User:bob", "Topic:a,b", None),
         ("User:eve", "Topic:a,b", None),
         ("User:bob", "Topic:a,b", 5),
@@ -73,9 +73,9 @@ def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
     }
 
 
-def test_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_remembered_denials_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(denials, "KEPT", 2)
-    known = Denials(lambda: 0.0)
+    known = DenialLog(lambda: 0.0)
     with capture_logs() as logs:
         for topic in ("a", "b", "b", "c", "a"):
             known.look(asked(), refused(topic))

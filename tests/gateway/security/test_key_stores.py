@@ -1,4 +1,4 @@
-"""Key and trust stores in PKCS12 and JKS, and stores that are exchanged while a gateway serves."""
+"""Key and trust stores in PKCS12 and JKS, and their exchange while running."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security import key_stores, store_checks
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.gateway.security.tls import LOOKS_EVERY_S, Tls
@@ -31,7 +31,10 @@ SECRET, OF_KEY = "store secret", "key secret"
 
 
 def served_by(context: ssl.SSLContext) -> bytes:
-    """The certificate that a server's context shows, in DER; the handshake goes through memory."""
+    """Return the certificate a server context presents, in DER.
+
+    The handshake runs in memory.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -52,13 +55,13 @@ def der(identity: Identity) -> bytes:
     return ssl.PEM_cert_to_DER_cert(identity.certificate)
 
 
-def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
+def test_pkcs12_store_is_served(tmp_path: Path) -> None:
     identity = Authority().issue("broker")
     file = tmp_path / "broker.p12"
     file.write_bytes(of_pkcs12(identity, SECRET))
     given = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET}
     for kind in ({}, {"ssl.keystore.type": "PKCS12"}, {"ssl.keystore.type": "JKS"}):
-        secured = Security.of(SSL, {**given, **kind}).tls
+        secured = GatewaySecurity.of(SSL, {**given, **kind}).tls
         assert secured is not None
         assert served_by(secured.context()) == der(identity)
 
@@ -71,27 +74,27 @@ def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
         ({"ssl.keystore.type": "PEM"}, "looks like PKCS12"),
     ],
 )
-def test_a_store_that_does_not_open_is_told(
+def test_store_with_a_wrong_password_is_reported(
     tmp_path: Path, given: dict[str, str], message: str
 ) -> None:
     file = tmp_path / "broker.p12"
     file.write_bytes(of_pkcs12(Authority().issue("broker"), SECRET))
     settings = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET, **given}
     with pytest.raises(UserError) as error:
-        Security.of(SSL, settings)
+        GatewaySecurity.of(SSL, settings)
     assert message in error.value.message
     assert SECRET not in str(error.value)
 
 
 @pytest.mark.parametrize("cut", [4, 12, 30, -1])
 @pytest.mark.parametrize("begins", [b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1", b"\x30\x82\x0a\x0b"])
-def test_a_damaged_store_is_told(begins: bytes, cut: int) -> None:
+def test_damaged_store_is_reported(begins: bytes, cut: int) -> None:
     kind = key_stores.JKS if begins[0] == 0xFE else key_stores.PKCS12
     with pytest.raises(UserError, match=r"Cannot (open|decrypt)"):
         key_stores.read(kind, (begins + bytes(60))[:cut], "ssl.keystore", "x", None)
 
 
-def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path) -> None:
+def test_exchanged_store_applies_to_the_next_connection(tmp_path: Path) -> None:
     authority, file = Authority(), tmp_path / "broker.pem"
     first, second = authority.issue("broker"), authority.issue("broker")
     first.store(file)
@@ -113,19 +116,19 @@ def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path
         first.store(tmp_path / "new.pem").rename(file)
         now += LOOKS_EVERY_S
         assert served_by(tls.context()) == der(first)
-    told = [each["event"] for each in logs]
+    events = [each["event"] for each in logs]
     not_exchanged = "certificates not replaced"
-    assert told == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
+    assert events == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
 
 
-def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_exchanged(
+def test_expired_certificate_refuses_new_connections_until_exchanged(
     tmp_path: Path,
 ) -> None:
-    """Who is connected goes on; a client that trusts the authority notices when it shakes hands."""
+    """Open connections stay; a client that trusts the authority fails in the handshake."""
     authority, file = Authority(), tmp_path / "broker.pem"
     authority.issue("broker", HOST, LIFE).store(file)
     trusting = ssl.create_default_context(cadata=authority.certificate)
-    security = Security.of(SSL, {"ssl.keystore.location": str(file)})
+    security = GatewaySecurity.of(SSL, {"ssl.keystore.location": str(file)})
     with running_gateway(security=security) as running:
         address = running.addresses[1]
 
@@ -146,8 +149,8 @@ def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_e
             wait_until(is_let_in, "it is not exchanged")
 
 
-def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None:
-    """As in Kafka each broker has its own; what cannot be loaded is refused."""
+def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
+    """Each broker has its own store, as in Kafka; one that does not load is refused."""
     first, second = Authority(), Authority()
     files = {name: tmp_path / f"{name}.pem" for name in ("first", "second", "missing")}
     first.issue("broker", HOST).store(files["first"])
@@ -156,10 +159,10 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
         name: ssl.create_default_context(cadata=authority.certificate)
         for name, authority in (("first", first), ("second", second))
     }
-    security = Security.of(SSL, {"ssl.keystore.location": str(files["first"])})
+    security = GatewaySecurity.of(SSL, {"ssl.keystore.location": str(files["first"])})
 
     def shows(broker: int) -> list[str]:
-        """Who has issued the certificate that a new connection meets."""
+        """Return the issuer of the certificate that a new connection gets."""
         found = []
         for name, trusting in trusts.items():
             with suppress(ssl.SSLCertVerificationError):
@@ -173,8 +176,8 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
         change = {"name": setting, "configOperation": int(name is None), "value": value}
         resource = {"resourceType": BROKER, "resourceName": "1", "configs": [change]}
         body = {"resources": [resource]}
-        answer = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        return int(answer["responses"][0]["errorCode"])
+        response = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        return int(response["responses"][0]["errorCode"])
 
     with (
         running_gateway(brokers=2, security=security) as running,
@@ -192,14 +195,14 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
 
 
 def altered(client: Client, **changes: str | None) -> int:
-    """What becomes of settings of the listener SSL at broker 1; their names have `_` for `.`."""
+    """Alter settings of listener SSL of broker 1; `_` in names becomes `.`."""
     named = {f"listener.name.ssl.ssl.{key.replace('_', '.')}": changes[key] for key in changes}
     wanted = [(BROKER, "1", [(name, int(text is None), text) for name, text in named.items()])]
-    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
-    return int(answer["responses"][0]["errorCode"])
+    response = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
+    return int(response["responses"][0]["errorCode"])
 
 
-def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gateway(
+def test_altered_password_applies_is_stored_once_and_survives_a_restart(
     tmp_path: Path,
 ) -> None:
     authority = Authority()
@@ -218,7 +221,7 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
         found = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running_at))
         return [found == der(each) for each in (first, second)]
 
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         with Client(running.addresses[1], tls=trust) as client:
             wanted = {"keystore_location": str(tmp_path / "second.p12")}
@@ -231,15 +234,15 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
     kept = [each for each in journal.parent.rglob("journal*") if each.is_file()]
     assert kept
     assert not any(b"geheim" in each.read_bytes() or b"wrong" in each.read_bytes() for each in kept)
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [False, True]
-    security = Security.of(SSL, given)
+    security = GatewaySecurity.of(SSL, given)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [True, False], "without the password it is the store of the start"
 
 
-def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_not_kept(
+def test_store_passwords_are_deleted_with_their_settings_and_others_not_stored(
     tmp_path: Path,
 ) -> None:
     identity = Authority().issue("broker", HOST)
@@ -247,7 +250,7 @@ def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_no
     given = {"ssl.keystore.location": str(tmp_path / "first.p12")}
     given["ssl.keystore.password"] = SECRET
     passwords = tmp_path / "passwords.json"
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     name = "listener.name.ssl.ssl.key.password"
@@ -267,8 +270,8 @@ def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_no
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
-def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> None:
-    """A client that names it does not make the gateway read for ever."""
+def test_special_file_is_not_read_as_a_store(tmp_path: Path, place: str) -> None:
+    """A client that names a device does not make the gateway read endlessly."""
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(key_stores.STORE_BYTES_MAX + 1)
@@ -278,10 +281,10 @@ def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> N
         properties = BrokerProperties(wanted if kind == "PEM" else {**given, **wanted}, SSL)
         assert "SSL keystore" in (store_checks.fault(None, properties) or "")
         with pytest.raises(UserError, match="Cannot read"):
-            Security.of(SSL, {**given, **wanted})
+            GatewaySecurity.of(SSL, {**given, **wanted})
 
 
-def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
+def test_password_belongs_to_the_current_file(tmp_path: Path) -> None:
     file = tmp_path / "passwords.json"
     one, other = StorePasswords(file), StorePasswords(file)
     one.put(1, {"a": "x"})
@@ -296,7 +299,7 @@ def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
         StorePasswords(file)
 
 
-def test_a_pem_key_that_is_encrypted_needs_its_password(tmp_path: Path) -> None:
+def test_encrypted_pem_key_needs_its_password(tmp_path: Path) -> None:
     identity = Authority().issue("broker", HOST)
     file = tmp_path / "hidden.pem"
     file.write_text(hidden(identity, OF_KEY) + identity.certificate)
@@ -308,7 +311,7 @@ def test_a_pem_key_that_is_encrypted_needs_its_password(tmp_path: Path) -> None:
 
 
 def keytool(directory: Path, *words: str) -> None:
-    """Call Java's own tool for key stores."""
+    """Run Java's keytool."""
     tool = Path(java_executable()).resolve().with_name("keytool")
     command = [str(tool), *words, "-storepass", SECRET, "-J-Dfile.encoding=UTF-8", "-noprompt"]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -317,7 +320,7 @@ def keytool(directory: Path, *words: str) -> None:
 
 
 def made_by_java(directory: Path, kind: str) -> dict[str, str]:
-    """Two stores of a type, as Kafka's documents make them: a key, and what is trusted."""
+    """Create a key store and a trust store of a type, as Kafka's docs do."""
     of_key = OF_KEY if kind == "JKS" else SECRET
     pair = ("-genkeypair", "-keyalg", "RSA", "-alias", "broker", "-dname", "CN=broker")
     names = ("-ext", f"SAN=IP:{HOST}", "-keypass", of_key)
@@ -349,8 +352,8 @@ def made_by_java(directory: Path, kind: str) -> dict[str, str]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
-def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
-    """Both sides show a certificate: the client's is of the authority in the trust store."""
+def test_stores_made_by_keytool_are_served(tmp_path: Path, kind: str) -> None:
+    """Both sides present a certificate; the trust store has the client's authority."""
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     given = made_by_java(tmp_path, kind)
@@ -358,7 +361,7 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
     client = ssl.create_default_context(cafile=str(tmp_path / "broker.pem"))
     client.load_cert_chain(alice)
     with (
-        running_gateway(security=Security.of(SSL, given)) as running,
+        running_gateway(security=GatewaySecurity.of(SSL, given)) as running,
         socket.create_connection(running.addresses[1]) as plain,
         client.wrap_socket(plain, server_hostname=HOST) as secured,
     ):
@@ -368,11 +371,11 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
     without = {**given, "ssl.key.password": "wrong"}
     if kind == "JKS":
         with pytest.raises(UserError, match=r"Cannot (open|decrypt)"):
-            Security.of(SSL, without)
+            GatewaySecurity.of(SSL, without)
 
 
 @pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])
-def test_what_is_no_path_is_no_store(location: str) -> None:
+def test_invalid_path_is_refused_as_a_store(location: str) -> None:
     given = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
     with pytest.raises(UserError, match="it is not a valid path"):
         Tls(BrokerProperties(given, SSL))

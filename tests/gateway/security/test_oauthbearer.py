@@ -1,4 +1,4 @@
-"""OAUTHBEARER at the edge; what is said step by step is in `test_sasl_like_kafka.py`."""
+"""OAUTHBEARER at the gateway; `test_sasl_like_kafka.py` has each step."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -10,8 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.protocol.primitives import MalformedError
-from brokertwin.gateway.security.oauthbearer import Bearer, RefusedTokenError, Rules, authenticate
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.oauthbearer import (
+    Bearer,
+    RefusedTokenError,
+    TokenRequirements,
+    authenticate,
+)
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S
@@ -27,43 +32,43 @@ def message(**claims: Any) -> bytes:
     return b"n,,\x01auth=Bearer %b.%b.\x01\x01" % (*texts,)
 
 
-def test_options_of_the_module_are_heeded() -> None:
+def test_options_of_the_login_module_apply() -> None:
     jaas = (
         "org.example.OAuthBearerLoginModule required unsecuredValidatorPrincipalClaimName=name"
         ' unsecuredValidatorRequiredScope="a b" unsecuredValidatorAllowableClockSkewMs="5000";'
     )
-    rules = Rules.of(jaas)
-    assert rules == Rules("name", "scope", ("a", "b"), 5_000)
+    rules = TokenRequirements.of(jaas)
+    assert rules == TokenRequirements("name", "scope", ("a", "b"), 5_000)
     expired = {"name": "bob", "scope": ["b", "c", "a"], "exp": NOW / 1000 - 4.9}
     assert authenticate(rules, message(**expired), NOW) == Bearer("bob", NOW - 4_900)
     for other in ({"exp": NOW / 1000 - 5}, {"scope": ["a"]}, {"name": ""}, {"iat": 1e12}):
         with pytest.raises(RefusedTokenError):
             authenticate(rules, message(**(expired | other)), NOW)
-    assert Rules.of(None) == Rules()
+    assert TokenRequirements.of(None) == TokenRequirements()
     with pytest.raises(UserError, match="a number of ms"):
-        Rules.of('unsecuredValidatorAllowableClockSkewMs="soon"')
+        TokenRequirements.of('unsecuredValidatorAllowableClockSkewMs="soon"')
 
 
-def test_another_scheme_is_no_token() -> None:
+def test_token_of_another_scheme_is_refused() -> None:
     with pytest.raises(MalformedError, match="Basic"):
-        authenticate(Rules(), b"n,,\x01auth=Basic abc\x01\x01", NOW)
+        authenticate(TokenRequirements(), b"n,,\x01auth=Basic abc\x01\x01", NOW)
 
 
-def test_it_needs_no_users_but_to_be_named(tmp_path: Path) -> None:
+def test_oauthbearer_needs_no_users_except_named_ones(tmp_path: Path) -> None:
     protocol = SecurityProtocol.SASL_PLAINTEXT
-    security = Security.of(protocol, MECHANISM)
+    security = GatewaySecurity.of(protocol, MECHANISM)
     assert security.sasl is not None
     assert security.sasl.credentials is None
     assert any("unsecured" in warning for warning in security.warnings)
     with pytest.raises(UserError, match="requires --credentials"):
-        Security.of(protocol, {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN"})
+        GatewaySecurity.of(protocol, {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN"})
     with pytest.raises(UserError, match="requires --credentials"):
-        Security.of(protocol, {})
+        GatewaySecurity.of(protocol, {})
 
 
-def test_a_client_of_librdkafka_logs_in() -> None:
+def test_librdkafka_client_logs_in() -> None:
     jaas = 'Module required unsecuredValidatorRequiredScope="read";'
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {**MECHANISM, JAAS: jaas})
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {**MECHANISM, JAAS: jaas})
     with running_gateway(security=security) as running:
         known = {
             "bootstrap.servers": running.bootstrap,

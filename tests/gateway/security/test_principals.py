@@ -46,7 +46,7 @@ NAMES = {
     ("3010310e300c06035504030c05c2a078c2a0"): "CN=\u00a0x\u00a0",
     ("300d310b300906035504030c020978"): "CN=\tx",
 }
-"""A name in DER, in hexadecimal, to what Java 17's `X500Principal.getName` writes of it."""
+"""DER names in hexadecimal to the output of Java 17's `X500Principal.getName`."""
 
 
 def certificate(name: str = "alice") -> bytes:
@@ -55,12 +55,12 @@ def certificate(name: str = "alice") -> bytes:
 
 
 @pytest.mark.parametrize(("der", "text"), NAMES.items(), ids=range(len(NAMES)))
-def test_a_name_is_written_as_java_does(der: str, text: str) -> None:
+def test_distinguished_name_is_written_like_java(der: str, text: str) -> None:
     data = bytes.fromhex(der)
     assert principals.name_text(data, part(data, 0)) == text
 
 
-def test_the_subject_of_a_certificate_is_found() -> None:
+def test_subject_of_a_certificate_is_found() -> None:
     assert distinguished_name(certificate("a" * 60)) == "CN=" + "a" * 60
     assert principal_of(certificate(), parse_rules("DEFAULT")) == "User:CN=alice"
 
@@ -78,12 +78,12 @@ def test_the_subject_of_a_certificate_is_found() -> None:
         (r"RULE:(.*)/x$1/", "xCN=Alice,OU=ops,O=Examplex"),
     ],
 )
-def test_rules_make_names(rules: str, name: str | None) -> None:
+def test_mapping_rules_build_principal_names(rules: str, name: str | None) -> None:
     made = [rule.apply("CN=Alice,OU=ops,O=Example") for rule in parse_rules(rules)]
     assert next((each for each in made if each is not None), None) == name
 
 
 @pytest.mark.parametrize("rules", ["default", "RULE:a/b", "RULE:(/x/", "RULE:a/b/X"])
-def test_what_is_no_rule_is_refused(rules: str) -> None:
+def test_invalid_mapping_rule_is_refused(rules: str) -> None:
     with pytest.raises(UserError, match=principals.SETTING.replace(".", "[.]")):
         parse_rules(rules)

@@ -1,7 +1,7 @@
-"""SASL at the gateway returns what Apache Kafka 4.3.1 returns, step by step.
+"""SASL: compare the gateway step by step with Apache Kafka 4.3.1.
 
 The same requests go over raw connections to a real broker and to a gateway, and the transcripts
-have to be equal. Sessions of PLAIN end, those of SCRAM do not.
+must be equal. Sessions of PLAIN expire, those of SCRAM do not.
 """
 
 import struct
@@ -15,9 +15,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
@@ -204,14 +204,14 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 def is_known(address: Address, mechanism: str) -> bool:
-    """Whether a broker has heard from its controller of the user's credential."""
+    """Return whether a broker has applied the user's credential."""
     with Client(address) as client:
         sasl.handshake(client, mechanism)
         return bool(sasl.scram(client, mechanism)["errorCode"] == 0)
 
 
 def ask_kafka(home: Path) -> dict[str, list[object]]:
-    """Play all scenarios at a real broker."""
+    """Play all scenarios against a real broker."""
     with real_broker(home, KAFKA) as address:
         admin = AdminClient(
             {
@@ -251,7 +251,7 @@ def gateway_said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[obj
             for mechanism in scram.MECHANISMS.values()
         ],
     )
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, GATEWAY, file)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, GATEWAY, file)
     clock = StandingClock()
     with clock.of_gateway(), running_gateway(security=security) as running:
         return transcripts(running.addresses[1], SCENARIOS, clock)

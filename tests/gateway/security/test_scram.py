@@ -1,4 +1,4 @@
-"""SCRAM as servers have it: RFC 7677's example, and kafka-python's client as the other side."""
+"""SCRAM on the server: the example of RFC 7677, and kafka-python's client."""
 
 import contextlib
 from base64 import b64decode, b64encode
@@ -12,9 +12,9 @@ from kafka.net.sasl.scram import ScramClient
 from brokertwin.gateway.security.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
-    AuthenticationError,
     Challenge,
     Credential,
+    LoginError,
     derive,
     matches,
     parse_client_first,
@@ -40,7 +40,7 @@ def rfc_challenge() -> Challenge:
     return Challenge(parse_client_first(FIRST), rfc_credential(), SERVER_NONCE)
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_example_of_rfc_7677() -> None:
     challenge = rfc_challenge()
     assert challenge.message == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -48,9 +48,9 @@ def test_the_example_of_rfc_7677() -> None:
     assert challenge.verify(FINAL) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-@settings(deadline=None)  # hashing takes what the machine gives
+@settings(deadline=None)  # hashing depends on the machine
 @given(names, passwords, passwords, st.sampled_from(sorted(MECHANISMS)), st.binary(min_size=1))
-def test_a_client_gets_in_with_the_password_and_with_no_other(
+def test_login_needs_the_right_password(
     user: str, password: str, tried: str, mechanism: str, salt: bytes
 ) -> None:
     credential = derive(user, MECHANISMS[mechanism], password.encode(), salt, ITERATIONS_MIN)
@@ -62,7 +62,7 @@ def test_a_client_gets_in_with_the_password_and_with_no_other(
     if tried == password:
         client.process_server_final_message(challenge.verify(client.final_message()))
     else:
-        with pytest.raises(AuthenticationError):
+        with pytest.raises(LoginError):
             challenge.verify(client.final_message())
     assert matches(credential, tried.encode()) == (tried == password)
 
@@ -70,7 +70,7 @@ def test_a_client_gets_in_with_the_password_and_with_no_other(
 @pytest.mark.parametrize(
     ("name", "user"), [(b"a=2Cb", "a,b"), (b"a=3Db", "a=b"), (b"=3D2C", "=2C"), ("ä".encode(), "ä")]
 )
-def test_names_are_unescaped(name: bytes, user: str) -> None:
+def test_user_names_are_unescaped(name: bytes, user: str) -> None:
     assert parse_client_first(b"n,,n=%b,r=x" % name).user == user
 
 
@@ -92,15 +92,15 @@ def test_names_are_unescaped(name: bytes, user: str) -> None:
         b"n,,n=a,r=x\n",
     ],
 )
-def test_what_is_no_first_message_is_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError) as refused:
+def test_malformed_first_message_is_refused(message: bytes) -> None:
+    with pytest.raises(LoginError) as refused:
         parse_client_first(message)
-    assert refused.value.told is None
+    assert refused.value.detail is None
 
 
-def test_to_act_for_another_user_is_refused() -> None:
+def test_authorization_id_of_another_user_is_refused() -> None:
     assert parse_client_first(b"n,a=alice,n=alice,r=x").user == "alice"
-    with pytest.raises(AuthenticationError, match="different from username"):
+    with pytest.raises(LoginError, match="different from username"):
         parse_client_first(b"n,a=bob,n=alice,r=x")
 
 
@@ -110,32 +110,32 @@ def test_to_act_for_another_user_is_refused() -> None:
         b"",
         FINAL.replace(b"p=dH", b"p=dI"),
         FINAL.replace(b"r=rO", b"r=rP"),
-        FINAL.replace(b"c=biws", b"c=eSws"),  # the proof is not over this
+        FINAL.replace(b"c=biws", b"c=eSws"),  # the proof does not cover this
         FINAL[:-4],
         FINAL + b"=",
         FINAL.partition(b",p=")[0] + b",p=" + b64encode(b"x" * 31),
         FINAL.partition(b",p=")[0] + b",p=",
     ],
 )
-def test_what_is_no_proof_is_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError):
+def test_invalid_final_message_is_refused(message: bytes) -> None:
+    with pytest.raises(LoginError):
         rfc_challenge().verify(message)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
-def test_any_bytes_are_a_message_or_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError):
+def test_any_bytes_are_parsed_or_refused(message: bytes) -> None:
+    with pytest.raises(LoginError):
         rfc_challenge().verify(message)
-    with contextlib.suppress(AuthenticationError):
+    with contextlib.suppress(LoginError):
         parse_client_first(b"n,," + message)
 
 
-def test_a_proof_cannot_be_sent_again() -> None:
+def test_proof_cannot_be_replayed() -> None:
     again = Challenge(parse_client_first(FIRST), rfc_credential())
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         again.verify(FINAL)
 
 
-def test_a_credential_shows_no_key() -> None:
+def test_repr_of_a_credential_shows_no_key() -> None:
     assert repr(rfc_credential()) == "Credential('user', SCRAM-SHA-256)"

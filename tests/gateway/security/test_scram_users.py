@@ -1,4 +1,4 @@
-"""Users' SCRAM credentials through the API: in effect at once, and described like Kafka's."""
+"""SCRAM credentials altered through the API, compared with Kafka's."""
 
 import hashlib
 from base64 import b64encode
@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram_users
 from brokertwin.gateway.security.credentials import Credentials, KeptUsers
 from tests.conformance import wire
@@ -83,13 +83,13 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-def by_user(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer with its results by user: a real broker's order is that of hash maps."""
-    results = {each["user"]: each for each in answer["results"]}
+def by_user(response: dict[str, Any]) -> dict[str, Any]:
+    """Return a response with results by user; a real broker's order is that of hash maps."""
+    results = {each["user"]: each for each in response["results"]}
     for each in results.values():
         each.get("credentialInfos", []).sort(key=lambda info: info["mechanism"])
-    assert len(results) == len(answer["results"])
-    return {**answer, "results": results}
+    assert len(results) == len(response["results"])
+    return {**response, "results": results}
 
 
 def test_credentials_are_altered_and_described_like_kafkas(
@@ -116,12 +116,12 @@ def connected(address: Address) -> Connection:
 
 
 def told(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
-    """What the real broker describes: it hears of a change from its controller, a little later."""
+    """Return the real broker's description, once it has applied the change."""
     return by_user(real.call("DescribeUserScramCredentials", 0, step))
 
 
 def forget(real: Connection) -> None:
-    """Nobody is there, be it of a test that has failed."""
+    """Delete all users, including those of a failed test."""
     there = told(real, describing())["results"].items()
     gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]
     real.call("AlterUserScramCredentials", 0, altering(*gone))
@@ -129,7 +129,7 @@ def forget(real: Connection) -> None:
 
 
 def as_events_have_it(body: dict[str, Any]) -> dict[str, Any]:
-    """Bytes as text."""
+    """Return bytes as the text that events contain."""
     return {
         name: [
             {k: b64encode(v).decode() if isinstance(v, bytes) else v for k, v in each.items()}
@@ -172,18 +172,21 @@ def test_librdkafka_adds_and_describes_a_user(gateway: Running) -> None:
     assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
         (ScramMechanism.SCRAM_SHA_512, 8192)
     ]
-    with gateway.client() as asked:
-        sasl.handshake(asked, sasl.SCRAM_512)
-        assert sasl.scram(asked, sasl.SCRAM_512, "bob", "rabbit hole")["errorCode"] == 0
+    with gateway.client() as body:
+        sasl.handshake(body, sasl.SCRAM_512)
+        assert sasl.scram(body, sasl.SCRAM_512, "bob", "rabbit hole")["errorCode"] == 0
 
 
-def test_a_change_is_in_effect_at_once(gateway: Running, file: Path) -> None:
+def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -> None:
     salted = hashlib.pbkdf2_hmac("sha256", b"rabbit hole", SALT, 4096)
     added = upsertion("bob", SHA_256, 4096) | {"saltedPassword": salted}
     with gateway.client() as client:
         sasl.log_in(client)
-        body = as_events_have_it(altering(added))
-        assert client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)["results"][0]["errorCode"] == 0
+        connection = as_events_have_it(altering(added))
+        assert (
+            client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, connection)["results"][0]["errorCode"]
+            == 0
+        )
         assert {each.user for each in credentials.read(file)} == {"alice", "bob"}
         assert file.stat().st_mode & 0o777 == credentials.FOR_OWNER_ONLY
         with gateway.client() as bob:
@@ -194,15 +197,15 @@ def test_a_change_is_in_effect_at_once(gateway: Running, file: Path) -> None:
             assert sasl.log_in(bob, "bob", "rabbit hole")["errorCode"] == 58
 
 
-def test_the_last_entry_stays(gateway: Running, file: Path) -> None:
+def test_last_credential_cannot_be_deleted(gateway: Running, file: Path) -> None:
     with gateway.client() as client:
         sasl.log_in(client)
-        answer = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("alice")))
-    assert answer["results"][0]["errorCode"] == 93
+        response = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("alice")))
+    assert response["results"][0]["errorCode"] == 93
     assert [each.user for each in credentials.read(file)] == ["alice"]
 
 
-def test_who_may_not_is_told_and_nothing_changes(tmp_path: Path, file: Path) -> None:
+def test_unauthorized_alteration_is_refused_and_changes_nothing(tmp_path: Path, file: Path) -> None:
     settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:root"}
     security = with_sasl(tmp_path)
     with running_gateway(settings, security=security) as running, running.client() as client:
@@ -216,7 +219,7 @@ def test_who_may_not_is_told_and_nothing_changes(tmp_path: Path, file: Path) -> 
     assert [each.user for each in credentials.read(file)] == ["alice"]
 
 
-def test_a_plaintext_gateway_stores_users_like_kafka() -> None:
+def test_plaintext_gateway_stores_users_like_kafka() -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
     with running_gateway() as plain, plain.client() as client:
         listed = [each["apiKey"] for each in client.call("API_VERSIONS", 4, software)["apiKeys"]]
@@ -235,7 +238,7 @@ def test_a_plaintext_gateway_stores_users_like_kafka() -> None:
     assert left["results"] == []
 
 
-def test_users_of_a_plaintext_gateway_are_kept_beside_the_journal(tmp_path: Path) -> None:
+def test_users_of_a_plaintext_gateway_are_stored_beside_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "events"
     with running_gateway(journal=journal) as running, running.client() as client:
         body = as_events_have_it(altering(upsertion("bob")))

@@ -1,4 +1,4 @@
-"""A secured gateway over raw connections: limits, fuzz, time, what is said and what is not."""
+"""A secured gateway over raw connections: limits, fuzzing, secrets, settings."""
 
 import asyncio
 import io
@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, EdgeRequest
+from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.security import credentials, plain, scram, security
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.state.configs.broker_config import parse
 from tests.support import sasl
@@ -43,13 +43,13 @@ def users(directory: Path, *names: str, mechanism: str = sasl.SCRAM_256) -> Path
     return file
 
 
-def with_sasl(directory: Path, given: Mapping[str, str] | None = None) -> Security:
+def with_sasl(directory: Path, given: Mapping[str, str] | None = None) -> GatewaySecurity:
     settings = {**QUICK, **(given or {})}
-    return Security.of(SecurityProtocol.SASL_PLAINTEXT, settings, users(directory))
+    return GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, settings, users(directory))
 
 
 def pem(directory: Path) -> dict[str, str]:
-    """A broker's key store; the authority's certificate is in ca.pem."""
+    """Write a broker's key store; ca.pem has the authority's certificate."""
     authority = Authority()
     (directory / "ca.pem").write_text(authority.certificate)
     store = authority.issue("broker", HOST).store(directory / "broker.pem")
@@ -67,23 +67,23 @@ def wait_until_all_closed(running: Running) -> None:
     wait_until(lambda: not running.gateway._connections, "connections stay")
 
 
-# --- what there is without security
+# --- without security
 
 
-def test_without_sasl_both_apis_are_listed_and_answered_as_by_kafka() -> None:
-    """As the raw answers of Kafka 4.3.1 on a PLAINTEXT listener."""
+def test_sasl_apis_on_a_plaintext_listener_get_kafkas_responses() -> None:
+    """The expected bytes are the responses of Kafka 4.3.1 on PLAINTEXT."""
     with running_gateway() as running, running.client() as client:
         software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
         listed = client.call("API_VERSIONS", 3, software)["apiKeys"]
         versions = {each["apiKey"]: (each["minVersion"], each["maxVersion"]) for each in listed}
         assert (versions[17], versions[36]) == ((0, 1), (0, 2))
         for version in (0, 1):
-            answer = sasl.handshake(client, "PLAIN", version)
-            assert answer == {"errorCode": 34, "mechanisms": []}
+            response = sasl.handshake(client, "PLAIN", version)
+            assert response == {"errorCode": 34, "mechanisms": []}
         for version in (0, 1, 2):
-            answer = sasl.authenticate(client, sasl.plain(), version)
-            assert answer.pop("sessionLifetimeMs", 0) == 0
-            assert answer == {
+            response = sasl.authenticate(client, sasl.plain(), version)
+            assert response.pop("sessionLifetimeMs", 0) == 0
+            assert response == {
                 "errorCode": 34,
                 "errorMessage": "SaslAuthenticate request received after successful authentication",
                 "authBytes": "",
@@ -91,20 +91,20 @@ def test_without_sasl_both_apis_are_listed_and_answered_as_by_kafka() -> None:
         assert client.call("METADATA", 9, {"topics": []})["controllerId"] == 1
 
 
-# --- the principal
+# --- principals
 
 
 class Noting(LocalEngine):
-    """A local engine that notes who asks."""
+    """A local engine that records the principal of each event."""
 
     principals: list[str]
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         self.principals = [*getattr(self, "principals", []), request.principal]
         return super().submit(request)
 
 
-def test_the_principal_is_in_the_event(tmp_path: Path) -> None:
+def test_event_contains_the_principal(tmp_path: Path) -> None:
     security = with_sasl(tmp_path)
     users(tmp_path, "alice", "zoë, =")
     with running_gateway(security=security, engine_type=Noting) as running:
@@ -116,55 +116,55 @@ def test_the_principal_is_in_the_event(tmp_path: Path) -> None:
     assert running.engine.principals == ["User:alice", "User:zoë, ="]
 
 
-# --- an unknown user
+# --- unknown users
 
 
-def test_an_unknown_user_gets_a_challenge_and_the_same_end(gateway: Running) -> None:
-    answers = []
+def test_unknown_user_gets_a_challenge_and_the_same_failure(gateway: Running) -> None:
+    responses = []
     for user in ("alice", "nobody", "nobody"):
         with gateway.client() as client:
             sasl.handshake(client, sasl.SCRAM_256)
             first = sasl.authenticate(client, b"n,,n=%b,r=abc" % user.encode())
             parts = dict(part.split(b"=", 1) for part in sasl.token(first).split(b","))
-            answers.append((len(parts[b"r"]), len(parts[b"s"]), parts[b"i"], first["errorCode"]))
+            responses.append((len(parts[b"r"]), len(parts[b"s"]), parts[b"i"], first["errorCode"]))
         with gateway.client() as client:
             sasl.handshake(client, sasl.SCRAM_256)
             last = sasl.scram(client, user=user, password="wrong")
-            answers[-1] += (last["errorCode"], last["errorMessage"])
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0][-2] == 58
+            responses[-1] += (last["errorCode"], last["errorMessage"])
+    assert responses[0] == responses[1] == responses[2]
+    assert responses[0][-2] == 58
 
 
-def test_an_unknown_user_costs_plain_the_same_work(
+def test_plain_login_of_an_unknown_user_hashes_as_much(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is not done by the thread of the event loop."""
-    asked: list[tuple[str, int, bool]] = []
+    """The thread of the event loop does not hash."""
+    hashed: list[tuple[str, int, bool]] = []
 
     def noting(credential: scram.Credential, password: bytes) -> bool:
         is_beside = threading.current_thread().name != "gateway"
-        asked.append((credential.mechanism, credential.iterations, is_beside))
+        hashed.append((credential.mechanism, credential.iterations, is_beside))
         return scram.matches(credential, password)
 
     monkeypatch.setattr(plain, "matches", noting)
     for user in ("alice", "nobody"):
         with gateway.client() as client:
             assert sasl.log_in(client, user, "wrong")["errorCode"] == 58
-    assert asked == [(sasl.SCRAM_256, 4096, True)] * 2
+    assert hashed == [(sasl.SCRAM_256, 4096, True)] * 2
 
 
 # --- limits before authentication
 
 
 @pytest.mark.parametrize("size", [524_289, 2**31 - 1, -1, 0])
-def test_a_frame_before_authentication_is_short(gateway: Running, size: int) -> None:
+def test_frame_size_is_limited_before_authentication(gateway: Running, size: int) -> None:
     with capture_logs() as logged, gateway.client() as client:
         client.send_bytes(_SIZE.pack(size))
         assert client.is_closed()
     assert f"invalid frame size {size}; the limit is 524288" in [e.get("reason") for e in logged]
 
 
-def test_after_authentication_a_frame_may_be_longer(tmp_path: Path) -> None:
+def test_larger_frames_are_accepted_after_authentication(tmp_path: Path) -> None:
     security = with_sasl(tmp_path, {"sasl.server.max.receive.size": "100"})
     names = [{"name": f"topic-{number}"} for number in range(100)]
     with running_gateway(security=security) as running:
@@ -176,23 +176,23 @@ def test_after_authentication_a_frame_may_be_longer(tmp_path: Path) -> None:
             assert client.is_closed()
 
 
-def test_frames_that_come_before_their_time_wait(gateway: Running) -> None:
+def test_frames_sent_before_the_login_completes_wait(gateway: Running) -> None:
     """Handshake, proof and a request in one write; the request is alice's."""
     with gateway.client() as client:
         client.send("SASL_HANDSHAKE", 1, {"mechanism": "PLAIN"})
         client.send("SASL_AUTHENTICATE", 2, {"authBytes": sasl.plain()})
         client.send("METADATA", 9, {"topics": []})
-        answers = [client.receive() for _ in range(3)]
-    assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 2, 3]
+        responses = [client.receive() for _ in range(3)]
+    assert [int.from_bytes(response[:4], "big") for response in responses] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("protocol", [SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SSL])
-def test_who_does_not_authenticate_in_time_is_closed(
+def test_connection_without_authentication_is_closed_after_a_time(
     tmp_path: Path, protocol: SecurityProtocol
 ) -> None:
-    """Also one that goes on asking."""
+    """Also if it keeps sending requests."""
     file = users(tmp_path) if protocol.has_sasl else None
-    secured = Security.of(protocol, pem(tmp_path) if protocol.has_tls else {}, file)
+    secured = GatewaySecurity.of(protocol, pem(tmp_path) if protocol.has_tls else {}, file)
     with running_gateway(security=secured._replace(time_max_s=0.2)) as running:
         begin = time.monotonic()
         with running.client() as client:
@@ -205,7 +205,7 @@ def test_who_does_not_authenticate_in_time_is_closed(
         wait_until_all_closed(running)
 
 
-def test_an_authenticated_connection_has_no_such_limit(tmp_path: Path) -> None:
+def test_authenticated_connection_has_no_such_time_limit(tmp_path: Path) -> None:
     for seconds in growing(0.2):
         secured = with_sasl(tmp_path)._replace(time_max_s=seconds)
         with (
@@ -220,15 +220,15 @@ def test_an_authenticated_connection_has_no_such_limit(tmp_path: Path) -> None:
     pytest.fail("closed though it is authenticated")
 
 
-def test_failed_handshakes_of_tls_count_no_longer(tmp_path: Path) -> None:
-    secured = Security.of(SecurityProtocol.SSL, pem(tmp_path))
+def test_failed_tls_handshakes_free_their_connection_slots(tmp_path: Path) -> None:
+    secured = GatewaySecurity.of(SecurityProtocol.SSL, pem(tmp_path))
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    with running_gateway(security=secured, limits=Limits(connections=5)) as running:
+    with running_gateway(security=secured, limits=GatewayLimits(connections=5)) as running:
         for _ in range(20):
             with running.client() as client:
                 client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
                 while not client.is_closed():
-                    pass  # what TLS says of it
+                    pass  # the TLS error does not matter
         address = running.addresses[1]
         with socket.create_connection(address, PATIENCE_S) as plain_socket:
             secured_socket = trusting.wrap_socket(plain_socket, server_hostname=HOST)
@@ -237,8 +237,8 @@ def test_failed_handshakes_of_tls_count_no_longer(tmp_path: Path) -> None:
             secured_socket.close()
 
 
-def test_connections_that_shake_hands_are_ended_with_the_gateway(tmp_path: Path) -> None:
-    secured = Security.of(SecurityProtocol.SSL, pem(tmp_path))
+def test_connections_in_their_handshake_close_with_the_gateway(tmp_path: Path) -> None:
+    secured = GatewaySecurity.of(SecurityProtocol.SSL, pem(tmp_path))
     with running_gateway(security=secured) as running:
         client = running.client()
         wait_until(lambda: running.gateway._handshakes)
@@ -246,7 +246,7 @@ def test_connections_that_shake_hands_are_ended_with_the_gateway(tmp_path: Path)
         assert client.is_closed()
 
 
-# --- fuzz
+# --- fuzzing
 
 
 @settings(deadline=None)
@@ -255,10 +255,10 @@ def test_connections_that_shake_hands_are_ended_with_the_gateway(tmp_path: Path)
     frames=st.lists(st.binary(max_size=60), max_size=3),
     key=st.sampled_from([None, 17, 18, 36]),
 )
-def test_any_bytes_during_sasl_end_in_time(
+def test_random_bytes_during_sasl_end_in_time(
     gateway: Running, before: list[str], frames: list[bytes], key: int | None
 ) -> None:
-    """Each frame is answered or ends the connection; nothing is served, no fault is logged."""
+    """Each frame gets a response or closes the connection; no fault is logged."""
     with capture_logs() as logged, gateway.client() as client, suppress(ConnectionError):
         for step in before:
             if step == "versions":
@@ -273,7 +273,7 @@ def test_any_bytes_during_sasl_end_in_time(
     assert [entry for entry in logged if entry["event"] == "fault"] == []
 
 
-def test_afterwards_everybody_gets_in(gateway: Running) -> None:
+def test_clients_log_in_after_the_fuzzing(gateway: Running) -> None:
     wait_until_all_closed(gateway)
     with gateway.client() as client:
         assert sasl.log_in(client)["errorCode"] == 0
@@ -282,10 +282,10 @@ def test_afterwards_everybody_gets_in(gateway: Running) -> None:
 # --- secrets
 
 
-def test_neither_journal_nor_log_have_what_sasl_said(
+def test_journal_and_log_contain_no_sasl_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Right and wrong passwords, in every mechanism, with and without headers, and a fault."""
+    """Right and wrong passwords, with every mechanism, with and without headers, and a fault."""
     secured = with_sasl(tmp_path)
     journal = tmp_path / "journal"
     written = io.StringIO()
@@ -304,7 +304,7 @@ def test_neither_journal_nor_log_have_what_sasl_said(
                 sasl.handshake(client, "PLAIN", 0)
                 client.send_frame(sasl.plain(password=password))
                 client.receive()
-            with running.client() as client:  # what is no request, with a password in it
+            with running.client() as client:  # a malformed request that contains a password
                 client.send_frame(b"\0\x24\0\2" + sasl.plain(password=password))
                 assert client.is_closed()
         monkeypatch.setattr(credentials.Credentials, "find_any", _broken)
@@ -328,7 +328,7 @@ def _broken(self: object, user: str) -> None:
     raise OSError("no more")
 
 
-def test_what_a_gateway_keeps_shows_no_secret(tmp_path: Path) -> None:
+def test_repr_of_gateway_objects_shows_no_secret(tmp_path: Path) -> None:
     secured = with_sasl(tmp_path)
     (entry,) = credentials.read(tmp_path / "users.jsonl")
     shown = repr(secured) + repr(entry) + repr(secured.sasl)
@@ -384,40 +384,40 @@ SASL_SSL, SASL, SSL = (
         (SASL, {"listener.name.sasl_plaintext.connections.max.reauth.ms": "x"}, "Not a number"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_settings_are_refused_with_a_reason(
     tmp_path: Path, protocol: SecurityProtocol, given: dict[str, str | None], message: str
 ) -> None:
     merged = {**pem(tmp_path), **given}
     settings = {name: value for name, value in merged.items() if value is not None}
     file = users(tmp_path) if protocol.has_sasl else None
     with pytest.raises(UserError) as error:
-        Security.of(protocol, settings, file)
+        GatewaySecurity.of(protocol, settings, file)
     assert message in str(error.value)
 
 
-def test_sasl_and_a_credentials_file_go_together(tmp_path: Path) -> None:
+def test_sasl_and_a_credentials_file_need_each_other(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="requires --credentials"):
-        Security.of(SASL, {})
+        GatewaySecurity.of(SASL, {})
     with pytest.raises(UserError, match="--credentials has no effect with --security-protocol SSL"):
-        Security.of(SSL, pem(tmp_path), users(tmp_path))
+        GatewaySecurity.of(SSL, pem(tmp_path), users(tmp_path))
 
 
-def test_what_is_not_what_it_seems_is_warned_of(tmp_path: Path) -> None:
+def test_weak_settings_are_warned_about(tmp_path: Path) -> None:
     file = users(tmp_path)
     file.chmod(0o644)
-    (in_the_clear, mode) = Security.of(SASL, {}, file).warnings
+    (in_the_clear, mode) = GatewaySecurity.of(SASL, {}, file).warnings
     assert "passwords can be read on the network" in in_the_clear
     assert "open to others (mode 644)" in mode
     file.chmod(0o600)
     given = {**pem(tmp_path), "ssl.client.auth": "required"}
-    secured = Security.of(SASL_SSL, given, file)
+    secured = GatewaySecurity.of(SASL_SSL, given, file)
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_NONE
     (without_effect,) = secured.warnings
     assert "listener.name.sasl_ssl.ssl.client.auth has" in without_effect
 
 
-def test_the_listeners_own_settings_go_before(tmp_path: Path) -> None:
+def test_settings_of_the_listener_have_precedence(tmp_path: Path) -> None:
     given = {
         **pem(tmp_path),
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
@@ -428,7 +428,7 @@ def test_the_listeners_own_settings_go_before(tmp_path: Path) -> None:
         "listener.name.other.connections.max.reauth.ms": "7",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
     }
-    secured = Security.of(SASL_SSL, given, users(tmp_path))
+    secured = GatewaySecurity.of(SASL_SSL, given, users(tmp_path))
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_REQUIRED
     assert secured.sasl is not None
@@ -438,7 +438,7 @@ def test_the_listeners_own_settings_go_before(tmp_path: Path) -> None:
     assert {*given} - names == {"listener.name.other.connections.max.reauth.ms"}
 
 
-def test_stores_may_be_in_the_settings_and_the_key_encrypted(tmp_path: Path) -> None:
+def test_stores_inside_the_settings_may_have_an_encrypted_key(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
     identity = Authority().issue("broker")
@@ -453,14 +453,14 @@ def test_stores_may_be_in_the_settings_and_the_key_encrypted(tmp_path: Path) -> 
         "ssl.keystore.certificate.chain": identity.certificate,
         "ssl.key.password": "secret",
     }
-    assert Security.of(SSL, given).tls is not None
+    assert GatewaySecurity.of(SSL, given).tls is not None
     for password in ("wrong", ""):
         with pytest.raises(UserError) as error:
-            Security.of(SSL, {**given, "ssl.key.password": password})
+            GatewaySecurity.of(SSL, {**given, "ssl.key.password": password})
         assert "Cannot read a PEM certificate with its private key" in error.value.message
 
 
-def test_a_certificate_to_which_no_rule_applies_gets_no_answer(tmp_path: Path) -> None:
+def test_certificate_without_a_matching_rule_gets_no_response(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
@@ -473,7 +473,7 @@ def test_a_certificate_to_which_no_rule_applies_gets_no_answer(tmp_path: Path) -
     }
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     request = _SIZE.pack(10) + struct.pack(">hhih", 18, 0, 7, -1)
-    with running_gateway(security=Security.of(SSL, given)) as running:
+    with running_gateway(security=GatewaySecurity.of(SSL, given)) as running:
 
         def first_byte() -> bytes:
             with socket.create_connection(running.addresses[1], PATIENCE_S) as raw:
@@ -481,12 +481,12 @@ def test_a_certificate_to_which_no_rule_applies_gets_no_answer(tmp_path: Path) -
                 secured.sendall(request)
                 return secured.recv(1)
 
-        assert first_byte() == b"\0"  # nobody in particular, without a certificate
+        assert first_byte() == b"\0"  # anonymous without a certificate
         context.load_cert_chain(client_file)
         assert first_byte() == b""
 
 
-def test_the_engine_is_asked_nothing_before_authentication(tmp_path: Path) -> None:
+def test_unauthenticated_connection_sends_no_event_to_the_engine(tmp_path: Path) -> None:
     typed, _ = parse({})
     engine = Noting(CLUSTER, [1], typed, None)
     with serving(engine, security=with_sasl(tmp_path)) as running, running.client() as client:

@@ -1,4 +1,4 @@
-"""Signed tokens of OAUTHBEARER: whose settings count, and what of a token or of keys is odd."""
+"""Signed tokens of OAUTHBEARER: precedence of settings, unusual tokens and keys."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security.oauthbearer import RefusedTokenError
-from brokertwin.gateway.security.security import Security, settings_heeded
+from brokertwin.gateway.security.security import GatewaySecurity, settings_heeded
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.signed_tokens import (
     AUDIENCE,
@@ -35,7 +35,7 @@ def key(secret: bytes, **fields: object) -> dict[str, object]:
 
 
 def write(file: Path, *keys: dict[str, Any]) -> None:
-    """A JWKS; its time is another one each time."""
+    """Write a JWKS with a new modification time."""
     former = file.stat().st_mtime_ns if file.exists() else 0
     file.write_text(json.dumps({"keys": keys}))
     os.utime(file, ns=(former + 1, former + 1))
@@ -50,7 +50,7 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rules(keys: Path) -> Rules:
-    """The rules of a listener with these settings."""
+    """Return the token rules of a listener with these settings."""
 
     def made(**given: str) -> SignedRules:
         return SignedRules.of(BrokerProperties({ENDPOINT: f"file://{keys}", **given}, "SASL_SSL"))
@@ -71,7 +71,7 @@ def is_taken(made: SignedRules, text: str) -> bool:
 
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.sasl_ssl.", OF_BEARERS])
-def test_a_setting_counts_with_the_listeners_and_the_mechanisms_name_before_it(
+def test_setting_prefixed_with_listener_and_mechanism_has_precedence(
     rules: Rules, prefix: str
 ) -> None:
     made = rules(**{f"{prefix}{ISSUER}": "https://right", f"{prefix}{AUDIENCE}": "kafka"})
@@ -88,23 +88,23 @@ def test_a_setting_counts_with_the_listeners_and_the_mechanisms_name_before_it(
     [{"aud": 5}, {"aud": True}, {"exp": 10**30}, {"exp": 10**400}, {"nbf": 10**30}, {"iat": True}],
     ids=str,
 )
-def test_claims_of_odd_types_and_sizes_are_refused(rules: Rules, claims: dict[str, Any]) -> None:
+def test_claims_of_wrong_types_and_sizes_are_refused(rules: Rules, claims: dict[str, Any]) -> None:
     assert is_taken(rules(), token())
     assert not is_taken(rules(), token(**claims))
 
 
 @pytest.mark.parametrize("algorithm", [["HS256"], {}, None, 5], ids=str)
-def test_an_algorithm_that_is_no_name_is_refused(rules: Rules, algorithm: object) -> None:
+def test_unknown_algorithm_is_refused(rules: Rules, algorithm: object) -> None:
     _, claims, signature = token().split(".")
     head = base64.urlsafe_b64encode(json.dumps({"alg": algorithm}).encode()).decode().rstrip("=")
     assert not is_taken(rules(), f"{head}.{claims}.{signature}")
 
 
 @pytest.mark.parametrize("given", [{}, {AUDIENCE: "kafka"}, {AUDIENCE: "kafka", ISSUER: "login"}])
-def test_whoever_takes_tokens_for_others_is_warned(keys: Path, given: dict[str, str]) -> None:
+def test_missing_audience_is_warned_about(keys: Path, given: dict[str, str]) -> None:
     settings = {"sasl.enabled.mechanisms": "OAUTHBEARER", ENDPOINT: keys.as_uri(), **given}
     handler = f"listener.name.sasl_plaintext.oauthbearer.{HANDLER}"
-    made = Security.of(SecurityProtocol.SASL_PLAINTEXT, {handler: VALIDATOR, **settings})
+    made = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {handler: VALIDATOR, **settings})
     warned = " ".join(made.warnings)
     assert {name for name in (AUDIENCE, ISSUER) if name in warned} == {
         AUDIENCE,

@@ -1,6 +1,6 @@
-"""Signed tokens of OAUTHBEARER are accepted and refused as by Apache Kafka 4.3.1, one by one.
+"""Signed tokens of OAUTHBEARER: compare acceptance with Apache Kafka 4.3.1.
 
-The gateway fetches its keys by https from a server of the test, and so does a real broker.
+The gateway and the real broker both fetch their keys by HTTPS from a server of the test.
 """
 
 import base64
@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.signed_tokens import VALIDATOR
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -67,7 +67,7 @@ KEYS = [
 ]
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 NAMED = 'unsecuredLoginStringClaim_sub="broker"'
-"""A broker that finds options logs in itself, too."""
+"""A broker with these options also logs in itself."""
 OF_ALL = {
     "sasl.oauthbearer.expected.issuer": "https://issuer",
     "sasl.oauthbearer.expected.audience": "kafka,other",
@@ -83,7 +83,7 @@ PLAIN = (
 def signed(
     key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", **claims: object
 ) -> Token:
-    """A token of alice for these brokers; a claim None is left out, times are from now."""
+    """Return a signed token of alice; a claim of None is omitted, times are relative."""
 
     def made(at: float) -> str:
         now = int(at)
@@ -99,7 +99,7 @@ def signed(
 
 
 def altered(now: float) -> str:
-    """Another's name under the same signature."""
+    """Return the token with another subject and the same signature."""
     header, claims, signature = signed().make(now).split(".")
     found = json.loads(base64.urlsafe_b64decode(claims + "=="))
     return f"{header}.{in_base64({**found, 'sub': 'bob'})}.{signature}"
@@ -165,7 +165,7 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 class Allowing(EmbeddedKafka):
-    """A broker that may fetch its keys."""
+    """A broker that is allowed to fetch its keys."""
 
     url = ""
 
@@ -176,7 +176,7 @@ class Allowing(EmbeddedKafka):
 
 @pytest.fixture(scope="module")
 def jwks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JwksServer]:
-    """Where the keys are."""
+    """Return the URL of the keys."""
     with serving(tmp_path_factory.mktemp("keys"), KEYS) as served:
         yield served
 
@@ -200,7 +200,7 @@ KAFKA = {
 
 @contextmanager
 def real_broker(home: Path, jwks: JwksServer) -> Iterator[Address]:
-    """A real broker with the server's keys."""
+    """Start a real broker with the server's keys."""
     broker = Allowing(home, default_home())
     broker.url = jwks.url
     place = {"sasl.oauthbearer.jwks.endpoint.url": jwks.url}
@@ -213,11 +213,11 @@ def real_broker(home: Path, jwks: JwksServer) -> Iterator[Address]:
         broker.stop()
 
 
-def secured(url: str, **other: str) -> Security:
+def secured(url: str, **other: str) -> GatewaySecurity:
     own = {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": VALIDATOR}
     place = {"sasl.enabled.mechanisms": BEARER, "sasl.oauthbearer.jwks.endpoint.url": url}
     place["connection.failed.authentication.delay.ms"] = "1"
-    return Security.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
+    return GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def ours(jwks: JwksServer, clock: StandingClock) -> Iterator[Address]:
 
 
 def ask_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
-    """Play all scenarios at a real broker, which then fetches a new key as the gateway does."""
+    """Play all scenarios against a real broker, including a new key."""
     clock = MachineClock()
     with real_broker(home, jwks) as address:
         said = transcripts(address, SCENARIOS, clock)
@@ -267,11 +267,11 @@ def test_token_is_accepted_or_refused_as_by_kafka(
     assert found == wanted
 
 
-def without_names(answer: object) -> object:
-    """An answer without the mechanisms that there are: the real broker needs one for itself."""
-    if isinstance(answer, dict):
-        return {name: value for name, value in answer.items() if name != "mechanisms"}
-    return answer
+def without_names(response: object) -> object:
+    """Return a response without the mechanisms; the real broker has an extra one."""
+    if isinstance(response, dict):
+        return {name: value for name, value in response.items() if name != "mechanisms"}
+    return response
 
 
 @pytest.mark.compares
@@ -281,30 +281,30 @@ def test_some_tokens_are_accepted_and_some_are_refused(kafka_said: dict[str, lis
 
 
 @pytest.mark.usefixtures("gateway_said")
-def test_a_token_that_names_a_new_key_makes_the_gateway_fetch_it(
+def test_token_with_a_new_key_id_makes_the_gateway_fetch_the_key(
     jwks: JwksServer, ours: Address, clock: StandingClock
 ) -> None:
     fetch_new_key(jwks, ours, clock)
 
 
 def fetch_new_key(jwks: JwksServer, address: Address, clock: Clock) -> None:
-    """The token is refused at first, until its key was fetched with one request."""
+    """Log in until the key is fetched: the first attempt fails, with one request for keys."""
     newer = rsa.generate_private_key(65537, 2048)
     kid = token_hex(4)
     steps = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
     of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
-    asked = jwks.asked
+    fetches = jwks.asked
     assert not is_taken(once(address, steps, clock)[0]), "that token does not wait for its key"
     wait_until(lambda: is_taken(once(address, steps, clock)[0]), "the new key is there")
-    assert jwks.asked == asked + 1
+    assert jwks.asked == fetches + 1
 
 
 def is_taken(said: list[object]) -> bool:
     return not said[1]["authBytes"]  # type: ignore[index]
 
 
-def test_only_kafkas_own_validator_is_served() -> None:
+def test_only_kafkas_own_validator_class_is_accepted() -> None:
     name = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
     with pytest.raises(UserError, match=r"org\.example\.Handler"):
         secured("https://localhost/keys", **{name: "org.example.Handler"})

@@ -1,4 +1,4 @@
-"""Where the keys of signed tokens come from, a file or an address, and when they are read again."""
+"""Keys of signed tokens from a file or a URL, and their refresh."""
 
 import gc
 import json
@@ -53,7 +53,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+def test_changed_key_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "keys of a site.json"
     file.write_text(json.dumps({"keys": [A]}))
     source = key_source(properties(file.as_uri()))
@@ -67,7 +67,7 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{}", "[]", '{"keys": 5}', "words"])
-def test_where_there_are_no_keys_nothing_starts(
+def test_gateway_does_not_start_without_keys(
     tmp_path: Path, jwks: JwksServer, text: str | None
 ) -> None:
     file = tmp_path / "keys.json"
@@ -81,28 +81,28 @@ def test_where_there_are_no_keys_nothing_starts(
 
 
 @pytest.mark.parametrize("url", ["", "ftp://keys.example.com/jwks", "https:///jwks", "keys.json"])
-def test_an_address_that_is_none_is_refused_with_what_to_give(url: str) -> None:
+def test_invalid_url_is_refused_with_a_hint(url: str) -> None:
     with pytest.raises(UserError, match=r"Invalid sasl\.oauthbearer\.jwks\.endpoint\.url"):
         key_source(properties(url))
 
 
-def test_a_certificate_of_another_authority_is_refused(jwks: JwksServer) -> None:
+def test_certificate_of_another_authority_is_refused(jwks: JwksServer) -> None:
     with pytest.raises(UserError, match="CERTIFICATE_VERIFY_FAILED"):
         key_source(properties(jwks.url))
     assert jwks.asked == 0
 
 
-def test_an_address_is_asked_from_time_to_time(jwks: JwksServer) -> None:
+def test_keys_are_refreshed_periodically(jwks: JwksServer) -> None:
     source = fetched(jwks, **{REFRESH: "20"})
     jwks.serve([A, B])
     wait_until(lambda: source.newest() == (A, B))
     jwks.body = None
-    asked = jwks.asked
-    wait_until(lambda: jwks.asked > asked + 1)
+    fetches = jwks.asked
+    wait_until(lambda: jwks.asked > fetches + 1)
     assert source.newest() == (A, B), "while it fails the keys stay"
 
 
-def test_a_missing_key_is_asked_for_once_a_minute(jwks: JwksServer) -> None:
+def test_missing_key_is_fetched_at_most_once_a_minute(jwks: JwksServer) -> None:
     now = 0.0
     source = fetched(jwks, lambda: now)
     source.missing("b")
@@ -116,11 +116,11 @@ def test_a_missing_key_is_asked_for_once_a_minute(jwks: JwksServer) -> None:
         source.missing(str(number))
     wait_until(lambda: jwks.asked > 3)
     jwks.serve([A, B])
-    source.missing("b")  # sixteen others have come since: nobody knows when it was asked for
+    source.missing("b")  # sixteen other ids evicted its last fetch time
     wait_until(lambda: source.newest() == (A, B))
 
 
-def test_nothing_asks_any_more_when_the_keys_are_gone(jwks: JwksServer) -> None:
+def test_closed_keys_are_not_fetched_again(jwks: JwksServer) -> None:
     before = set(threading.enumerate())
     source: KeySource | None = fetched(jwks)
     assert source is not None

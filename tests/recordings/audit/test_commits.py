@@ -10,7 +10,7 @@ from tests.support.audits import whole
 from tests.support.exchanges_told import GROUP, TOPIC, Told
 
 
-def test_who_let_an_offset_go_back() -> None:
+def test_client_that_commits_less_than_before_is_named() -> None:
     told = Told()
     told.commit(10)
     told.commit(10, "b")
@@ -20,7 +20,7 @@ def test_who_let_an_offset_go_back() -> None:
     assert found.evidence[0].said.startswith("orders-0 from 10 (client b's OFFSET_COMMIT at")
 
 
-def test_two_commits_at_once_have_no_order() -> None:
+def test_overlapping_commits_have_no_order() -> None:
     told = Told()
     told.commit(10, at=0, end=20)
     told.commit(4, at=15, end=30)
@@ -40,7 +40,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(
     assert [each.kind for each in told.found(commits.back)] == kinds
 
 
-def test_an_offset_that_was_deleted_does_not_go_back() -> None:
+def test_deleted_offset_does_not_go_back() -> None:
     told = Told()
     told.commit(10)
     done = [{"partitionIndex": 0, "errorCode": 0}]
@@ -50,7 +50,7 @@ def test_an_offset_that_was_deleted_does_not_go_back() -> None:
     assert told.found(commits.back) == []
 
 
-def test_commits_that_are_refused_are_counted_by_error() -> None:
+def test_refused_commits_are_counted_by_error() -> None:
     found = commits.stale(whole("raw_group_errors").history)
     assert {each.code: (each.total, each.severity) for each in found} == {
         Error.UNKNOWN_MEMBER_ID: (4, Severity.WARNING),
@@ -59,7 +59,7 @@ def test_commits_that_are_refused_are_counted_by_error() -> None:
     }
 
 
-def test_a_lag_has_grown_by_what_is_sure() -> None:
+def test_lag_grows_by_the_certain_difference() -> None:
     told = Told()
     told.commit(0)
     told.high_watermark(100)
@@ -73,7 +73,7 @@ def test_a_lag_has_grown_by_what_is_sure() -> None:
     assert [each.place for each in found.evidence] == ["h:5000"]
 
 
-def test_a_group_that_keeps_up_has_no_lag() -> None:
+def test_group_that_keeps_up_has_no_lag() -> None:
     told = Told()
     for end in (100, 5_000, 90_000):
         told.high_watermark(end)
@@ -81,7 +81,7 @@ def test_a_group_that_keeps_up_has_no_lag() -> None:
     assert told.found(lag.grown) == []
 
 
-def test_a_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it() -> None:
+def test_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it() -> None:
     told = Told()
     told.commit(150)  # no high watermark before it is recorded
     told.high_watermark(100)
@@ -96,7 +96,7 @@ def test_a_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_
     assert [row["lag"] for row in plots.lags(History(told.exchanges))] == [-20, -7]
 
 
-def test_after_a_high_watermark_that_went_back_a_lag_begins_anew() -> None:
+def test_lag_restarts_after_the_high_watermark_goes_back() -> None:
     told = Told()
     told.high_watermark(5_000)
     told.commit(5_000)
@@ -106,7 +106,7 @@ def test_after_a_high_watermark_that_went_back_a_lag_begins_anew() -> None:
     assert told.found(lag.grown) == []
 
 
-def test_the_end_that_a_reader_of_committed_records_is_told_is_no_high_watermark() -> None:
+def test_end_for_read_committed_is_no_high_watermark() -> None:
     def grown(isolation: int, timestamp: int) -> int:
         told = Told()
         told.high_watermark(100)

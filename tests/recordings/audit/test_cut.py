@@ -1,7 +1,7 @@
-"""A recording that is cut accuses nobody whom the whole one does not accuse.
+"""A recording that is cut gives no finding that the whole one does not give.
 
-Each file is cut at lines of its own, at its beginning, its end, or both. The limits are low here,
-so that there is more to find.
+Each file is cut at random lines, at its beginning, its end, or both. The limits are low here
+because low limits give more findings.
 """
 
 import math
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.audit import lag
-from brokertwin.recordings.history import memberships, sessions
+from brokertwin.recordings.history import clients, memberships, sessions
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.observed import watching
 from tests.support import audits
@@ -48,14 +48,14 @@ LEAST_DRAWN = {
     "records-redelivered": 3,
     "refused": 50,
 }
-"""Of each kind so many findings of cut recordings are held against whole ones, at least."""
+"""Minimum number of compared findings of cut recordings, by kind."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _low_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lag, "GROWTH", 3)
-        patch.setattr(sessions, "MANY", 2)
+        patch.setattr(clients, "MANY", 2)
         patch.setattr(memberships, "STORM", 2)
         audits.whole.cache_clear()
         yield
@@ -65,7 +65,7 @@ def _low_limits() -> Iterator[None]:
 def accusations(
     name: str, side: str, shares: list[tuple[int, int]]
 ) -> tuple[list[str], Counter[str]]:
-    """What a cut recording says beyond the whole one, and how many findings of each kind it has."""
+    """Findings of a cut recording beyond the whole one, and its number of findings by kind."""
     of_file = dict(zip(audits.RECORDINGS[name], shares, strict=False))
 
     def where(path: Path) -> tuple[float, float]:
@@ -135,7 +135,7 @@ LOST, TAKE = sessions.ObservedSessionCache._lost, memberships.Membership.take
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_what_is_taken_for_known_and_is_not_is_noticed(
+def test_false_knowledge_is_noticed(
     broken: Callable[[pytest.MonkeyPatch], None], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch)

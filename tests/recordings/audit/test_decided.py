@@ -32,11 +32,11 @@ def test_a_wrong_answer_is_found_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("size", [1, FEW - 1, 60, SIZE, None])
-def test_a_recording_that_ends_early_accuses_nobody(size: int | None) -> None:
+def test_recording_that_ends_early_gives_no_finding(size: int | None) -> None:
     assert list(differing(compared(CAPTURE, size))) == []
 
 
-def test_one_that_does_not_begin_with_its_broker_is_not_held_to_the_rules() -> None:
+def test_recording_that_does_not_begin_with_its_broker_is_rejected() -> None:
     later = compared_history(recorded(CAPTURE).exchanges[60:])
     with pytest.raises(UserError, match="does not start with its broker") as error:
         list(differing(later))

@@ -14,7 +14,7 @@ def begun(told: Told) -> list[tuple[int, list[tuple[str, str]]]]:
     return [(each.number, each.causes) for each in found]
 
 
-def test_who_began_the_rebalances_of_a_recorded_group() -> None:
+def test_causes_of_the_rebalances_of_a_recorded_group() -> None:
     (found,) = groups.storms(whole("classic_rebalance_range").history)
     assert (found.total, found.severity) == (7, Severity.WARNING)
     said = list(dict.fromkeys(each.said for each in found.evidence))
@@ -29,7 +29,7 @@ def test_who_began_the_rebalances_of_a_recorded_group() -> None:
     ]
 
 
-def test_one_is_new_that_had_just_been_told_its_id() -> None:
+def test_member_that_joins_with_a_new_id_is_new() -> None:
     told = Told()
     asked = {"groupId": GROUP, "memberId": ""}
     answer = {"errorCode": Error.MEMBER_ID_REQUIRED, "memberId": "a", "generationId": -1}
@@ -40,7 +40,7 @@ def test_one_is_new_that_had_just_been_told_its_id() -> None:
     assert begun(told) == [(1, [("joined", "a")]), (2, [])]
 
 
-def test_who_is_not_in_the_next_generation_and_has_not_left_was_dropped() -> None:
+def test_member_that_is_not_in_the_next_generation_and_has_not_left_was_dropped() -> None:
     told = Told()
     told.join("b", 1, is_new=True)
     told.join("a", 1, ["a", "b"])
@@ -50,7 +50,7 @@ def test_who_is_not_in_the_next_generation_and_has_not_left_was_dropped() -> Non
     assert (found.clients, found.severity) == (["b"], Severity.WARNING)
 
 
-def test_who_has_left_was_not_dropped_and_without_the_generation_before_nobody_was() -> None:
+def test_member_that_left_or_whose_former_generation_is_unknown_was_not_dropped() -> None:
     told = Told()
     told.join("b", 1, is_new=True)
     told.join("a", 1, ["a", "b"])
@@ -64,7 +64,7 @@ def test_who_has_left_was_not_dropped_and_without_the_generation_before_nobody_w
     assert begun(told)[1] == (3, [])
 
 
-def test_of_members_that_stay_the_first_that_joins_again_began_it() -> None:
+def test_first_member_that_joins_again_caused_the_rebalance() -> None:
     told = Told()
     told.join("a", 1, ["a", "b"], at=0)
     told.join("b", 1, at=0)
@@ -86,7 +86,7 @@ def test_a_storm_is_five_generations_within_a_minute() -> None:
     assert severity(15_001) == Severity.INFO
 
 
-def test_who_took_over_an_instance() -> None:
+def test_client_that_took_over_an_instance_is_named() -> None:
     found = [e for e in whole("static_members_classic").findings if e.kind == "instance-fenced"]
     assert [(each.severity, each.by) for each in found] == [(Severity.ERROR, ["static-1"])]
     assert "instance-1 is held by client static-1's JOIN_GROUP" in found[0].evidence[0].said

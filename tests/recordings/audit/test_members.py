@@ -7,8 +7,8 @@ import pytest
 
 from brokertwin.recordings.audit import groups, refusals, sessions
 from brokertwin.recordings.audit.finding import Severity
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.history.sessions import MANY
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.history.clients import MANY
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
 
@@ -53,11 +53,11 @@ def test_reasons_of_clients_are_shown() -> None:
     told.add("a", "JOIN_GROUP", asked, answer | {"members": [{"memberId": "a"}]})
     (found,) = told.found(groups.storms)
     assert "a joined again once (rebalance enforced by user)" in found.what
-    story = Groups(told.exchanges, GROUP).story()
+    story = GroupTimeline(told.exchanges, GROUP).story()
     assert "member b has left: the consumer is being closed" in story[2].notes
     assert "reason: rebalance enforced by user" in story[-1].said
     told.add("b", "HEARTBEAT", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 25})
-    (refused,) = Groups(told.exchanges, GROUP).story()[-1].refused
+    (refused,) = GroupTimeline(told.exchanges, GROUP).story()[-1].refused
     assert refused.because.endswith("(h:2000) (the consumer is being closed).")
 
 
@@ -156,7 +156,7 @@ def test_topic_ids_get_their_names_from_any_response() -> None:
     owned = {"topicPartitions": [{"topicId": topic_id, "topicName": "scans", "partitions": [0]}]}
     answer = {"groups": [{"groupId": GROUP, "members": [{"assignment": owned}]}]}
     told.add("admin", "CONSUMER_GROUP_DESCRIBE", {"groupIds": [GROUP]}, answer)
-    group = Groups(told.exchanges, GROUP)
+    group = GroupTimeline(told.exchanges, GROUP)
     assert group.story()[0].said == "member a, generation 1, scans-0 at 6"
     assert group.ending()[-1].startswith("scans-0 at 6, by ")
 

@@ -1,4 +1,4 @@
-"""The page: it needs nothing from elsewhere, says what was found, and its plots can be drawn."""
+"""The page: it loads nothing else, has all findings, and its plots can be drawn."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 import vl_convert
 
 from brokertwin.recordings.audit import page, plots
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
 from tests.support.audits import whole
 from tests.support.exchanges_told import Told
@@ -63,7 +63,7 @@ def drawn(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["txn_fencing_ck", "follower_stop", "raw_fetch_errors"])
-def test_a_page_asks_for_nothing_and_says_all(name: str) -> None:
+def test_page_loads_nothing_and_has_all_findings(name: str) -> None:
     text, elements = written(name)
     assert elements.open == []
     assert [each for each in elements.attributes if each[1] in FETCHES] == []
@@ -89,13 +89,15 @@ def test_every_plot_can_be_drawn_and_has_its_place(name: str) -> None:
         assert "<path" in drawing
 
 
-def test_what_a_recording_says_is_text_and_no_element(tmp_path: Path) -> None:
+def test_text_of_a_recording_is_escaped(tmp_path: Path) -> None:
     told = Told()
     evil = "</script><img src=x onerror=alert(1)>"
     told.init(evil, 1)
     (first,) = told.exchanges
     rule = whole("txn_fencing_ck").findings[0].rule
-    found = Finding("k", Severity.ERROR, evil, evil, rule, [Evidence.of(first, evil, [evil])])
+    found = AuditFinding(
+        "k", Severity.ERROR, evil, evil, rule, [Evidence(first.id, first.time, evil, evil, (evil,))]
+    )
     page.write(tmp_path / "a.html", [evil], History(told.exchanges), [found], [evil])
     elements = Elements((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "img" not in {tag for tag, _, _ in elements.attributes}
@@ -114,7 +116,7 @@ def test_plots_of_a_recording() -> None:
     assert "In sync in lk-0" in drawn("leader_kill")
 
 
-def test_rows_say_what_became_of_things() -> None:
+def test_rows_have_outcomes() -> None:
     told = Told()
     told.produce(0, 0)
     told.produce(0, 0)
@@ -127,7 +129,7 @@ def test_rows_say_what_became_of_things() -> None:
     assert {row["what"] for row in events} == {"opened", "closed", "lost", "out of turn"}
 
 
-def test_of_many_points_some_are_left_out_and_none_that_was_refused() -> None:
+def test_thinned_points_keep_all_refusals() -> None:
     rows = [{"n": number} for number in range(10 * plots.ROWS)]
     kept = plots.thinned(rows, lambda row: row["n"] == 7)
     assert len(kept) == plots.ROWS + 1

@@ -12,7 +12,7 @@ from tests.support.exchanges_told import Told
 ID = "sBMy5xo8RPizf-WO-2kZgA"
 
 
-def test_who_fenced_whom() -> None:
+def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
     told = Told()
     told.init("first", 1)
     told.init("second", 2)
@@ -26,7 +26,7 @@ def test_who_fenced_whom() -> None:
     )
 
 
-def test_where_nobody_got_a_newer_epoch_nobody_is_accused() -> None:
+def test_unknown_newer_epoch_accuses_no_client() -> None:
     told = Told()
     told.init("first", 1)
     told.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
@@ -39,13 +39,13 @@ def test_where_nobody_got_a_newer_epoch_nobody_is_accused() -> None:
     )
 
 
-def test_a_producer_that_is_fenced_in_three_epochs_has_an_owner_too_many() -> None:
+def test_producer_that_is_fenced_in_three_epochs_has_two_owners() -> None:
     (*_, first, second) = [e for e in whole("txn_fencing_ck").findings if e.code == 47]
     assert (first.severity, first.total, first.by) == (Severity.ERROR, 4, ["second"])
     assert second.subject == "producer txn_fencing_ck.14.txn-1"
 
 
-def test_a_gap_says_what_is_missing() -> None:
+def test_gap_has_the_missing_sequences() -> None:
     told = Told()
     told.produce(0, 0, count=3)
     told.produce(5, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -106,7 +106,7 @@ def test_an_offset_belongs_to_one_batch_of_a_topic_of_that_id() -> None:
     assert named.found(producers.reused) == []
 
 
-def test_an_epoch_does_not_go_back_and_answers_at_once_have_no_order() -> None:
+def test_epoch_goes_back_only_if_responses_have_an_order() -> None:
     told = Told()
     told.init("a", 5, at=0)
     told.init("b", 4, at=2)

@@ -1,4 +1,4 @@
-"""Findings about replicas, and errors that no other finder tells of."""
+"""Findings about replicas, and errors that no other finder reports."""
 
 import gzip
 from pathlib import Path
@@ -9,8 +9,9 @@ from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.clients import ORDINARY
 from brokertwin.state.core.errors import Error
 from brokertwin.state.observed.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole
@@ -46,12 +47,12 @@ def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
     assert kinds.isdisjoint({"hw-differs", "isr-against-rule"})
 
 
-def test_a_high_watermark_that_no_rule_gives_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def always_enough(known: PartitionReplicas, min_isr: int) -> bool:
         return RAISE(known, 0)
 
     monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", always_enough)
-    history = read(logs_of("follower_stop"), Reading()).history
+    history = read(logs_of("follower_stop"), FileReading()).history
     (found, *_) = replication.told(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
@@ -63,24 +64,24 @@ def test_captures_of_other_times_are_observed_all() -> None:
     """Only logs are brokers of one cluster, of which each has a part."""
     names = ("idempotent_retry_ck", "admin_kp")
     paths = [path for path in CAPTURES if path.name.startswith(names)]
-    samples = read(paths, Reading()).history.observer.samples
+    samples = read(paths, FileReading()).history.observer.samples
     assert {sample.place.partition(".")[0] for sample in samples} == {*names}
 
 
 def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
-    """What the brokers say before is half of a talk."""
+    """Before, a part of the exchanges between brokers is missing."""
     paths = []
     for path in logs_of("steady"):
         lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
         paths.append(tmp_path / path.name.removesuffix(".gz"))
         cut = len(lines) // 2 if "controller" in path.name else 0
         paths[-1].write_bytes(b"".join(lines[cut:]))
-    whole_run, late = whole("steady").history.observer, read(paths, Reading()).history.observer
+    whole_run, late = whole("steady").history.observer, read(paths, FileReading()).history.observer
     assert whole_run.samples[0].time < late.samples[0].time
     assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
 
 
-def test_what_is_said_after_a_log_has_ended_is_no_verdict() -> None:
+def test_no_verdict_after_a_log_has_ended() -> None:
     history = whole("steady").history
     last = history.observer.time
     assert history.is_covered(last - 30_000)
@@ -95,7 +96,7 @@ def test_what_is_said_after_a_log_has_ended_is_no_verdict() -> None:
         (Error.NOT_LEADER_OR_FOLLOWER, Severity.INFO),
     ],
 )
-def test_every_other_error_is_told(error: Error, severity: Severity) -> None:
+def test_every_other_error_is_reported(error: Error, severity: Severity) -> None:
     told = Told()
     told.produce(0, -1, error=error)
     (found,) = told.found(refusals.others)
@@ -108,10 +109,10 @@ def test_each_answer_with_an_error_is_in_a_finding(name: str) -> None:
     told = {line.place for each in audited.findings for line in each.evidence if each.code}
     told |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
     missing = [
-        (each.exchange.id, code)
-        for each in audited.history.asked
-        for code in bodies.errors(each.exchange.response)
-        if each.exchange.id not in told and code not in refusals.NONE_AT_ALL
+        (each.line.place, code)
+        for each in audited.history.recording.exchanges
+        for code in bodies.errors(each.response)
+        if each.line.place not in told and code not in ORDINARY
     ]
     assert missing == []
 

@@ -8,7 +8,7 @@ from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import Told
 
 
-def test_a_session_that_was_used_and_is_lost_made_room_for_those_opened_since() -> None:
+def test_lost_session_was_evicted_for_those_opened_since() -> None:
     told = Told()
     told.fetch("early", 0, 0, 11)
     told.fetch("a", 0, 0, 10)
@@ -21,7 +21,7 @@ def test_a_session_that_was_used_and_is_lost_made_room_for_those_opened_since() 
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_who_closed_a_session_was_not_evicted(epoch: int) -> None:
+def test_closed_session_was_not_evicted(epoch: int) -> None:
     told = Told()
     told.fetch("a", 0, 0, 10)
     told.fetch("a", 10, epoch, 0)
@@ -32,7 +32,7 @@ def test_who_closed_a_session_was_not_evicted(epoch: int) -> None:
     assert "was closed by client a's FETCH" in found.evidence[0].said
 
 
-def test_of_a_session_that_is_seen_first_when_it_is_lost_nothing_is_said() -> None:
+def test_session_that_is_first_seen_when_lost_was_not_evicted_for_certain() -> None:
     told = Told()
     told.fetch("b", 0, 0, 12)
     told.fetch("a", 10, 2, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
@@ -73,7 +73,9 @@ def test_a_client_that_opens_ten_sessions_a_minute_churns(
         (0, 5, []),
     ],
 )
-def test_who_asks_for_a_session_and_gets_none(epoch: int, throttled: int, kinds: list[str]) -> None:
+def test_client_that_gets_no_session_is_reported(
+    epoch: int, throttled: int, kinds: list[str]
+) -> None:
     told = Told()
     answer = {"errorCode": 0, "sessionId": 0, "throttleTimeMs": throttled}
     told.add("a", "FETCH", {"sessionId": 0, "sessionEpoch": epoch}, answer)

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.recordings.audit import shares
-from brokertwin.recordings.audit.finding import Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Severity
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
 from tests.support import audits
@@ -11,7 +11,7 @@ from tests.support.exchanges_told import GROUP
 from tests.support.share_exchanges import Shares
 
 
-def of(kind: str, subject: str) -> Finding:
+def of(kind: str, subject: str) -> AuditFinding:
     """A finding about the capture of share fetches."""
     found = audits.whole("share_fetch").findings
     return next(each for each in found if (each.kind, each.subject) == (kind, subject))
@@ -27,7 +27,7 @@ def test_records_whose_lock_was_over_are_a_warning_and_those_given_back_none() -
     assert (back.severity, back.total) == (Severity.INFO, 4)
 
 
-def test_who_had_them_is_named() -> None:
+def test_former_member_of_records_is_named() -> None:
     told = Shares()
     told.give("slow", (0, 9, 1))
     told.give("quick", (0, 9, 2))
@@ -38,7 +38,7 @@ def test_who_had_them_is_named() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4])
-def test_a_delivery_that_the_recording_lacks_accuses_nobody(count: int) -> None:
+def test_unrecorded_delivery_accuses_no_client(count: int) -> None:
     told = Shares()
     told.give("a", (0, 9, 1))
     told.give("b", (0, 9, count))
@@ -55,7 +55,7 @@ def test_rejected_records_are_counted_by_client() -> None:
     assert (found.subject, found.total) == (f"group {GROUP}, client a", 11)
 
 
-def test_who_got_the_records_that_somebody_acknowledges_too_late() -> None:
+def test_late_acknowledgement_has_the_new_member_of_the_records() -> None:
     told = Shares()
     told.give("slow", (0, 9, 1))
     told.give("quick", (0, 9, 2))
@@ -64,7 +64,7 @@ def test_who_got_the_records_that_somebody_acknowledges_too_late() -> None:
     assert (found.kind, found.clients, found.by) == ("acknowledge-refused", ["slow"], ["quick"])
 
 
-def test_what_is_acknowledged_twice_was_given_to_nobody_else() -> None:
+def test_second_acknowledgement_of_a_member_accuses_no_other() -> None:
     told = Shares()
     told.give("a", (0, 9, 1))
     told.acknowledge("a", 0, 9, ACCEPT)

@@ -1,7 +1,7 @@
 """Findings about transactions that timed out, and producers known by their transactional id."""
 
 from brokertwin.recordings.audit import producers, refusals
-from brokertwin.recordings.explain.transactions import Transactions
+from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import Told
 
@@ -56,7 +56,7 @@ def test_log_of_another_broker_does_not_show_a_time_out() -> None:
     of_three.abort_marker(1, broker=3, at=12_000)
     of_three.exchanges.sort(key=lambda each: each.time)
     assert of_three.found(producers.timed_out) == []
-    story = Transactions(of_three.exchanges, "tx").story()
+    story = TransactionTimeline(of_three.exchanges, "tx").story()
     (marker,) = [each for each in story if each.api == "WRITE_TXN_MARKERS"]
     assert marker.said == (
         "the coordinator, broker 3, aborted the transaction at 12:00:12.000 (h:12000); the"
@@ -97,7 +97,7 @@ def test_late_commit_without_a_marker_is_a_time_out_if_only_an_abort_gives_the_e
 
 
 def test_story_of_a_transaction_says_who_aborted_it() -> None:
-    found = Transactions(timed_out().exchanges, "tx")
+    found = TransactionTimeline(timed_out().exchanges, "tx")
     entries = {each.api: each for each in found.story()}
     assert entries["WRITE_TXN_MARKERS"].said == ABORTED
     assert entries["END_TXN"].refused[0].because == f"The{ABORTED[3:]}."
@@ -132,7 +132,7 @@ def test_producer_whose_init_is_not_recorded_is_known_by_its_requests() -> None:
     assert (found.by, found.evidence[0].said[:13]) == (["green"], "has epoch 0; ")
 
 
-def test_two_producers_of_one_client_id_are_told_apart_by_what_the_connection_wrote() -> None:
+def test_connection_distinguishes_two_producers_of_one_client_id() -> None:
     told = Told()
     told.init("app", 0)
     told.write("app")

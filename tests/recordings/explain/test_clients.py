@@ -3,18 +3,18 @@
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.clients import Clients
+from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.exchanges_told import Told
 
 
-def client(capture: str, key: str) -> Clients:
+def client(capture: str, key: str) -> ClientTimeline:
     """A client of a capture."""
-    return Clients([each.exchange for each in audits.whole(capture).history.asked], key)
+    return ClientTimeline(audits.exchanges(capture), key)
 
 
-def test_its_producers_are_told_with_who_fenced_them() -> None:
+def test_timeline_has_its_producers_and_the_clients_that_fenced_them() -> None:
     found = client("txn_fencing_ck", "first")
     story = found.story()
     assert {entry.client for entry in story} == {"first"}
@@ -25,7 +25,7 @@ def test_its_producers_are_told_with_who_fenced_them() -> None:
     assert "refused: INVALID_PRODUCER_EPOCH 8" in found.ending()
 
 
-def test_what_no_story_tells_is_told_where_it_was_refused() -> None:
+def test_other_requests_are_listed_if_refused() -> None:
     """Of 54 requests of an admin client: its commits go back, a topic has a name that none has."""
     found = client("admin_kp", "kp-admin")
     story = found.story()
@@ -35,30 +35,30 @@ def test_what_no_story_tells_is_told_where_it_was_refused() -> None:
     assert len({entry.id for entry in story}) == len(story) < 30
 
 
-def test_a_request_of_two_stories_is_told_once() -> None:
+def test_request_in_two_timelines_is_listed_once() -> None:
     """A commit within a transaction is of a producer and of a group."""
     told = Told()
     told.init("a", 0)
     told.commit(7, api="TXN_OFFSET_COMMIT")
     told.commit(5, api="TXN_OFFSET_COMMIT")
-    entries = Clients(told.exchanges, "a").story()
+    entries = ClientTimeline(told.exchanges, "a").story()
     assert [entry.api for entry in entries] == ["INIT_PRODUCER_ID", *["TXN_OFFSET_COMMIT"] * 2]
     assert "producer 7 epoch 0" in entries[2].said
     assert "orders-0 at 5" in entries[2].said
     assert entries[2].notes[0].startswith("orders-0 goes back from 7")
 
 
-def test_a_lost_fetch_session_says_who_used_it_last() -> None:
+def test_lost_fetch_session_has_its_last_user() -> None:
     told = Told()
     told.fetch("a", 0, 0, 10)
     told.fetch("b", 0, 0, 11)
     told.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
-    *_, last = Clients(told.exchanges, "a").story()
+    *_, last = ClientTimeline(told.exchanges, "a").story()
     assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
 
 
-def test_clients_that_are_there_are_named() -> None:
+def test_unknown_client_lists_the_existing_ones() -> None:
     told = Told()
     told.init("a", 0)
     with pytest.raises(UserError, match="has no client b"):
-        Clients(told.exchanges, "b")
+        ClientTimeline(told.exchanges, "b")

@@ -1,19 +1,19 @@
-"""The story of a share group's records, of what recorded brokers answered (KIP-932)."""
+"""Timelines of share groups in recordings of real brokers (KIP-932)."""
 
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.share_exchanges import GROUP, Shares
 
 
-def entries(group: str) -> dict[str, Entry]:
+def entries(group: str) -> dict[str, TimelineEntry]:
     """Those of a group of the capture of share fetches, by line."""
-    exchanges = [each.exchange for each in audits.whole("share_fetch").history.asked]
-    return {each.id.rpartition(":")[2]: each for each in Groups(exchanges, group).story()}
+    story = GroupTimeline(audits.exchanges("share_fetch"), group).story()
+    return {each.id.rpartition(":")[2]: each for each in story}
 
 
-def test_who_had_records_that_come_again() -> None:
+def test_redelivered_records_have_their_former_member() -> None:
     told = entries("sf-locks")
     assert (
         told["82"]
@@ -36,13 +36,13 @@ def test_a_batch_with_an_outcome_for_each_record() -> None:
     assert all("share_fetch.jsonl:48" in note for note in told["51"].notes)
 
 
-def test_who_has_the_records_that_somebody_acknowledges_in_vain() -> None:
+def test_refused_acknowledgement_has_the_new_member_of_the_records() -> None:
     (refused,) = entries("sf")["47"].refused
     assert refused.code == Error.INVALID_RECORD_STATE
     assert refused.because.startswith("sf-t-0 3 to 4 went to member member-b: client tester's")
 
 
-def test_the_end_of_a_session_gives_back_what_the_member_has() -> None:
+def test_end_of_a_session_releases_the_records_of_the_member() -> None:
     told = entries("sf-close")
     assert told["118"].notes == ["closes its share session, and gives back what it has"]
     assert all("share_fetch.jsonl:118" in note for note in told["119"].notes)
@@ -53,33 +53,33 @@ def test_first_deliveries_and_acknowledgements_that_went_well_are_left_out() -> 
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.acknowledge("a", 0, 4, 1)
-    assert Groups(shares.exchanges, GROUP).story() == []
+    assert GroupTimeline(shares.exchanges, GROUP).story() == []
 
 
-def test_a_delivery_that_the_recording_lacks_accuses_nobody() -> None:
+def test_unrecorded_delivery_accuses_no_member() -> None:
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.give("b", (0, 4, 3))
-    (entry,) = Groups(shares.exchanges, GROUP).story()
+    (entry,) = GroupTimeline(shares.exchanges, GROUP).story()
     assert entry.notes == ["orders-0 0 to 4: delivery 3"]
 
 
-def test_records_that_were_several_members_before() -> None:
+def test_records_of_several_former_members() -> None:
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.give("b", (5, 9, 1))
     shares.give("c", (3, 6, 2))
-    (entry,) = Groups(shares.exchanges, GROUP).story()
+    (entry,) = GroupTimeline(shares.exchanges, GROUP).story()
     assert [note.partition(" got")[0] for note in entry.notes] == [
         "orders-0 5 to 6: delivery 2; before, b",
         "orders-0 3 to 4: delivery 2; before, a",
     ]
 
 
-def test_who_gave_records_back_though_that_was_answered_last() -> None:
+def test_release_whose_response_comes_after_the_delivery() -> None:
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.acknowledge("a", 0, 4, 2, at=5000, end=5100)
     shares.give("b", (0, 4, 2), at=5001)
-    told = Groups(shares.exchanges, GROUP).story()
+    told = GroupTimeline(shares.exchanges, GROUP).story()
     assert "gave it back by client a's SHARE_ACKNOWLEDGE" in told[0].notes[0]

@@ -1,4 +1,4 @@
-"""docs/errors is what the table of rules and the repository's recordings make of it."""
+"""docs/errors is generated from the table of rules and recordings of the repository."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_an_error_of_the_recordings_has_an_example_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("code", [6, 19, 22, 25, 45, 47, 70, 71, 74, 75, 82], ids=error_name)
-def test_what_explain_finds_a_reason_for_has_it_in_its_example(code: int) -> None:
+def test_example_has_the_cause_that_explain_finds(code: int) -> None:
     assert "    because  " in written.examples()[code]
 
 

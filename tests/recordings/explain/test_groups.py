@@ -1,12 +1,12 @@
-"""The story of a group, of what recorded brokers answered."""
+"""Timelines of groups in recordings of real brokers, and in invented ones."""
 
 from typing import Any
 
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.groups import APIS, Groups
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.groups import APIS, GroupTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, exchange
@@ -15,22 +15,22 @@ from tests.support.sources import ROOT
 CAPTURES = ROOT / "tests" / "captures"
 
 
-def explained(name: str) -> Groups:
+def explained(name: str) -> GroupTimeline:
     """The group of a capture."""
     exchanges = read([CAPTURES / f"{name}.jsonl.gz"]).exchanges
     group = next(each.body()["groupId"] for each in exchanges if each.api in APIS)
-    return Groups(exchanges, group)
+    return GroupTimeline(exchanges, group)
 
 
-def notes(story: list[Entry]) -> list[str]:
+def notes(story: list[TimelineEntry]) -> list[str]:
     return [note for entry in story for note in entry.notes]
 
 
-def reasons(story: list[Entry], code: int) -> list[str]:
+def reasons(story: list[TimelineEntry], code: int) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == code]
 
 
-def test_each_rebalance_has_somebody_who_began_it() -> None:
+def test_each_rebalance_has_a_cause() -> None:
     said = notes(explained("classic_rebalance_range").story())
     begun = [each.partition(" (")[0] for each in said if "begins" in each]
     assert begun == [
@@ -44,19 +44,19 @@ def test_each_rebalance_has_somebody_who_began_it() -> None:
     ]
 
 
-def test_a_member_that_is_told_of_a_rebalance_is_told_whose() -> None:
+def test_refusal_for_a_rebalance_has_its_cause() -> None:
     told = reasons(explained("classic_rebalance_range").story(), Error.REBALANCE_IN_PROGRESS)
     assert len(told) == 8
     assert all(each.startswith("A rebalance is under way: client member-") for each in told)
 
 
-def test_who_took_over_an_instance() -> None:
+def test_fenced_instance_has_its_new_member() -> None:
     (told,) = reasons(explained("static_members_classic").story(), Error.FENCED_INSTANCE_ID)
     assert told.startswith("instance-1 is held by client static-1's JOIN_GROUP at 00:47:14.363")
 
 
-def test_who_let_offsets_go_back() -> None:
-    """By hand, here: an admin client sets them while nobody is there."""
+def test_offsets_that_went_back_have_their_commits() -> None:
+    """An admin client sets them while the group is empty."""
     found = explained("admin_kp")
     story = found.story()
     back = [each for each in notes(story) if "goes back" in each]
@@ -68,7 +68,7 @@ def test_who_let_offsets_go_back() -> None:
     assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
 
 
-def test_a_request_of_an_old_generation_is_told_which_there_is() -> None:
+def test_old_generation_is_explained_by_the_new_one() -> None:
     told = reasons(explained("raw_group_errors").story(), Error.ILLEGAL_GENERATION)
     assert len(told) == 5
     assert all("is there since client raw" in each for each in told)
@@ -103,13 +103,13 @@ class History:
     def beat(self, at: int, member: str, error: int, **request: Any) -> None:
         self.add(at, member, "HEARTBEAT", {"errorCode": error}, memberId=member, **request)
 
-    def story(self) -> list[Entry]:
-        return Groups(self.exchanges, GROUP).story()
+    def story(self) -> list[TimelineEntry]:
+        return GroupTimeline(self.exchanges, GROUP).story()
 
 
-def test_members_of_streams_groups_are_told_what_is_wrong_once() -> None:
+def test_status_of_a_streams_member_is_noted_once() -> None:
     exchanges = read([CAPTURES / "streams_groups.jsonl.gz"]).exchanges
-    told = notes(Groups(exchanges, "sg-count").story())
+    told = notes(GroupTimeline(exchanges, "sg-count").story())
     assert told[:5] == [
         "member a joins in epoch 2",
         "status MISSING_SOURCE_TOPICS: Source topics sg-late are missing.",
@@ -132,7 +132,7 @@ def test_of_several_reasons_the_first_began_it() -> None:
     )
 
 
-def test_a_group_that_all_have_left_begins_anew_with_who_comes() -> None:
+def test_empty_group_restarts_with_the_next_member() -> None:
     assert notes(explained("group_kp").story()).count("generation 3 begins, by this request") == 1
     history = History()
     history.join(0, "a", 1, 20)
@@ -143,7 +143,7 @@ def test_a_group_that_all_have_left_begins_anew_with_who_comes() -> None:
     assert notes(history.story())[-1] == "generation 4 begins, by this request"
 
 
-def test_a_join_that_is_answered_is_no_rebalance_any_more() -> None:
+def test_join_with_a_response_is_no_rebalance_in_progress() -> None:
     history = History()
     history.join(0, "a", 1, 20)
     history.beat(100, "a", Error.REBALANCE_IN_PROGRESS)
@@ -156,7 +156,7 @@ def test_a_join_that_is_answered_is_no_rebalance_any_more() -> None:
     ]
 
 
-def test_who_takes_an_instance_over_later_holds_it_only_then() -> None:
+def test_later_takeover_of_an_instance_is_no_cause() -> None:
     history = History()
     history.join(0, "a", 1, groupInstanceId="i")
     history.beat(100, "old", Error.FENCED_INSTANCE_ID, groupInstanceId="i")
@@ -165,7 +165,7 @@ def test_who_takes_an_instance_over_later_holds_it_only_then() -> None:
     assert told == "i is held by client a's JOIN_GROUP at 12:00:00.000 (h:0)."
 
 
-def test_who_has_come_back_has_not_left() -> None:
+def test_member_that_came_back_has_not_left() -> None:
     history = History()
     history.join(0, "a", 1)
     history.leave(100, "a")
@@ -185,16 +185,16 @@ def test_the_same_offset_again_does_not_go_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["group_kp", "raw_group_errors", "consumer_protocol"])
-def test_heartbeats_that_say_nothing_are_left_out(name: str) -> None:
+def test_successful_heartbeats_are_left_out(name: str) -> None:
     for entry in explained(name).story():
         assert entry.api != "HEARTBEAT" or entry.refused
         assert entry.api != "CONSUMER_GROUP_HEARTBEAT" or entry.refused or entry.notes
 
 
-def test_a_group_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_group_lists_the_existing_ones() -> None:
     exchanges: list[Any] = read([CAPTURES / "group_kp.jsonl.gz"]).exchanges
     with pytest.raises(UserError, match="The recording has no group billing") as told:
-        Groups(exchanges, "billing")
+        GroupTimeline(exchanges, "billing")
     assert "It has group_kp.5.group." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Groups([], "billing")
+        GroupTimeline([], "billing")

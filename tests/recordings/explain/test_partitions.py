@@ -9,9 +9,9 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
-from brokertwin.recordings.explain.partitions import Partitions
-from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.explain.partitions import PartitionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch
 from brokertwin.state.core.errors import Error
 from tests.support.audits import RECORDINGS
@@ -21,19 +21,19 @@ from tests.support.machine import header
 
 @cache
 def watched(name: str) -> Watched:
-    return watch(lambda summary: read_files(RECORDINGS[name], Reading(), summary))
+    return watch(lambda summary: read_files(RECORDINGS[name], FileReading(), summary))
 
 
-def notes(story: list[Entry], words: str) -> list[str]:
+def notes(story: list[TimelineEntry], words: str) -> list[str]:
     return [note for entry in story for note in entry.notes if words in note]
 
 
-def reasons(story: list[Entry], error: Error) -> list[str]:
+def reasons(story: list[TimelineEntry], error: Error) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == error]
 
 
 def test_a_leader_that_was_killed_and_came_back() -> None:
-    story = Partitions(watched("leader_kill"), "lk-0").story()
+    story = PartitionTimeline(watched("leader_kill"), "lk-0").story()
     assert notes(story, "leads in epoch") == [
         "broker 1 leads in epoch 0",
         "broker 2 leads in epoch 1, before it broker 1",
@@ -53,16 +53,16 @@ def test_a_leader_that_was_killed_and_came_back() -> None:
     assert all(each.endswith("not heard of it yet.") for each in reasons(story, Error(75)))
 
 
-def test_a_write_that_was_refused_is_told_who_was_in_sync() -> None:
-    story = Partitions(watched("follower_stop"), "isr-0").story()
+def test_refused_write_has_the_in_sync_set() -> None:
+    story = PartitionTimeline(watched("follower_stop"), "isr-0").story()
     told = set(reasons(story, Error.NOT_ENOUGH_REPLICAS))
     assert told == {"In sync were 1 since 01:21:59.878 (controller-100.kafka-request.log:262)."}
     wanted = notes(story, "wants broker")
     assert wanted[:2] == ["leader 1 wants broker 3 out", "leader 1 wants broker 3 in"]
 
 
-def test_who_wrote_and_whose_batch_was_refused() -> None:
-    found = Partitions(watched("txn_fencing_ck"), "txn_fencing_ck.14.events-0")
+def test_writers_and_refused_batches() -> None:
+    found = PartitionTimeline(watched("txn_fencing_ck"), "txn_fencing_ck.14.events-0")
     story = found.story()
     assert notes(story, "first batch") == [
         "producer 13 writes its first batch here",
@@ -80,7 +80,7 @@ def test_who_wrote_and_whose_batch_was_refused() -> None:
 def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
     observer = watched(name).observer
     for (topic, number), known in observer.partitions.items():
-        found = Partitions(watched(name), f"{observer.names.get(topic, topic)}-{number}")
+        found = PartitionTimeline(watched(name), f"{observer.names.get(topic, topic)}-{number}")
         found.story()
         shown = f"in epoch {known.leader_epoch}" if known.leader_epoch >= 0 else "does not show"
         assert shown in found.ending()[0]
@@ -88,13 +88,13 @@ def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
         assert f"high watermark {told}" in found.ending()[1]
 
 
-def test_a_partition_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_partition_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="has no partition orders-0") as told:
-        Partitions(watched("leader_kill"), "orders-0")
+        PartitionTimeline(watched("leader_kill"), "orders-0")
     assert "lk-0" in str(told.value)
 
 
-def test_what_is_of_another_partition_is_left_out() -> None:
+def test_parts_of_other_partitions_are_left_out() -> None:
     body = {
         "errorCode": 1,
         "responses": [
@@ -111,7 +111,9 @@ def test_what_is_of_another_partition_is_left_out() -> None:
 TOPIC_ID = "HJvoj4vGSsymIy-x2Fpz5A"
 
 
-def lines(tmp_path: Path, *exchanges: tuple[str, dict[str, Any], dict[str, Any]]) -> Partitions:
+def lines(
+    tmp_path: Path, *exchanges: tuple[str, dict[str, Any], dict[str, Any]]
+) -> PartitionTimeline:
     """The story of `orders-0`, of exchanges a second apart."""
     documents = [
         {
@@ -129,7 +131,9 @@ def lines(tmp_path: Path, *exchanges: tuple[str, dict[str, Any], dict[str, Any]]
     ]
     path = tmp_path / "told.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
-    return Partitions(watch(lambda summary: read_files([path], Reading(), summary)), "orders-0")
+    return PartitionTimeline(
+        watch(lambda summary: read_files([path], FileReading(), summary)), "orders-0"
+    )
 
 
 def metadata(leader: int, epoch: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -228,5 +232,5 @@ def test_newer_epoch_that_is_not_recorded_is_not_contradicted(tmp_path: Path) ->
     (unknown,) = reasons(story, Error.UNKNOWN_LEADER_EPOCH)
     assert unknown == (
         "Broker 1 was asked for epoch 5, and had not heard of it yet; the recording does not show"
-        " who leads it."
+        " its leader."
     )

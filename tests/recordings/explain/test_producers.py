@@ -1,4 +1,4 @@
-"""The story of a producer: of what recorded brokers answered, and of requests made up here."""
+"""Timelines of producers in recordings of real brokers, and in invented ones."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
@@ -52,16 +52,16 @@ class History:
         asked = {"transactionalId": None, "acks": -1, "topicData": sent}
         self.add(client, "PRODUCE", asked, {"responses": told})
 
-    def story(self, key: str = str(ID)) -> list[Entry]:
-        return Producers(self.exchanges, key).story()
+    def story(self, key: str = str(ID)) -> list[TimelineEntry]:
+        return ProducerTimeline(self.exchanges, key).story()
 
 
-def because(entry: Entry) -> str:
+def because(entry: TimelineEntry) -> str:
     (refused,) = entry.refused
     return refused.because
 
 
-def test_who_fenced_whom() -> None:
+def test_fencing_has_the_client_with_the_newer_epoch() -> None:
     """As people ask it: https://issues.apache.org/jira/browse/KAFKA-10635."""
     history = History()
     history.init("first", 1)
@@ -76,7 +76,7 @@ def test_who_fenced_whom() -> None:
     )
 
 
-def test_one_that_fences_is_first_told_to_wait() -> None:
+def test_fencing_client_waits_for_the_abort_first() -> None:
     history = History()
     history.init("first", 0)
     history.init("second", -1, Error.CONCURRENT_TRANSACTIONS)
@@ -86,8 +86,8 @@ def test_one_that_fences_is_first_told_to_wait() -> None:
     )
 
 
-def test_who_has_begun_fences_nobody_later() -> None:
-    """What a request answered 51 fenced is over when its producer has its epoch."""
+def test_successful_init_ends_the_fencing() -> None:
+    """A fencing that had to wait ends when its producer gets the epoch."""
     history = History()
     history.init("first", 0)
     history.init("second", -1, Error.CONCURRENT_TRANSACTIONS)
@@ -96,7 +96,7 @@ def test_who_has_begun_fences_nobody_later() -> None:
     assert "may have timed out (transaction.timeout.ms)" in because(history.story(NAME)[3])
 
 
-def test_an_epoch_that_nobody_in_the_recording_raised() -> None:
+def test_newer_epoch_that_is_not_recorded() -> None:
     history = History()
     history.init("first", 0)
     history.end("first", 0, Error.INVALID_PRODUCER_EPOCH)
@@ -106,7 +106,7 @@ def test_an_epoch_that_nobody_in_the_recording_raised() -> None:
     assert "client first has epoch 3, which no response gave: the last one is 0" in because(ahead)
 
 
-def test_a_log_knows_a_newer_epoch_before_anybody_else_does() -> None:
+def test_log_shows_a_newer_epoch_first() -> None:
     history = History()
     history.produce("first", 1, 0)
     history.produce("first", 0, 1, error=Error.INVALID_PRODUCER_EPOCH)
@@ -128,7 +128,7 @@ def test_a_log_knows_a_newer_epoch_before_anybody_else_does() -> None:
         ([(0, 3)], 0, SEQUENCE_MAX, "It goes back"),
     ],
 )
-def test_what_an_out_of_order_sequence_comes_of(
+def test_causes_of_out_of_order_sequences(
     written: list[tuple[int, int]], epoch: int, first: int, told: str
 ) -> None:
     history = History()
@@ -143,14 +143,14 @@ def test_a_repeat_is_seen_and_five_batches_are_kept_of_an_epoch() -> None:
     for sequence in range(7):
         history.produce("first", 0, sequence, offset=sequence)
     history.produce("first", 0, 6, offset=6)
-    found = Producers(history.exchanges, str(ID))
+    found = ProducerTimeline(history.exchanges, str(ID))
     assert found.story()[-1].notes == [
         "a repeat of client first's PRODUCE at 12:00:06.000 (h:7): it is in the log once"
     ]
     five = ", ".join(f"{each} to {each} at offset {each}" for each in range(2, 7))
     assert found.ending() == [f"producer {ID}, last sequences in orders-0: {five}"]
     history.produce("first", 1, 0, offset=7)
-    assert Producers(history.exchanges, str(ID)).ending() == [
+    assert ProducerTimeline(history.exchanges, str(ID)).ending() == [
         f"producer {ID}, last sequences in orders-0: 0 to 0 at offset 7"
     ]
 
@@ -164,22 +164,22 @@ def test_a_name_and_its_id_have_one_story() -> None:
     assert [entry.id for entry in history.story(NAME)] == ["h:1", "h:2"]
 
 
-def test_who_is_not_there_is_told_who_is() -> None:
+def test_unknown_producer_lists_the_existing_ones() -> None:
     history = History()
     history.init("first", 0)
     with pytest.raises(UserError, match="The recording has no producer payments") as told:
         history.story("payments")
     assert f"It has {NAME}." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Producers([], "payments")
+        ProducerTimeline([], "payments")
 
 
 def recorded(name: str) -> list[Exchange]:
     return read([Path(CAPTURES / f"{name}.jsonl.gz")]).exchanges
 
 
-def test_every_fencing_of_a_recording_has_its_culprit() -> None:
-    story = Producers(recorded("txn_fencing_ck"), "txn_fencing_ck.14.txn-0").story()
+def test_every_fencing_of_a_recording_has_its_cause() -> None:
+    story = ProducerTimeline(recorded("txn_fencing_ck"), "txn_fencing_ck.14.txn-0").story()
     fenced = [entry for entry in story if any(each.code == 47 for each in entry.refused)]
     assert len(fenced) == 4
     for entry in fenced:
@@ -188,7 +188,7 @@ def test_every_fencing_of_a_recording_has_its_culprit() -> None:
 
 
 def test_every_out_of_order_sequence_of_a_recording_is_explained() -> None:
-    story = Producers(recorded("raw_produce_errors"), "18").story()
+    story = ProducerTimeline(recorded("raw_produce_errors"), "18").story()
     told = [
         each.because
         for entry in story

@@ -1,4 +1,4 @@
-"""What errors mean: each that a recorded broker gave, or a machine of ours may give, has a rule."""
+"""Each error in a recording, or in the broker model, has a rule."""
 
 import re
 import zipfile
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.kafka_io.jars import fetch, kafka_jars
-from brokertwin.recordings.explain.story import Refused
+from brokertwin.recordings.explain.story import TimelineError
 from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.replay.recording import read
 from brokertwin.recordings.rules import RULES
@@ -34,13 +34,13 @@ CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 
 def test_every_error_of_the_captures_is_explained() -> None:
     given = {code for exchange in read(CAPTURES).exchanges for code in errors(exchange.response)}
-    without = {error_name(code) for code in given if Refused(code).rule is None}
+    without = {error_name(code) for code in given if TimelineError(code).rule is None}
     assert without == set()
     assert len(given) > 10
 
 
 @pytest.mark.parametrize("error", RULES, ids=lambda error: error.name)
-def test_a_rule_says_why_where_from_and_what_to_do(error: Error) -> None:
+def test_rule_has_meaning_source_and_advice(error: Error) -> None:
     rule = RULES[error]
     assert all(part.strip() for part in rule[:4])
     assert rule.who.endswith(".")

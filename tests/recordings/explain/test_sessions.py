@@ -1,4 +1,4 @@
-"""The story of a fetch session, of what a recorded broker answered, and of one that made room."""
+"""Timelines of fetch sessions in a recording of a real broker, and in invented ones."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
@@ -17,17 +17,17 @@ from tests.support.sources import ROOT
 RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
 
 
-def of_session(story: list[Entry]) -> list[tuple[str, ...]]:
+def of_session(story: list[TimelineEntry]) -> list[tuple[str, ...]]:
     """Notes of each entry, or the names of its errors."""
     return [tuple(entry.notes or [each.name for each in entry.refused]) for entry in story]
 
 
-def reasons(story: list[Entry], error: Error) -> list[str]:
+def reasons(story: list[TimelineEntry], error: Error) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == error]
 
 
 def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
-    story = Sessions(RECORDED, "1996149028").story()
+    story = SessionTimeline(RECORDED, "1996149028").story()
     told = of_session(story)
     assert told[:3] == [
         ("opens the session",),
@@ -39,8 +39,10 @@ def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
     assert closed.startswith("The session was closed: client raw's FETCH at 00:49:07.381")
 
 
-def test_an_epoch_out_of_turn_is_told_which_it_had_to_be() -> None:
-    told = reasons(Sessions(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+def test_wrong_epoch_has_the_expected_one() -> None:
+    told = reasons(
+        SessionTimeline(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH
+    )
     assert [each.partition(";")[0] for each in told] == [
         "The request has epoch 20",
         "The request has epoch 18",
@@ -49,7 +51,7 @@ def test_an_epoch_out_of_turn_is_told_which_it_had_to_be() -> None:
 
 
 def test_one_session_closes_another() -> None:
-    notes = of_session(Sessions(RECORDED, "477182202").story())
+    notes = of_session(SessionTimeline(RECORDED, "477182202").story())
     assert ("closes the session, and opens 800155083",) in notes
 
 
@@ -59,7 +61,7 @@ def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Ex
     return msgspec.structs.replace(made, id=f"h:{number}")
 
 
-def test_who_may_have_pushed_it_out() -> None:
+def test_lost_session_lists_the_clients_that_may_have_evicted_it() -> None:
     """KAFKA-12797: which clients evict the sessions of others."""
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
@@ -69,35 +71,35 @@ def test_who_may_have_pushed_it_out() -> None:
         fetch(5, "other", 0, 0, {"errorCode": 0, "sessionId": 10}),
         fetch(6, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
     assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
     assert told.endswith("opened in between: client storm (2), client other (1).")
 
 
-def test_only_who_came_after_its_last_use_may_have_pushed_it_out() -> None:
+def test_only_later_openings_may_have_evicted_a_session() -> None:
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
         fetch(2, "early", 0, 0, {"errorCode": 0, "sessionId": 8}),
         fetch(3, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
         fetch(4, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
     assert told.endswith("or its broker was started again.")
 
 
-def test_epochs_go_round() -> None:
+def test_epochs_wrap_around() -> None:
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
         fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
         fetch(3, "quiet", 7, 5, {"errorCode": Error.INVALID_FETCH_SESSION_EPOCH, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
     assert told.endswith("it has to be 1.")
 
 
-def test_a_session_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_session_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
-        Sessions(RECORDED, "1")
+        SessionTimeline(RECORDED, "1")
     assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Sessions([], "seven")
+        SessionTimeline([], "seven")

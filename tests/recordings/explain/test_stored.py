@@ -1,4 +1,4 @@
-"""What a state tells of things by name: that which a recording leaves in a cell."""
+"""Rows of a state by name, after a recording was replayed in a cell."""
 
 from functools import cache
 
@@ -34,7 +34,7 @@ def state() -> dict[str, Columns]:
         ("partition", f"{NAME}.out-0", {"logs": 1, "producers": 1}),
     ],
 )
-def test_a_thing_has_its_rows(subject: str, key: str, kinds: dict[str, int]) -> None:
+def test_subject_has_its_rows(subject: str, key: str, kinds: dict[str, int]) -> None:
     found = {each.kind.value: len(each.rows) for each in stored(subject, key, state())}
     assert found == kinds
 
@@ -46,6 +46,6 @@ def test_an_id_and_its_name_have_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_what_is_not_there_is_told_what_is(subject: str) -> None:
+def test_unknown_subject_lists_the_existing_ones(subject: str) -> None:
     with pytest.raises(UserError, match=f"The checkpoint has no {subject} nothing"):
         stored(subject, "nothing", state())

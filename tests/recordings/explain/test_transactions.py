@@ -1,11 +1,11 @@
-"""The story of a transactional id: of what a recorded broker answered, and of requests made up."""
+"""Timelines of transactional ids in a recording of a real broker, and in invented ones."""
 
 from pathlib import Path
 
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.transactions import Transactions
+from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.recordings.replay.recording import read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import PRODUCER, Told
@@ -28,13 +28,13 @@ def add(told: Told, error: int = 0, epoch: int = 0) -> None:
     told.add("a", "ADD_PARTITIONS_TO_TXN", asked, {"resultsByTopicV3AndBelow": results})
 
 
-def story(told: Told) -> tuple[list[list[str]], Transactions]:
+def story(told: Told) -> tuple[list[list[str]], TransactionTimeline]:
     """The notes of each entry, and the transactions."""
-    found = Transactions(told.exchanges, "tx")
+    found = TransactionTimeline(told.exchanges, "tx")
     return [entry.notes for entry in found.story()], found
 
 
-def test_a_transaction_begins_with_what_is_taken_and_ends_with_its_commit() -> None:
+def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() -> None:
     told = Told()
     told.init("a", 0)
     add(told, Error.CONCURRENT_TRANSACTIONS)
@@ -53,7 +53,7 @@ def test_a_transaction_begins_with_what_is_taken_and_ends_with_its_commit() -> N
     )
 
 
-def test_whoever_comes_next_aborts_what_was_left_open() -> None:
+def test_next_init_aborts_an_open_transaction() -> None:
     told = Told()
     told.init("a", 0)
     add(told)
@@ -67,7 +67,7 @@ def test_whoever_comes_next_aborts_what_was_left_open() -> None:
     assert [each["became"] for each in found.ended] == ["aborted"]
 
 
-def test_one_that_does_not_end_is_open() -> None:
+def test_transaction_without_an_end_is_open() -> None:
     told = Told()
     told.init("a", 0)
     add(told)
@@ -78,14 +78,14 @@ def test_one_that_does_not_end_is_open() -> None:
     )
 
 
-def test_an_end_without_a_transaction_is_said_to_be_one() -> None:
+def test_end_without_a_transaction_is_noted() -> None:
     told = Told()
     told.init("a", 0)
     told.end_txn("a", 0, committed=False)
     assert story(told)[0][1] == ["no transaction is open in the recording: aborted again, or empty"]
 
 
-def test_what_another_broker_only_verifies_is_not_taken_in() -> None:
+def test_verified_partition_is_not_taken_in() -> None:
     """KIP-890: a leader asks the coordinator of an older client's transaction."""
     told = Told()
     told.init("a", 0)
@@ -99,10 +99,10 @@ def test_what_another_broker_only_verifies_is_not_taken_in() -> None:
     assert notes[1:] == [[], ["transaction 1 begins", "takes in orders-0"]]
 
 
-def test_each_transaction_of_a_recording_ended_as_its_client_wanted() -> None:
+def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None:
     """The client reads, writes, and ends each transaction."""
     exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
-    found = Transactions(exchanges, "txn_loop_ck.12.txn")
+    found = TransactionTimeline(exchanges, "txn_loop_ck.12.txn")
     ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]
     wanted = ["committed" if each.body()["committed"] else "aborted" for each in ends]
     assert [each["became"] for each in found.ended] == wanted
@@ -115,4 +115,4 @@ def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
     told = Told()
     told.produce(0, 0)
     with pytest.raises(UserError, match="has no transactional id"):
-        Transactions(told.exchanges, str(PRODUCER))
+        TransactionTimeline(told.exchanges, str(PRODUCER))

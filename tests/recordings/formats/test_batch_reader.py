@@ -12,7 +12,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
 from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import TopicPartition
+from brokertwin.recordings.formats.batches import BatchPartition
 from tests.support.patience import PATIENCE_S
 
 BATCHES = 12
@@ -26,7 +26,7 @@ def client(kafka: str) -> ClientProperties:
 
 
 @pytest.fixture
-def place(client: ClientProperties) -> TopicPartition:
+def place(client: ClientProperties) -> BatchPartition:
     """A partition with 12 batches of 3 records."""
     topic = f"batches-{uuid.uuid4().hex[:8]}"
     create(admin_client(client), {topic: TopicSpec(topic)})
@@ -35,7 +35,7 @@ def place(client: ClientProperties) -> TopicPartition:
         producer.produce(topic, VALUE, partition=0)
         if number % RECORDS == RECORDS - 1:
             assert producer.flush(PATIENCE_S) == 0
-    return TopicPartition(topic, 0)
+    return BatchPartition(topic, 0)
 
 
 def starts(found: list[int]) -> set[int]:
@@ -43,9 +43,9 @@ def starts(found: list[int]) -> set[int]:
 
 
 @pytest.mark.parametrize("fetch_bytes", [100, 4000, 1_000_000])
-def test_only_what_is_wanted_is_given_however_many_fetches_it_takes(
+def test_requested_batches_are_read_over_several_fetches(
     client: ClientProperties,
-    place: TopicPartition,
+    place: BatchPartition,
     monkeypatch: pytest.MonkeyPatch,
     fetch_bytes: int,
 ) -> None:
@@ -58,7 +58,7 @@ def test_only_what_is_wanted_is_given_however_many_fetches_it_takes(
     assert all(batch.base_timestamp <= batch.max_timestamp for batch in batches)
 
 
-def test_what_was_deleted_is_passed_over(client: ClientProperties, place: TopicPartition) -> None:
+def test_deleted_batches_are_skipped(client: ClientProperties, place: BatchPartition) -> None:
     admin = AdminClient(client.for_confluent())
     for future in admin.delete_records([Place(*place, 5 * RECORDS)]).values():
         future.result(PATIENCE_S)
@@ -66,25 +66,25 @@ def test_what_was_deleted_is_passed_over(client: ClientProperties, place: TopicP
     assert {batch.base_offset for batch in batches} == starts(list(range(5, BATCHES)))
 
 
-def test_a_topic_or_partition_that_is_not_there_has_no_entry(
-    client: ClientProperties, place: TopicPartition
+def test_a_missing_topic_or_partition_has_no_entry(
+    client: ClientProperties, place: BatchPartition
 ) -> None:
-    nowhere = [TopicPartition("no-such-topic", 0), TopicPartition(place.topic, 9)]
+    nowhere = [BatchPartition("no-such-topic", 0), BatchPartition(place.topic, 9)]
     assert batch_reader.read(client, {place: {0} for place in nowhere}) == {}
 
 
-def test_a_broker_that_is_not_there_is_the_users_error() -> None:
+def test_an_unreachable_broker_is_a_user_error() -> None:
     with pytest.raises(UserError, match="localhost:1 did not respond"):
         batch_reader.read(
-            ClientProperties({"bootstrap.servers": "localhost:1"}), {TopicPartition("a", 0): {1}}
+            ClientProperties({"bootstrap.servers": "localhost:1"}), {BatchPartition("a", 0): {1}}
         )
 
 
-def test_who_accepts_and_says_nothing_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError, match=f"Could not read batches from {at}"):
             batch_reader.read(
-                ClientProperties({"bootstrap.servers": at}), {TopicPartition("a", 0): {1}}
+                ClientProperties({"bootstrap.servers": at}), {BatchPartition("a", 0): {1}}
             )

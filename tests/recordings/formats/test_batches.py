@@ -9,11 +9,11 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.batches import (
+    BatchPartition,
     Completion,
     Headers,
     Missing,
     Needs,
-    TopicPartition,
 )
 from brokertwin.state.core.records import Batch
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
@@ -41,7 +41,7 @@ def completed(files: list[Path], headers: Headers | None) -> tuple[Completion, l
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_accepted_batch_is_found_in_what_the_replicas_held(run: str) -> None:
+def test_every_accepted_batch_is_found_in_the_replicas(run: str) -> None:
     completion, batches = completed(logs_of(run), dumps.read(dumps_of(run)))
     lost = completion.missing.pop(Missing.NOT_THERE, 0)
     assert completion.missing == Counter({Missing.REFUSED: REFUSED[run]} if REFUSED[run] else {})
@@ -52,7 +52,7 @@ def test_every_accepted_batch_is_found_in_what_the_replicas_held(run: str) -> No
 LOST = {"steady": 0, "follower_stop": 0, "leader_kill": 0}
 
 
-def test_a_header_is_as_the_producer_sent_it() -> None:
+def test_a_header_equals_the_producers() -> None:
     _, batches = completed(logs_of("steady"), dumps.read(dumps_of("steady")))
     assert {batch.base_offset for batch in batches} == {0}
     by_producer: dict[int, int] = {}
@@ -63,21 +63,21 @@ def test_a_header_is_as_the_producer_sent_it() -> None:
     assert all(records > 0 for records in by_producer.values())
 
 
-def test_where_nobody_looked_that_is_said() -> None:
+def test_missing_sources_are_reported() -> None:
     completion, batches = completed(logs_of("steady"), None)
     assert not batches
     assert completion.missing == Counter({Missing.NOT_ASKED: 592})
 
 
-def test_a_partition_without_dump_is_said() -> None:
+def test_a_partition_without_dump_is_reported() -> None:
     only = [file for file in dumps_of("steady") if "steady-0" in file.name]
     completion, _ = completed(logs_of("steady"), dumps.read(only))
     assert completion.missing.keys() == {Missing.NOT_READ}
 
 
-def test_after_a_truncation_the_size_tells_which_batch_it_was() -> None:
+def test_after_a_truncation_the_size_identifies_the_batch() -> None:
     """Broker 1 acknowledged batches that it lost; others were written at their offsets."""
-    place = TopicPartition("lk", 0)
+    place = BatchPartition("lk", 0)
     found = dumps.read(dumps_of("leader_kill"))[place]
     at_28 = {batch.crc for batch in found if batch.base_offset == 28}
     assert len(at_28) == 2
@@ -88,7 +88,7 @@ def test_after_a_truncation_the_size_tells_which_batch_it_was() -> None:
 def one_batch(**fields: int) -> Headers:
     batch = Batch(base_offset=5, last_offset_delta=0, size_in_bytes=70, max_timestamp=1000)
     changed = msgspec.structs.replace(batch, **fields)
-    return {TopicPartition("t", 0): [batch, changed]}
+    return {BatchPartition("t", 0): [batch, changed]}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def one_batch(**fields: int) -> Headers:
         (70, {"index": 1, "errorCode": 0, "baseOffset": 5}, Missing.NOT_ANSWERED),
     ],
 )
-def test_why_a_header_is_missing(
+def test_reasons_for_missing_headers(
     size: int, answer: dict[str, int], missing: Missing | None
 ) -> None:
     request = {"topicData": [{"name": "t", "partitionData": [{"index": 0}]}]}
@@ -115,14 +115,14 @@ def test_why_a_header_is_missing(
     assert (b"batches" in bytes(body)) is (missing is None)
 
 
-def test_what_kafkas_own_tool_prints_is_read() -> None:
+def test_output_of_kafkas_dump_tool_is_read() -> None:
     printed = dumps.read([REQUEST_LOGS / "single" / "orders.dump.gz"])
     deep = dumps.read([DUMP])
     assert {place: len(batches) for place, batches in printed.items()} == {
-        TopicPartition("orders", 0): 85,
-        TopicPartition("orders", 1): 87,
+        BatchPartition("orders", 0): 85,
+        BatchPartition("orders", 1): 87,
     }
-    first = deep[TopicPartition("orders", 0)][12]
+    first = deep[BatchPartition("orders", 0)][12]
     assert first.base_timestamp <= first.max_timestamp
     for place, batches in printed.items():
         for batch, same in zip(batches, deep[place], strict=True):
@@ -130,7 +130,7 @@ def test_what_kafkas_own_tool_prints_is_read() -> None:
     assert {batch.compression_type for batch in deep[place]} == {"none", "gzip"}
 
 
-def test_all_of_a_real_log_is_completed_by_what_the_tool_prints() -> None:
+def test_a_real_log_is_completed_from_dumps() -> None:
     completion, _ = completed([SINGLE], dumps.read([DUMP]))
     assert (completion.completed, completion.missing) == (172, Counter())
 
@@ -144,7 +144,7 @@ def test_all_of_a_real_log_is_completed_by_what_the_tool_prints() -> None:
         ("any.txt", "hello\n", "has no batch"),
     ],
 )
-def test_a_file_that_is_no_dump_is_the_users_error(
+def test_a_file_without_a_dump_is_a_user_error(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     file = tmp_path / name

@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.brokers import by_name
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay.recording import read as read_history
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
@@ -49,22 +49,22 @@ EXPECTED = Counter({NUMBERS[node]: len(lines) for node, lines in logs().items()}
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_brokers_own_metadata_answers_tell(run: str, tmp_path: Path) -> None:
+def test_metadata_responses_identify_the_broker(run: str, tmp_path: Path) -> None:
     for file in logs_of(run)[:-1]:
         renamed = tmp_path / "some.log.gz"
         renamed.write_bytes(file.read_bytes())
         assert counted(renamed).keys() == {by_name(file)}
 
 
-def test_a_controllers_log_is_known_by_its_name() -> None:
+def test_a_controllers_log_is_identified_by_name() -> None:
     assert counted(logs_of("steady")[-1]).keys() == {100}
 
 
-def test_a_rolled_log_of_one_broker_is_known_by_its_content() -> None:
+def test_a_rolled_log_is_identified_by_content() -> None:
     assert counted(SINGLE).keys() == {1}
 
 
-def test_lines_of_several_brokers_are_told_by_their_addresses(tmp_path: Path) -> None:
+def test_brokers_are_identified_by_addresses(tmp_path: Path) -> None:
     found = counted(written(tmp_path, mixed(lambda node, line: line)))
     assert found == Counter({1: EXPECTED[1], 2: EXPECTED[2], 3: EXPECTED[3], None: EXPECTED[100]})
 
@@ -77,7 +77,7 @@ PREFIXES = {
 
 
 @pytest.mark.parametrize("change", PREFIXES.values(), ids=PREFIXES)
-def test_lines_of_several_brokers_are_told_by_names_around_them(
+def test_brokers_are_identified_by_names_around_lines(
     tmp_path: Path, change: Callable[[str, str], str]
 ) -> None:
     same = in_containers("localhost")
@@ -99,7 +99,7 @@ def in_containers(host: str) -> Callable[[str, str], str]:
     return change
 
 
-def test_a_name_is_held_against_the_hosts_in_metadata_answers(tmp_path: Path) -> None:
+def test_names_are_compared_with_hosts_in_metadata_responses(tmp_path: Path) -> None:
     """The broker `kafka-a` has the number 1: no number is in its name."""
     names = {"broker-1": "kafka-a", "broker-2": "kafka-b", "broker-3": "kafka-c"}
     numbers = {NUMBERS[node]: name for node, name in names.items()}
@@ -116,13 +116,13 @@ def test_a_name_is_held_against_the_hosts_in_metadata_answers(tmp_path: Path) ->
     assert counted(written(tmp_path, mixed(change))) == EXPECTED
 
 
-def test_lines_of_several_brokers_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+def test_indistinguishable_brokers_are_rejected(tmp_path: Path) -> None:
     file = written(tmp_path, mixed(in_containers("localhost")), "broker-1.log")
     with pytest.raises(UserError, match=r"broker-1\.log has lines of several brokers") as raised:
         read(file)
     assert "--broker" in raised.value.hint
     told: list[str] = []
-    documents, _ = read(file, reading=Reading(broker=4, warn=told.append))
+    documents, _ = read(file, reading=FileReading(broker=4, warn=told.append))
     assert {document.broker for document in documents} == {4}
     assert len(told) == 1
     assert "lines of several brokers" in told[0]
@@ -137,7 +137,7 @@ def test_members_of_an_archive_have_names(tmp_path: Path) -> None:
     assert counted(file) == EXPECTED
 
 
-def test_a_controller_is_known_by_its_requests(tmp_path: Path) -> None:
+def test_a_controller_is_identified_by_its_requests(tmp_path: Path) -> None:
     named = mixed(lambda _, line: line.replace('"CONTROLLER"', '"CONTROLPLANE-9090"'))
     found = read_history([written(tmp_path, named)])
     plain = read_history([written(tmp_path, mixed(lambda _, line: line), "plain.log")])
@@ -159,7 +159,7 @@ def test_a_controller_is_known_by_its_requests(tmp_path: Path) -> None:
         ("kafka-2.8-request.log", None),
     ],
 )
-def test_names_tell_numbers(path: str, broker: int | None, tmp_path: Path) -> None:
+def test_names_contain_broker_ids(path: str, broker: int | None, tmp_path: Path) -> None:
     assert by_name(tmp_path / "logs" / path) == broker
 
 
@@ -174,12 +174,12 @@ def unknown_log(directory: Path) -> Path:
     return file
 
 
-def test_a_log_of_nobody_knows_which_broker_is_an_error(tmp_path: Path) -> None:
+def test_an_unidentified_broker_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"which broker requests\.log belongs to") as raised:
         read(unknown_log(tmp_path))
     assert "--broker" in raised.value.hint
 
 
-def test_the_number_may_be_given(tmp_path: Path) -> None:
-    documents, _ = read(unknown_log(tmp_path), reading=Reading(broker=4))
+def test_the_broker_id_may_be_given(tmp_path: Path) -> None:
+    documents, _ = read(unknown_log(tmp_path), reading=FileReading(broker=4))
     assert [document.broker for document in documents] == [4]

@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.cli.recordings.explain import Where, _clients, _groups
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import read as read_history
 from tests.support.console import brokertwin
 
@@ -57,14 +57,14 @@ KAFKAJS = "\n".join(
 LOGS = {"librdkafka": RDKAFKA, "Java client": JAVA, "KafkaJS": KAFKAJS}
 
 
-def _story(tmp_path: Path, text: str) -> tuple[list[Entry], list[str]]:
+def _story(tmp_path: Path, text: str) -> tuple[list[TimelineEntry], list[str]]:
     file = tmp_path / "client.log"
     file.write_text(text)
     client = _clients(Where(files=[file]), "reader-a")
     return client.story(), client.ending()
 
 
-def test_librdkafka_tells_latency_and_errors(tmp_path: Path) -> None:
+def test_librdkafka_logs_have_latency_and_errors(tmp_path: Path) -> None:
     story, ending = _story(tmp_path, RDKAFKA)
     beat, offsets = story
     assert (beat.api, beat.version, beat.id) == ("HEARTBEAT", 3, "client.log:1")
@@ -84,7 +84,7 @@ def test_librdkafka_tells_latency_and_errors(tmp_path: Path) -> None:
     ]
 
 
-def test_the_java_client_tells_bodies(tmp_path: Path) -> None:
+def test_java_client_logs_have_bodies(tmp_path: Path) -> None:
     (join,), ending = _story(tmp_path, JAVA)
     assert join.said == "reason: it's, (new); response of broker 1 after 67 ms"
     assert [each.code for each in join.refused] == [79]
@@ -93,7 +93,7 @@ def test_the_java_client_tells_bodies(tmp_path: Path) -> None:
     assert [each.api for each in group.story()] == ["JOIN_GROUP"]
 
 
-def test_kafkajs_tells_errors_by_their_text(tmp_path: Path) -> None:
+def test_kafkajs_errors_are_identified_by_text(tmp_path: Path) -> None:
     (join,), ending = _story(tmp_path, KAFKAJS)
     assert join.said == f"response of a broker after 3 ms; {NO_MEMBER}"
     assert [each.code for each in join.refused] == [79]

@@ -1,13 +1,18 @@
 """Times of log lines: the zone of the JVM, and the hour that comes twice."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.recordings.formats.clock import Clock
+from brokertwin.recordings.formats.clock import LineClock
+from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.formats.stamps import is_day_first
+from tests.support.requestlogs import read
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SUMMER_ENDS = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)
@@ -26,26 +31,26 @@ def ms(time: datetime) -> int:
 def test_a_time_is_read_as_it_was_printed(instant: int, zone: ZoneInfo) -> None:
     time = datetime.fromtimestamp(instant // 1000, zone).replace(fold=0)
     time += timedelta(milliseconds=instant % 1000)
-    assert Clock(zone).ms(printed(time)) == ms(time)
+    assert LineClock(zone).ms(printed(time)) == ms(time)
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_order_of_lines() -> None:
+def test_a_repeated_hour_is_resolved_by_line_order() -> None:
     times = [SUMMER_ENDS + timedelta(minutes=minutes) for minutes in range(-90, 121, 7)]
-    clock = Clock(BERLIN)
+    clock = LineClock(BERLIN)
     assert [clock.ms(printed(time.astimezone(BERLIN))) for time in times] == [
         ms(time) for time in times
     ]
 
 
 @pytest.mark.parametrize("zone", ["Z", "+0000", " +02:00", "-0330"])
-def test_a_time_that_names_its_zone_is_taken_by_it(zone: str) -> None:
+def test_a_time_with_a_zone_uses_it(zone: str) -> None:
     hours = {"Z": 0.0, "+0000": 0.0, " +02:00": 2.0, "-0330": -3.5}[zone]
     time = datetime(2026, 7, 1, 12, 30, 1, tzinfo=timezone(timedelta(hours=hours)))
-    assert Clock(BERLIN).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
+    assert LineClock(BERLIN).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
 
 
 def test_a_time_without_fraction_is_exact_to_a_second() -> None:
-    clock = Clock(UTC)
+    clock = LineClock(UTC)
     clock.ms(b"2026-07-01 12:30:01 INFO")
     assert clock.unit_ms == 1000
     clock.ms(b"2026-07-01 12:30:01,5 INFO")
@@ -53,5 +58,67 @@ def test_a_time_without_fraction_is_exact_to_a_second() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"no time", b"2026-13-41 12:30:01", b"2026-02-30 25:00:00"])
-def test_what_is_no_time_gives_none(text: bytes) -> None:
-    assert Clock(UTC).ms(text) is None
+def test_invalid_times_are_none(text: bytes) -> None:
+    assert LineClock(UTC).ms(text) is None
+
+
+def times(tmp_path: Path, *dates: str) -> tuple[list[str], list[str]]:
+    """The days of lines with these dates, and the warnings."""
+    warnings: list[str] = []
+    file = tmp_path / "broker-1.log"
+    file.write_text("".join(f"{date} DEBUG {BARE}" for date in dates), encoding="utf-8")
+    documents, _ = read(file, reading=FileReading(warn=warnings.append))
+    days = [f"{datetime.fromtimestamp(each.time / 1000, UTC):%m-%d}" for each in documents]
+    return days, warnings
+
+
+BARE = (
+    "Completed request:"
+    + json.dumps(
+        {
+            "requestHeader": {"requestApiKey": 12, "requestApiVersion": 4, "correlationId": 1},
+            "request": {},
+            "connection": "10.0.0.5:9092-10.0.0.9:40001-0",
+            "totalTimeMs": 0.0,
+        }
+    )
+    + "\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("dates", "days"),
+    [
+        (["06/05/2026 09:00:00,1", "13/05/2026 09:00:00,1"], ["05-06", "05-13"]),
+        (["06/05/2026 09:00:00,1", "06/13/2026 09:00:00,1"], ["06-05", "06-13"]),
+        (["30/04/2026 23:59:59,1", "01/05/2026 00:00:00,1"], ["04-30", "05-01"]),
+        (["11/05/2026 23:59:59,1", "12/05/2026 00:00:00,1"], ["05-11", "05-12"]),
+        (["05/11/2026 23:59:59,1", "05/12/2026 00:00:00,1"], ["05-11", "05-12"]),
+        (["12/01/2026 23:59:59,1", "01/02/2026 00:00:00,1"], ["01-12", "02-01"]),
+        (["05/05/2026 09:00:00,1"], ["05-05"]),
+    ],
+)
+def test_other_dates_show_whether_the_day_is_first(
+    tmp_path: Path, dates: list[str], days: list[str]
+) -> None:
+    found, warnings = times(tmp_path, *dates)
+    assert found == days
+    assert warnings == []
+
+
+def test_dates_that_show_nothing_have_the_month_first_with_a_warning(tmp_path: Path) -> None:
+    found, (warning,) = times(tmp_path, "06/05/2026 09:00:00,1", "06/05/2026 09:00:01,1")
+    assert found == ["06-05", "06-05"]
+    assert "broker-1.log: dates such as 05/06/2026 are read with the month first" in warning
+
+
+def test_dates_of_a_log_are_not_in_the_future() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    assert is_day_first([b"01/12/2026 09:00:00"], now) is False
+    assert is_day_first([b"12/01/2026 09:00:00"], now) is True
+    assert is_day_first([b"01/02/2026 09:00:00"], now) is None
+
+
+def test_another_time_of_the_line_shows_whether_the_day_is_first(tmp_path: Path) -> None:
+    text = "2026-05-06T09:00:00.200Z 06/05/2026 09:00:00,100"
+    assert times(tmp_path, text) == (["05-06"], [])

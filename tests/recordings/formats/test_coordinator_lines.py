@@ -141,7 +141,7 @@ def _exchange(number: int, at: str, key: int, asked: object, answer: object) -> 
     return f"[2026-06-03 {at}] DEBUG Completed request:{json.dumps(body)} (kafka.request.logger)"
 
 
-def test_beside_a_request_log_it_tells_the_cause_of_refusals(tmp_path: Path) -> None:
+def test_server_log_lines_explain_rejections_in_a_request_log(tmp_path: Path) -> None:
     beat = {"groupId": "parcels", "generationId": 13, "memberId": "m-b"}
     requests = tmp_path / "kafka-request.log"
     requests.write_text(

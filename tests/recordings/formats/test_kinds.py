@@ -1,4 +1,4 @@
-"""Files that are no recordings are refused by what they are."""
+"""Files without recordings are rejected with their kind."""
 
 from pathlib import Path
 
@@ -14,6 +14,7 @@ FILES = {
     "TRACE log of KafkaApis": f"[2022-03-09 15:15:38] TRACE [KafkaApi-1] Handling request:{HEADER}",
     "KafkaJS": '{"level":"DEBUG","logger":"kafkajs","message":"[Connection] Request Fetch(key: 1,'
     ' version: 4)","correlationId":13}',
+    "journal entry without its text": '{"__REALTIME_TIMESTAMP":"1795760554623501","MESSAGE":null}',
     "librdkafka": "%7|1651858329.428|SEND|rdkafka#consumer-1| [thrd:main]: Sent FetchRequest",
     "Java client": "2026-06-03 11:49:05 DEBUG NetworkClient - [Consumer clientId=a, groupId=g]"
     " Sending FETCH request with header RequestHeader(apiKey=FETCH)",
@@ -33,13 +34,31 @@ ENTRY = (
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, kind: str) -> None:
+def test_a_file_of_another_kind_is_rejected_with_its_kind(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "given.log"
     file.write_text(FILES[kind] + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=kind.replace(".", r"\.")) as raised:
         read_history([file])
     assert raised.value.message.startswith("No exchange was read: 1 of 1 lines")
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-27 07:26:44.939 [DEBUG] connection opened to broker; addr: b:1, broker: seed_0",
+        "2026-11-27 07:26:44.939 [DEBUG] wrote JoinGroup v9; broker: 1, bytes_written: 95",
+        "2026/11/27 07:26:51 entering loop for consumer group, g6",
+        "[sarama] 2026/11/27 07:26:50.940814 client/metadata fetching metadata for all topics",
+        "2026-11-27 07:22:05 DEBUG kafka.net.connection <KafkaConnection node_id=1>: Response 2",
+        "2026-11-27 07:22:05 DEBUG aiokafka.conn <AIOKafkaConnection host=b port=9092> Request 1",
+    ],
+)
+def test_logs_of_go_and_python_clients_are_refused_by_name(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="log of a Go or Python client"):
+        read_history([file])
 
 
 @pytest.mark.parametrize("command", ["ingest", "audit", "replay", "report"])
@@ -64,7 +83,7 @@ def test_commands_refuse_it_with_an_exit_code(
         ENTRY,
     ],
 )
-def test_nothing_read_is_never_success(tmp_path: Path, empty_directory: Path, text: str) -> None:
+def test_an_empty_result_is_an_error(tmp_path: Path, empty_directory: Path, text: str) -> None:
     file = tmp_path / "given.log"
     file.write_text(text, encoding="utf-8")
     done = brokertwin("ingest", file, "--out", "x.jsonl", cwd=empty_directory)

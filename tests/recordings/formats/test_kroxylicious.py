@@ -10,19 +10,19 @@ import pytest
 
 from brokertwin.recordings.formats import dumps, kroxylicious
 from brokertwin.recordings.formats.documents import Document
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.replay import local, report
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read as read_history
-from brokertwin.recordings.replay.search import Limits
+from brokertwin.recordings.replay.search import SearchLimits
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
 TEXT = REQUEST_LOGS / "kroxylicious" / "text.log.gz"
 JSON = REQUEST_LOGS / "kroxylicious" / "json.log.gz"
-BROKER = Reading(broker=1)
+BROKER = FileReading(broker=1)
 
 
 def entry(kind: str, api: str = "METADATA", number: int = 1, **payload: Any) -> str:
@@ -91,9 +91,9 @@ def without_record_sets(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", [TEXT, JSON])
-def test_all_answers_are_decided_again_as_the_broker_gave_them(file: Path) -> None:
+def test_replayed_responses_equal_the_brokers(file: Path) -> None:
     history = read_history([file], BROKER, dumps.read([DUMP]))
-    slow = Limits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
+    slow = SearchLimits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
     planned = plan(history, "recorded", BrokerSettings(), is_compared=True, limits=slow)
     answers = local.run(planned.documents, planned.settings)
     compared = report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
@@ -118,7 +118,7 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
     assert dict(summary.left) == {("METADATA", reason): 1}
 
 
-def test_a_session_may_stand_at_the_top(tmp_path: Path) -> None:
+def test_the_session_may_be_a_top_level_field(tmp_path: Path) -> None:
     line = {"@timestamp": NOW, "message": entry("REQUEST"), "sessionId": "top"}
     documents, _ = read_lines(tmp_path, json.dumps(line))
     assert [document.connection for document in documents] == ["top"]
@@ -134,12 +134,12 @@ def test_a_produce_with_acks_0_has_the_answer_null(tmp_path: Path) -> None:
     assert json.loads(documents[0].encoded())["response"] is None
 
 
-def test_no_more_than_a_bound_of_requests_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kroxylicious, "PENDING_MAX", 2)
     pairs = kroxylicious.Pairs()
     made = []
     for number in range(5):
-        line = kroxylicious.Line("f", number, b"")
+        line = kroxylicious.SourceLine("f", number, b"")
         text = entry("REQUEST", number=number).encode()
         made += list(pairs.take(kroxylicious.Wrapped(line, 0, "s", text)))
     assert [document.place for document in made] == ["f:0", "f:1", "f:2"]
@@ -154,7 +154,7 @@ def test_no_more_than_a_bound_of_requests_waits(monkeypatch: pytest.MonkeyPatch)
         (wrapped("", entry("REQUEST")), "an entry without time or sessionId"),
     ],
 )
-def test_what_cannot_be_an_event_is_said(tmp_path: Path, line: str, reason: str) -> None:
+def test_entries_without_an_event_are_reported(tmp_path: Path, line: str, reason: str) -> None:
     documents, summary = read_lines(tmp_path, line)
     assert not documents
     assert dict(summary.left) == {("METADATA", reason): 1}
@@ -177,7 +177,7 @@ def test_a_damaged_entry_is_dead(tmp_path: Path, line: str, reason: str) -> None
     assert dict(summary.dead) == {reason: 1}
 
 
-def test_an_entry_that_breaks_off_does_not_swallow_the_next(tmp_path: Path) -> None:
+def test_a_cut_entry_does_not_consume_the_next(tmp_path: Path) -> None:
     lines = gzip.decompress(TEXT.read_bytes()).decode().splitlines()
     starts = [number for number, text in enumerate(lines) if text.endswith("- {")]
     answer = next(n for n, start in enumerate(starts) if n > 9 and "RESPONSE" in lines[start + 2])

@@ -9,6 +9,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,13 +17,14 @@ from typing import Any
 import pytest
 import zstandard
 
+from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, sort
+from brokertwin.recordings.formats.pipeline import FileReading, sort
 from brokertwin.recordings.formats.stamps import stamp_of
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.examples import examples
-from tests.support.log_layouts import LAYOUTS, Layout, Logged
+from tests.support.log_layouts import LAYOUTS, Layout, Logged, pieces
 from tests.support.requestlogs import logs_of, read
 
 LINES = 60
@@ -47,7 +49,7 @@ PLAIN = "".join(f"{line.text}\n" for line in LOG).encode()
 
 
 def in_order(documents: list[Document]) -> list[Any]:
-    """What the documents say, in the order that commands use, without their places."""
+    """Return the documents in command order, without positions."""
     with Sorter() as sorter:
         sort(documents, sorter, Summary())
         found = [json.loads(entry.document) for entry in sorter]
@@ -100,7 +102,7 @@ BETWEEN = (
 def test_any_mixture_of_layouts_changes_nothing(
     tmp_path: Path, expected: list[Any], seed: int
 ) -> None:
-    """Each line in a layout of its own, in any order, some twice, with other lines between."""
+    """Lines in various layouts, in any order, some repeated, with other lines between."""
     random = Random(seed)
     order = random.sample(range(LINES), LINES) + random.sample(range(LINES), 9)
     content = b""
@@ -109,7 +111,7 @@ def test_any_mixture_of_layouts_changes_nothing(
         content += random.choice(BETWEEN) + layout([LOG[number]]).rstrip() + b"\n"
     file = tmp_path / "requests.log"
     file.write_bytes(content)
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     found = in_order(documents)
     assert not summary.dead, summary.examples
     assert sorted(map(str, found)) == sorted(map(str, expected))
@@ -156,11 +158,76 @@ def test_compression_is_recognised_without_a_suffix(
     assert read_as(tmp_path, pack(PLAIN), "requests.log.1") == expected
 
 
-def test_a_compressed_file_without_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_compressed_file_is_read_partially(tmp_path: Path) -> None:
     file = tmp_path / "requests.log.gz"
     file.write_bytes(gzip.compress(PLAIN)[:-2000])
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert 0 < len(documents) < LINES
     assert not summary.dead
     [cut] = [reason for _, reason in summary.left]
     assert "has no end" in cut
+
+
+def test_frames_of_a_collector_are_decompressed(tmp_path: Path, expected: list[Any]) -> None:
+    frames = [zstandard.compress(line) for line in PLAIN.splitlines()]
+    sized = b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+    assert read_as(tmp_path, sized) == expected
+    file = tmp_path / "requests.log"
+    file.write_bytes(sized[:-5])
+    documents, summary = read(file, reading=FileReading(broker=1))
+    assert len(documents) == LINES - 1
+    assert not summary.dead
+
+
+@pytest.mark.parametrize(
+    ("head", "name"), [(b"\x1f\x9d\x90", "compress"), (b"7z\xbc\xaf\x27\x1c", "7-Zip")]
+)
+def test_other_compressions_are_refused_by_name(tmp_path: Path, head: bytes, name: str) -> None:
+    file = tmp_path / "requests.log"
+    file.write_bytes(head + PLAIN)
+    with pytest.raises(UserError, match=f"it is compressed with {name}. Decompress it first"):
+        read(file)
+
+
+def test_pieces_in_one_export_are_joined(tmp_path: Path, expected: list[Any]) -> None:
+    """A collector that does not join what Docker has cut."""
+    bodies = [piece for line in LOG for piece in pieces(line.text, 900)]
+    records = [
+        {"timeUnixNano": f"{LOG[0].time}000000", "body": {"stringValue": each}} for each in bodies
+    ]
+    batches = [
+        json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records[at : at + 7]}]}]})
+        for at in range(0, len(records), 7)
+    ]
+    assert read_as(tmp_path, "\n".join(batches).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "Nov 21 01:20:27 vm kafka: ", "<135>1 2026-11-21T01:20:27.1+00:00 vm kafka - - - "],
+)
+def test_cut_lines_are_counted_singly(tmp_path: Path, prefix: str) -> None:
+    rows = [prefix + json.dumps({"@timestamp": each.iso, "message": each.message}) for each in LOG]
+    for number in (5, 6, 7, 20):
+        rows[number] = rows[number][: 200 + 50 * number]
+    file = tmp_path / "requests.log"
+    file.write_text("\n".join(rows), encoding="utf-8")
+    documents, summary = read(file, reading=FileReading(broker=1))
+    assert len(documents) == LINES - 4
+    assert sum(summary.dead.values()) == 4
+
+
+def test_a_cut_record_of_an_export_is_counted(tmp_path: Path) -> None:
+    values = [[f"{line.time}000000", line.message] for line in LOG]
+    values[3][1] = values[3][1][:300]
+    export = {"data": {"result": [{"stream": {"pod": "kafka-1"}, "values": values}]}}
+    file = tmp_path / "requests.log"
+    file.write_text(json.dumps(export), encoding="utf-8")
+    documents, summary = read(file, reading=FileReading(broker=1))
+    assert len(documents) == LINES - 1
+    assert sum(summary.dead.values()) == 1
+
+
+def test_an_escaped_json_layout_is_read(tmp_path: Path, expected: list[Any]) -> None:
+    rows = [escape(json.dumps({"@timestamp": each.iso, "message": each.message})) for each in LOG]
+    assert read_as(tmp_path, "\n".join(rows).encode()) == expected

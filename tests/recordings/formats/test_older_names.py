@@ -1,23 +1,21 @@
-"""Field names of Kafka 2.8 to 3.x are read as those of Kafka 4."""
+"""Field names of other releases are read as those of Kafka 4.3.1."""
 
 import json
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read as read_audit
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.documents import api_name, raw
+from brokertwin.recordings.formats.older_names import renamed
+from brokertwin.recordings.formats.pipeline import FileReading
+from tests.support.message_schemas import RENAMED, Renamed
 from tests.support.requestlogs import read
 
 PARTITION = {"partition": 1, "errorCode": 0, "highWatermark": 10, "recordSetSizeInBytes": 146}
-IN_TRANSACTION = {
-    "transactionalId": "payments",
-    "producerId": 7,
-    "producerEpoch": 2,
-    "topics": [{"name": "scans", "partitions": [0]}],
-}
 
 
 def line(key: int, version: int, request: Any, response: Any) -> str:
@@ -43,84 +41,65 @@ def fetch(partitions: str, partition: dict[str, Any]) -> dict[str, Any]:
     return {"sessionId": 0, "responses": [{"topic": "scans", partitions: [partition]}]}
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "old", "new"),
-    [
-        (
-            1,
-            12,
-            ({}, fetch("partitionResponses", PARTITION)),
-            (
-                {},
-                fetch(
-                    "partitions",
-                    {
-                        "partitionIndex": 1,
-                        "errorCode": 0,
-                        "highWatermark": 10,
-                        "recordsSizeInBytes": 146,
-                    },
-                ),
-            ),
-        ),
-        (
-            8,
-            8,
-            ({"groupId": "g", "generationId": 3, "memberId": "m"}, {}),
-            ({"groupId": "g", "generationIdOrMemberEpoch": 3, "memberId": "m"}, {}),
-        ),
-        (
-            24,
-            3,
-            (
-                IN_TRANSACTION,
-                {
-                    "results": [
-                        {"name": "scans", "results": [{"partitionIndex": 0, "errorCode": 51}]}
-                    ]
-                },
-            ),
-            (
-                {
-                    "v3AndBelowTransactionalId": "payments",
-                    "v3AndBelowProducerId": 7,
-                    "v3AndBelowProducerEpoch": 2,
-                    "v3AndBelowTopics": [{"name": "scans", "partitions": [0]}],
-                },
-                {
-                    "resultsByTopicV3AndBelow": [
-                        {
-                            "name": "scans",
-                            "resultsByPartition": [{"partitionIndex": 0, "partitionErrorCode": 51}],
-                        }
-                    ]
-                },
-            ),
-        ),
-        (
-            35,
-            2,
-            ({"topics": [{"topic": "scans", "partitionIndex": [0, 1]}]}, {}),
-            ({"topics": [{"topic": "scans", "partitions": [0, 1]}]}, {}),
-        ),
-        (
-            43,
-            2,
-            ({"topicPartitions": [{"topic": "scans", "partitionId": [0]}]}, {}),
-            ({"topicPartitions": [{"topic": "scans", "partitions": [0]}]}, {}),
-        ),
-        (
-            52,
-            1,
-            ({"topics": [{"partitions": [{"candidateId": 3, "candidateEpoch": 5}]}]}, {}),
-            ({"topics": [{"partitions": [{"replicaId": 3, "replicaEpoch": 5}]}]}, {}),
-        ),
-    ],
-)
-def test_old_names_become_new_ones(
-    tmp_path: Path, key: int, version: int, old: tuple[Any, Any], new: tuple[Any, Any]
-) -> None:
-    assert bodies(tmp_path, line(key, version, *old)) == new
+class Old(NamedTuple):
+    """The renamed fields of one message of a release."""
+
+    release: str
+    key: int
+    kind: str
+    fields: list[Renamed]
+
+    def body(self, version: int, is_new: bool) -> dict[str, Any]:
+        """A body with all of these fields, each with its old name as the value."""
+        made: dict[str, Any] = {}
+        for field in self.fields:
+            first, last = field.versions
+            if first <= version <= last:
+                *around, name = field.new if is_new else field.old
+                part = made
+                for each in around:
+                    part = part.setdefault(each, [{}])[0]
+                part.setdefault(name, [{}] if self.has_fields(field, version) else field.old[-1])
+        return made
+
+    def has_fields(self, field: Renamed, version: int) -> bool:
+        """Whether other renamed fields are within a field."""
+        return any(
+            each.old[:-1] == field.old and each.versions[0] <= version for each in self.fields
+        )
+
+
+def renamings() -> list[Old]:
+    rows = [Renamed(*row) for row in json.loads(RENAMED.read_text(encoding="utf-8"))]
+    return [
+        Old(*message, list(fields)) for message, fields in groupby(rows, key=lambda row: row[:3])
+    ]
+
+
+@pytest.mark.parametrize("old", renamings(), ids=lambda old: f"{old.release}-{old.key}-{old.kind}")
+def test_every_renamed_field_of_a_release_gets_its_name_of_4_3_1(old: Old) -> None:
+    for version in range(old.fields[0].versions[0], old.fields[-1].versions[1] + 1):
+        body, empty = raw(old.body(version, is_new=False)), raw({})
+        given = (body, empty) if old.kind == "request" else (empty, body)
+        found = renamed(old.key, *given)[old.kind == "response"]
+        assert json.loads(bytes(found)) == old.body(version, is_new=True)
+
+
+def test_old_names_in_a_log_become_new_ones(tmp_path: Path) -> None:
+    old = {"groupId": "g", "generationId": 3, "memberId": "m"}
+    new = {"groupId": "g", "generationIdOrMemberEpoch": 3, "memberId": "m"}
+    assert bodies(tmp_path, line(8, 8, old, {})) == (new, {})
+
+
+def test_fields_of_newer_requests_are_left_alone(tmp_path: Path) -> None:
+    body = {"transactions": [{"transactionalId": "t", "producerId": 7, "topics": []}]}
+    assert bodies(tmp_path, line(24, 5, body, {})) == (body, {})
+
+
+def test_apis_with_zookeeper_are_named() -> None:
+    assert api_name(6) == "UPDATE_METADATA"
+    assert api_name(7) == "CONTROLLED_SHUTDOWN"
+    assert api_name(999) == "999"
 
 
 def test_an_old_fetch_is_audited(tmp_path: Path) -> None:
@@ -129,4 +108,4 @@ def test_an_old_fetch_is_audited(tmp_path: Path) -> None:
         line(1, 12, {"topics": [], "sessionId": 0}, fetch("partitionResponses", PARTITION)),
         encoding="utf-8",
     )
-    assert findings(read_audit([file], Reading()).history) == []
+    assert findings(read_audit([file], FileReading()).history) == []

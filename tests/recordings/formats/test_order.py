@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.recordings.formats.order import Arrivals, Sorter
+from brokertwin.recordings.formats.order import ArrivalOrder, Sorter
 from brokertwin.recordings.formats.pipeline import sort
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.requestlogs import logs_of, read
@@ -14,7 +14,7 @@ DOCUMENTS = st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=40), st.boo
 
 
 @given(DOCUMENTS, st.sampled_from([1, 30, 10_000]))
-def test_any_documents_come_out_by_time_and_place(
+def test_documents_are_sorted_by_time_and_position(
     documents: list[tuple[int, bytes, bool]], run_bytes: int
 ) -> None:
     with Sorter(run_bytes) as sorter:
@@ -25,7 +25,7 @@ def test_any_documents_come_out_by_time_and_place(
     assert sorted_ones == sorted(documents, key=lambda one: one[0])
 
 
-def test_documents_larger_than_what_is_read_at_once_come_out_whole() -> None:
+def test_documents_larger_than_the_buffer_are_complete() -> None:
     large = [bytes([number]) * 700_000 for number in range(3)]
     with Sorter(1) as sorter:
         for number, document in enumerate(large):
@@ -34,8 +34,8 @@ def test_documents_larger_than_what_is_read_at_once_come_out_whole() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 9))))
-def test_a_connections_times_never_go_back(requests: list[tuple[str, int]]) -> None:
-    arrivals = Arrivals()
+def test_a_connections_times_never_decrease(requests: list[tuple[str, int]]) -> None:
+    arrivals = ArrivalOrder()
     given_times = [(name, arrivals.time(name, time)) for name, time in requests]
     for connection in "xy":
         times = [time for name, time in given_times if name == connection]

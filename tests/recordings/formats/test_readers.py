@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.batches import Completion
-from brokertwin.recordings.formats.documents import Document, Left
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, in_order, read_files, sort
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.pipeline import FileReading, in_order, read_files, sort
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.access.redaction import HIDDEN
 from tests.support.examples import examples
@@ -40,13 +40,15 @@ HEADERS = dumps.read([DUMP])
 ADDED = {"id", "broker", "principalIsAsserted"}
 
 
-def read_bytes(lines: list[bytes]) -> list[Document | Left]:
-    numbered = (Line("any.log", number, text) for number, text in enumerate(lines, 1))
-    return list(Reader(Origin("any.log")).read(line for line in numbered if line.text.strip()))
+def read_bytes(lines: list[bytes]) -> list[Document | UnpairedDocuments]:
+    numbered = (SourceLine("any.log", number, text) for number, text in enumerate(lines, 1))
+    return list(
+        FormatReader(Origin("any.log")).read(line for line in numbered if line.text.strip())
+    )
 
 
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: file.name)
-def test_a_capture_comes_through_as_it_is(file: Path) -> None:
+def test_a_capture_is_unchanged(file: Path) -> None:
     captured = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
     documents, summary = read(file)
     made = [json.loads(document.encoded()) for document in documents]
@@ -60,7 +62,7 @@ def without(document: dict[str, Any], names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 
-def test_what_ingest_wrote_is_read_again_as_it_is(tmp_path: Path) -> None:
+def test_ingested_documents_are_unchanged(tmp_path: Path) -> None:
     first, _ = read(SINGLE)
     written = tmp_path / "out.jsonl"
     written.write_bytes(b"\n".join(document.encoded() for document in first))
@@ -73,7 +75,7 @@ def test_one_file_may_hold_all_kinds() -> None:
     documents = [one for one in found if isinstance(one, Document)]
     assert {document.api for document in documents} >= {"PRODUCE", "API_VERSIONS", "METADATA"}
     assert len(documents) >= 20 + 8
-    assert not [one for one in found if isinstance(one, Left) and one.is_dead]
+    assert not [one for one in found if isinstance(one, UnpairedDocuments) and one.is_dead]
 
 
 DAMAGE = st.one_of(
@@ -111,7 +113,7 @@ def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]])
     ends = {f"any.log:{len(lines) + number}" for number in (1, 2, 3)}
     assert ends <= set(whole), "the lines behind the damage are read"
     documents = [one for one in found if isinstance(one, Document)]
-    assert all(one.reason for one in found if isinstance(one, Left))
+    assert all(one.reason for one in found if isinstance(one, UnpairedDocuments))
     with Sorter() as sorter:
         needs = sort(documents, sorter, Summary())
         completion = Completion(HEADERS, needs.names)
@@ -122,7 +124,7 @@ def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]])
 @given(st.binary(max_size=300))
 def test_any_bytes_are_left_with_a_reason(text: bytes) -> None:
     for found in read_bytes(text.splitlines(keepends=True)):
-        assert isinstance(found, Left)
+        assert isinstance(found, UnpairedDocuments)
         assert found.reason
 
 
@@ -139,9 +141,7 @@ def test_any_bytes_are_left_with_a_reason(text: bytes) -> None:
         ({"response": []}, "wrong type"),
     ],
 )
-def test_a_document_that_is_none_is_dead(
-    tmp_path: Path, fields: dict[str, Any], reason: str
-) -> None:
+def test_an_invalid_document_is_dead(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     header = {"requestApiKey": 18, "requestApiVersion": 3}
     document = {"time": 1, "requestHeader": header, "request": {}, "connection": "c"} | fields
     file = tmp_path / "x.jsonl"
@@ -167,7 +167,7 @@ BODIES = st.recursive(
     st.dictionaries(st.sampled_from(["topicData", "responses", "topics", "acks"]), BODIES),
     st.dictionaries(st.sampled_from(["topicData", "responses", "topics"]), BODIES),
 )
-def test_bodies_of_any_shape_stop_nothing(api: str, request: Any, response: Any) -> None:
+def test_bodies_of_any_shape_do_not_stop_reading(api: str, request: Any, response: Any) -> None:
     key = {"PRODUCE": 0, "FETCH": 1, "METADATA": 3, "ALTER_CONFIGS": 33}[api]
     entries = [
         {"header": {"type": kind, "apiKey": api, "apiVersion": 9, "correlationId": 1}, "payload": x}
@@ -197,7 +197,7 @@ def test_no_depth_of_a_body_stops_the_reading(tmp_path: Path, depth: int) -> Non
     assert documents[-1].place == "broker-1.log:2"
 
 
-def test_what_a_capture_could_not_read_is_left_out(tmp_path: Path) -> None:
+def test_unreadable_capture_entries_are_omitted(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text('{"time":1,"request":null,"reason":"request: truncated"}\n', encoding="utf-8")
     documents, summary = read(file)
@@ -205,7 +205,7 @@ def test_what_a_capture_could_not_read_is_left_out(tmp_path: Path) -> None:
     assert dict(summary.left) == {("", "not legible when it was captured"): 1}
 
 
-def test_connections_of_several_captures_are_told_apart() -> None:
+def test_connections_of_several_captures_are_distinct() -> None:
     documents, _ = read(*CAPTURES[:2])
     names = {document.connection.partition("/")[0] for document in documents}
     assert names == {file.name.removesuffix(".gz") for file in CAPTURES[:2]}
@@ -250,7 +250,7 @@ def test_no_document_holds_a_credential(tmp_path: Path, key: int, api: str, body
     assert HIDDEN.encode() in written or base64.b64encode(HIDDEN.encode()) in written
 
 
-def test_a_refusal_that_repeats_a_hidden_value_does_not_show_it(tmp_path: Path) -> None:
+def test_a_rejection_hides_redacted_values(tmp_path: Path) -> None:
     file = tmp_path / "broker-1.log"
     answer = {"responses": [{"errorMessage": f"{PASSWORD} is no key"}]}
     file.write_text(request_log(*SECRETS[3], answer), encoding="utf-8")
@@ -258,14 +258,14 @@ def test_a_refusal_that_repeats_a_hidden_value_does_not_show_it(tmp_path: Path) 
     assert PASSWORD.encode() not in document.encoded()
 
 
-def test_what_is_said_of_a_damaged_line_holds_no_credential(tmp_path: Path) -> None:
+def test_messages_about_damaged_lines_have_no_credentials(tmp_path: Path) -> None:
     for cut in range(60, 400, 7):
         file = tmp_path / "broker-1.log"
         line = request_log(*SECRETS[3], {})
         file.write_text(line[:cut] + "\n", encoding="utf-8")
         summary = Summary()
-        letters: list[Left] = []
+        letters: list[UnpairedDocuments] = []
         summary.on_dead = letters.append
-        list(read_files([file], Reading(broker=1), summary))
+        list(read_files([file], FileReading(broker=1), summary))
         for left in letters:
             assert PASSWORD not in left.reason + left.detail

@@ -12,7 +12,7 @@ import pytest
 from brokertwin.gateway.protocol.codec import message_codec
 from brokertwin.gateway.protocol.primitives import Reader
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.request_log import host_of
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
@@ -59,7 +59,7 @@ def test_every_line_of_a_real_log_becomes_a_document(run: str) -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None:
-    """Encoded for the wire and decoded again, they lack nothing but what README.md says."""
+    """Encoded and decoded again, only the fields listed in README.md are missing."""
     without_schema: Counter[str] = Counter()
     for document in read(*logs_of(run))[0]:
         name = API_NAMES.get(document.header.request_api_key, "")
@@ -76,7 +76,7 @@ def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None
 
 
 def with_record_sets(value: object) -> object:
-    """What the wire has in the place of the size that the log has."""
+    """Replace logged sizes by record sets as on the wire."""
     if isinstance(value, list):
         return [with_record_sets(part) for part in value]
     if not isinstance(value, dict):
@@ -87,13 +87,13 @@ def with_record_sets(value: object) -> object:
     return parts
 
 
-def test_a_request_arrived_when_its_answer_was_sent_less_the_time_it_took(tmp_path: Path) -> None:
+def test_arrival_is_response_time_minus_total_time(tmp_path: Path) -> None:
     document = document_of(tmp_path, LINE)
     assert document["time"] == COMPLETED_MS - 9
     assert document["responseTime"] == 8.572
 
 
-def test_a_document_keeps_what_the_log_says_and_asserts_its_principal(tmp_path: Path) -> None:
+def test_a_document_keeps_log_fields_and_principal(tmp_path: Path) -> None:
     document = document_of(tmp_path, LINE)
     kept = {name: document[name] for name in ("isForwarded", "listener", "securityProtocol")}
     assert kept == {"isForwarded": False, "listener": "CLIENT", "securityProtocol": "SASL_SSL"}
@@ -104,7 +104,7 @@ def test_a_document_keeps_what_the_log_says_and_asserts_its_principal(tmp_path: 
     assert (document["id"], document["broker"]) == ("broker-1.log:1", 1)
 
 
-def test_an_unanswered_produce_is_one_whose_answer_is_null(tmp_path: Path) -> None:
+def test_a_produce_without_response_has_null(tmp_path: Path) -> None:
     line = LINE.replace('"response":{"topics":[]}', '"response":""').replace("METADATA", "PRODUCE")
     document = document_of(tmp_path, line.replace('"requestApiKey":3', '"requestApiKey":0'))
     assert document["response"] is None
@@ -118,7 +118,7 @@ def test_an_unanswered_produce_is_one_whose_answer_is_null(tmp_path: Path) -> No
         "2026-11-21 03:22:27.944 +0200 ",
     ],
 )
-def test_layouts_may_differ_where_there_is_a_time(tmp_path: Path, prefix: str) -> None:
+def test_layouts_with_a_time_are_accepted(tmp_path: Path, prefix: str) -> None:
     line = prefix + LINE.partition("DEBUG ")[2] + " [data-plane-kafka-network-thread-1]"
     assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
 
@@ -188,7 +188,7 @@ def test_the_clients_host_is_in_the_connections_name(connection: str, host: str)
 
 
 def test_the_zone_of_the_log_is_the_one_given() -> None:
-    documents, _ = read(SINGLE, reading=Reading(zone=ZoneInfo("Asia/Tokyo")))
+    documents, _ = read(SINGLE, reading=FileReading(zone=ZoneInfo("Asia/Tokyo")))
     in_utc, _ = read(SINGLE)
     hours_ms = {there.time - here.time for there, here in zip(documents, in_utc, strict=True)}
     assert hours_ms == {-9 * 3600 * 1000}
@@ -228,7 +228,7 @@ def test_a_whole_second_before_the_logs_own_time_does_not_count(tmp_path: Path) 
 @pytest.mark.parametrize(
     "zone", ["+01", "+0100", "+01:00", "CET", " CET", " Europe/Berlin", "+01:00[Europe/Berlin]"]
 )
-def test_a_zone_that_is_there_is_used(tmp_path: Path, zone: str) -> None:
+def test_a_zone_in_the_log_is_used(tmp_path: Path, zone: str) -> None:
     line = LINE.replace("01:22:27,944", f"02:22:27,944{zone}")
     assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
 
@@ -241,16 +241,16 @@ def test_the_zone_of_a_runtimes_time_is_the_logs(tmp_path: Path) -> None:
         assert document_of(tmp_path, text)["time"] == COMPLETED_MS - 9
 
 
-def test_an_agents_time_of_another_day_says_nothing_of_the_zone(tmp_path: Path) -> None:
+def test_an_agents_time_of_another_day_does_not_set_the_zone(tmp_path: Path) -> None:
     line = json.dumps({"@timestamp": "2026-11-23T19:00:00.123Z", "message": LINE})
     assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
 
 
-def test_a_zone_that_is_not_known_is_warned_of(tmp_path: Path) -> None:
+def test_an_unknown_zone_causes_a_warning(tmp_path: Path) -> None:
     told: list[str] = []
     file = tmp_path / "broker-1.log"
     file.write_text(LINE.replace("27,944]", "27,944 XYT]") + "\n", encoding="utf-8")
-    documents, _ = read(file, reading=Reading(warn=told.append))
+    documents, _ = read(file, reading=FileReading(warn=told.append))
     assert [document.time for document in documents] == [COMPLETED_MS - 9]
     assert len(told) == 1
     assert "XYT" in told[0]

@@ -1,7 +1,7 @@
-"""From a real broker's request log to agreement: what docs/ingest.md promises, step by step.
+"""From a real broker's request log to agreement, as in docs/ingest.md.
 
-A real broker logs its requests as the document says; real clients work on a topic of theirs; the
-log is ingested with the batches from the topics, and replayed: every answer is the broker's.
+A real broker logs its requests; real clients use a topic; the log is ingested with the batches from
+the topics and replayed: every response equals the broker's.
 """
 
 import json
@@ -59,7 +59,7 @@ Configuration:
         - ref: KafkaAppender
     Logger:
 """
-"""What of Kafka's own config/log4j2.yaml the document's lines stand in."""
+"""The context of the document's lines in Kafka's config/log4j2.yaml."""
 
 
 class Logged(NamedTuple):
@@ -183,9 +183,7 @@ def test_a_real_log_is_ingested_replayed_and_agrees(logged: Logged, empty_direct
     assert exchanges > report["events"]["PRODUCE"]
 
 
-def test_what_is_not_in_the_topics_any_more_is_counted(
-    logged: Logged, empty_directory: Path
-) -> None:
+def test_deleted_batches_are_counted(logged: Logged, empty_directory: Path) -> None:
     logged.create("deleted")
     produce(logged, "deleted", 20)
     everything = [TopicPartition("deleted", number, -1) for number in (0, 1)]

@@ -8,8 +8,8 @@ import pytest
 from brokertwin.cli.recordings.explain import Where, _clients, _groups, _producers, _transactions
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document, Texts
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from tests.support.console import brokertwin
 
 TIMES = (
@@ -70,10 +70,10 @@ TRACE = (
 
 
 def _documents(*texts: str) -> list[Document]:
-    lines = [Line("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
+    lines = [SourceLine("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
     return [
         each
-        for each in Reader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
+        for each in FormatReader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
         if isinstance(each, Document)
     ]
 
@@ -138,13 +138,51 @@ def test_a_transaction_of_kafka_2_1_has_its_partitions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "offset"), [(NO_RESPONSE, 3), (TRACE, 20)])
-def test_requests_without_responses_are_told(tmp_path: Path, text: str, offset: int) -> None:
+def test_requests_without_responses_are_explained(tmp_path: Path, text: str, offset: int) -> None:
     group = _groups(_where(tmp_path, text), "parcels")
     (entry,) = group.story()
     assert entry.notes == ["the log has no response"]
     assert group.ending()[0].startswith(f"scans-0 at {offset}, by client reader-")
     client = _clients(_where(tmp_path, text), entry.client)
     assert client.ending()[1] == "the log has no responses"
+
+
+def _handled(header: str, body: str, time: str) -> str:
+    """A line of KafkaApis at TRACE, as Kafka 3.4 writes it."""
+    return (
+        f"[2026-11-27 06:26:{time}] TRACE [KafkaApi-1] Handling request:RequestHeader({header},"
+        f" headerVersion=2) -- {body} from connection 127.0.0.1:55339-127.0.0.1:58080-3;"
+        "securityProtocol:PLAINTEXT,principal:User:ANONYMOUS (kafka.server.KafkaApis)"
+    )
+
+
+IN_TRANSACTION = (
+    _handled(
+        "apiKey=INIT_PRODUCER_ID, apiVersion=4, clientId=tx-1, correlationId=3",
+        "InitProducerIdRequestData(transactionalId='pay', transactionTimeoutMs=30000,"
+        " producerId=-1, producerEpoch=-1)",
+        "54,206",
+    ),
+    _handled(
+        "apiKey=END_TXN, apiVersion=1, clientId=tx-1, correlationId=12",
+        "EndTxnRequestData(transactionalId='pay', producerId=1, producerEpoch=0, committed=false)",
+        "54,905",
+    ),
+    _handled(
+        "apiKey=WRITE_TXN_MARKERS, apiVersion=1, clientId=broker-1-txn-marker-sender,"
+        " correlationId=1",
+        "WriteTxnMarkersRequestData(markers=[WritableTxnMarker(producerId=1, producerEpoch=0,"
+        " transactionResult=false, topics=[WritableTxnMarkerTopic(name='payments',"
+        " partitionIndexes=[0])], coordinatorEpoch=0)])",
+        "54,919",
+    ),
+)
+
+
+def test_a_producer_without_responses_is_explained(tmp_path: Path) -> None:
+    init, end = _producers(_where(tmp_path, *IN_TRANSACTION), "pay").story()
+    assert (init.said, end.said) == ("pay", "pay, producer 1 epoch 0, abort")
+    assert init.notes == end.notes == ["the log has no response"]
 
 
 def test_kafka_apis_names_its_broker(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A job's own topics as a recording: what its cells answered is told as a file of it is."""
+"""A job's topics as a recording: equal to a file of its responses."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from brokertwin.kafka_io import placement, topics
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.formats.topics import NO_ANSWER, OTHER_KIND, REPEATED, of_job, of_topic
 from brokertwin.recordings.replay import recording
@@ -50,9 +50,7 @@ def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBe
 
 
 @pytest.mark.kafka
-def test_what_a_job_answered_is_a_recording(
-    kafka: str, tmp_path: Path, empty_directory: Path
-) -> None:
+def test_a_jobs_topics_are_a_recording(kafka: str, tmp_path: Path, empty_directory: Path) -> None:
     bench = answered(kafka, tmp_path)
     summary = Summary()
     source = of_job(bench.client, bench.prefix)
@@ -99,11 +97,11 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
 
 
 @pytest.mark.kafka
-def test_what_a_capture_wrote_to_a_topic_is_its_file(kafka: str, tmp_path: Path) -> None:
+def test_a_captures_topic_equals_its_file(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce(lines(PATH), b"a", 0)
     topic = topics.full_name(bench.prefix, topics.REQUESTS)
-    found = recording.read_from(of_topic(bench.client, topic, Reading())).exchanges
+    found = recording.read_from(of_topic(bench.client, topic, FileReading())).exchanges
     of_file = recording.read([PATH]).exchanges
     assert [(e.time, e.api, e.response) for e in found] == [
         (e.time, e.api, e.response) for e in of_file

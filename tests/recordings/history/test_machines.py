@@ -11,6 +11,7 @@ import pytest
 
 from brokertwin.recordings.history import (
     batches,
+    clients,
     entity,
     group_offsets,
     memberships,
@@ -29,11 +30,12 @@ from brokertwin.recordings.history.entity import (
 )
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.kinds import KINDS
+from brokertwin.recordings.history.recording import KINDS
 from tests.support import audits
+from tests.support.sources import imported_modules, name_of, python_files, tree_of
 
 MODULES: tuple[ModuleType, ...] = (
-    *(batches, entity, group_offsets, memberships, producer_epochs, sessions, shares),
+    *(batches, clients, entity, group_offsets, memberships, producer_epochs, sessions, shares),
     transactions,
 )
 STARTS = 6
@@ -137,3 +139,18 @@ def test_a_state_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for recording in audits.RECORDINGS:
         for state in observe(KINDS[name], *recorded(recording)).entities.values():
             assert all(len(each) <= LIMIT for each in collections_of(state)), recording
+
+
+DECIDING = ("brokertwin.state.", "brokertwin.recordings.audit", "brokertwin.recordings.explain")
+READ_ONLY = ("brokertwin.state.core.", "brokertwin.state.observed.topic_ids")
+"""Names and error codes, and the names of topic ids in bodies."""
+
+
+def test_machines_import_nothing_that_decides() -> None:
+    modules = {
+        (name_of(file), module)
+        for file in python_files("recordings/history")
+        for module in imported_modules(tree_of(file))
+        if module.startswith(DECIDING) and not module.startswith(READ_ONLY)
+    }
+    assert modules == set()

@@ -14,7 +14,7 @@ import pytest
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.freedoms import Freedom, counted
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read
@@ -26,10 +26,9 @@ from tests.support.sources import ROOT
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).with_name("agreement.json")
-PINNED = (Verdict.DIFFER, Verdict.UNSUPPORTED)
+PINNED = (CompareVerdict.DIFFER, CompareVerdict.UNSUPPORTED)
 SEARCHED_MOST = 1.8
-"""Events that a search handles for each one of the schedule: the ones that it tries, too, and those
-for the ids that the machine would have picked. Of all captures together it is 1.2."""
+"""Most handled per scheduled events, with attempts and runs for ids; the mean is 1.2."""
 TOGETHER = "all captures as one history"
 FILES = {file.name.removesuffix(".jsonl.gz"): [file] for file in CAPTURES.glob("*.jsonl.gz")}
 HISTORIES = {**FILES, TOGETHER: sorted(CAPTURES.glob("*.jsonl.gz"))}
@@ -79,11 +78,11 @@ def handled_events() -> Iterator[list[bytes]]:
 
 
 def is_fault(one: report.Compared) -> bool:
-    error = one.answer.error if one.answer is not None else None
+    error = one.response.error if one.response is not None else None
     return error is not None and error["reason"] == Reason.FAULT
 
 
-def ids_by_api(compared: list[report.Compared], verdict: Verdict) -> dict[str, list[str]]:
+def ids_by_api(compared: list[report.Compared], verdict: CompareVerdict) -> dict[str, list[str]]:
     """File and line of the exchanges with this verdict."""
     found: dict[str, list[str]] = {}
     for one in compared:
@@ -98,7 +97,7 @@ def in_order(ids: Iterable[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(HISTORIES))
-def test_agreement_is_what_the_table_says(name: str) -> None:
+def test_agreement_matches_the_table(name: str) -> None:
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     assert measured(HISTORIES[name]) == table[name]
 
@@ -115,8 +114,8 @@ def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
     assert said == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
 
 
-def test_apis_that_do_not_need_what_is_missing_agree_completely() -> None:
-    differ = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER][Verdict.DIFFER].keys()
+def test_apis_independent_of_missing_data_agree() -> None:
+    differ = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER][CompareVerdict.DIFFER].keys()
     complete = {"API_VERSIONS", "CREATE_PARTITIONS", "CREATE_TOPICS", "DELETE_RECORDS"}
     complete |= {"DELETE_TOPICS", "FIND_COORDINATOR", "METADATA", "LIST_GROUPS"}
     assert not differ & complete

@@ -29,7 +29,7 @@ def exchange(key: int, request: Any, response: Any) -> Exchange:
 
 
 def produced(answer: dict[str, Any] | None) -> Exchange:
-    """Two batches at the offsets 5 and 10, unless `answer` says otherwise."""
+    """Two batches at offsets 5 and 10, unless `answer` differs."""
     first = {"lastOffsetDelta": 4, "baseTimestamp": 1, "maxTimestamp": 50}
     data = [{"name": "orders", "partitionData": [{"index": 0, "batches": [first, BATCH]}]}]
     partition = None if answer is None else {"index": 0, "errorCode": 0, "baseOffset": 5, **answer}
@@ -43,18 +43,18 @@ def is_known(appended: Exchange, topic: str = "orders", **changed: Any) -> bool:
     return not Appended([appended]).unknown(exchange(2, {}, answer), answer)
 
 
-def test_a_batch_is_known_by_its_offsets_and_times() -> None:
+def test_a_batch_is_identified_by_offsets_and_times() -> None:
     assert is_known(produced({}))
     assert not is_known(produced({}), topic="billing")
     for name, value in WITHIN.items():
         assert not is_known(produced({}), **{name: value + 1}), name
 
 
-def test_a_batch_that_was_refused_is_not_known() -> None:
+def test_a_rejected_batch_is_not_identified() -> None:
     assert not is_known(produced({"errorCode": 87}))
 
 
-def test_where_nobody_was_told_the_offset_the_header_alone_counts() -> None:
+def test_without_a_recorded_offset_the_header_identifies_the_batch() -> None:
     assert is_known(produced(None))
     assert is_known(produced(None), baseOffset=20, lastOffset=24)
     assert not is_known(produced(None), lastOffset=15)
@@ -70,7 +70,7 @@ def test_deletions_may_have_cut_a_batch(first: int, is_there: bool) -> None:
     assert is_known(produced({}), baseOffset=first, baseTimestamp=-1) is is_there
 
 
-def test_what_to_go_on_with_is_known_too() -> None:
+def test_the_next_batch_is_identified() -> None:
     other = {"baseOffset": 5, "lastOffset": 9, "baseTimestamp": 1, "maxTimestamp": 50}
     assert is_known(produced({}), orElse=other)
     assert not is_known(produced({}), orElse={**other, "lastOffset": 8})

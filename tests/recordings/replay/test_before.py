@@ -1,11 +1,11 @@
-"""Answers about everything: what the history has made counts, what was there before does not."""
+"""List responses: entities of the history are compared, earlier ones are not."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from brokertwin.recordings.replay.comparison import Outcome, Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict, ComparisonOutcome
 from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.recording import Recording
 from brokertwin.state.apis import list_groups
@@ -60,14 +60,14 @@ def entries(recording: Recording) -> list[Any]:
     return [one.response[LISTS[one.id]] for one in recording.exchanges if one.id in LISTS]
 
 
-def outcomes_of(recording: Recording) -> dict[str, Outcome]:
+def outcomes_of(recording: Recording) -> dict[str, ComparisonOutcome]:
     return replayed(recording)[1]
 
 
-def test_what_was_there_before_is_left_out_and_counted() -> None:
+def test_earlier_entities_are_omitted_and_counted() -> None:
     assert Freedom.BEFORE not in outcomes_of(history())["topics"].used
     outcomes = outcomes_of(with_older(history()))
-    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.AGREE}
+    assert {outcome.verdict for outcome in outcomes.values()} == {CompareVerdict.AGREE}
     used = {name for name, outcome in outcomes.items() if Freedom.BEFORE in outcome.used}
     assert used == {"topics", "groups"}
 
@@ -79,14 +79,14 @@ def test_a_dropped_topic_differs(monkeypatch: pytest.MonkeyPatch) -> None:
         Machine, "all_topics", lambda self: [t for t in all_topics(self) if t.name != TOPIC]
     )
     outcomes = outcomes_of(recording)
-    assert outcomes["topics"].verdict is Verdict.DIFFER
+    assert outcomes["topics"].verdict is CompareVerdict.DIFFER
     assert [one.got for one in outcomes["topics"].differences] == ["(absent)"]
 
 
 def test_a_dropped_group_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = with_older(history())
     monkeypatch.setattr(list_groups.groups, "all_groups", lambda *_: [])
-    assert outcomes_of(recording)["groups"].verdict is Verdict.DIFFER
+    assert outcomes_of(recording)["groups"].verdict is CompareVerdict.DIFFER
 
 
 @pytest.mark.parametrize("name", ["topics", "groups"])
@@ -95,11 +95,11 @@ def test_one_more_than_recorded_differs(name: str) -> None:
     for one in recording.exchanges:
         if one.id == name:
             one.response[LISTS[name]] = []
-    assert outcomes_of(recording)[name].verdict is Verdict.DIFFER
+    assert outcomes_of(recording)[name].verdict is CompareVerdict.DIFFER
 
 
 def test_an_entry_that_both_have_is_compared() -> None:
     recording = with_older(history())
     listed = next(one for one in recording.exchanges if one.id == "groups")
     listed.response["groups"][0]["protocolType"] = "other"
-    assert outcomes_of(recording)["groups"].verdict is Verdict.DIFFER
+    assert outcomes_of(recording)["groups"].verdict is CompareVerdict.DIFFER

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.recordings.replay.choices import choices_of
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
@@ -68,18 +68,18 @@ def test_the_clusters_id_is_taken_over() -> None:
     assert choices(60, {}, {"clusterId": "abc"}) == Choices(cluster_id="abc")
 
 
-def test_an_answer_of_null_gives_none() -> None:
+def test_a_null_response_has_no_id() -> None:
     assert choices(0, {}, None) is None
 
 
-def test_a_topics_id_is_taken_from_its_creation_or_from_a_later_answer() -> None:
+def test_a_topic_id_is_taken_from_creation_or_a_later_response() -> None:
     own = choices_of([created("a", topicId=ID_1)])
     assert own == [Choices(topic_ids={"a": ID_1})]
     later = choices_of([created("a"), shown("a", ID_1)])
     assert later[0] == Choices(topic_ids={"a": ID_1})
 
 
-def test_a_topic_that_was_refused_gets_no_id() -> None:
+def test_a_rejected_topic_gets_no_id() -> None:
     assert choices_of([created("a", error=36, topicId=ZERO_UUID), shown("a", ID_1)])[0] is None
 
 
@@ -105,20 +105,20 @@ def test_choices_cannot_make_a_refused_request_accepted() -> None:
     recording = recorded(asked, handled)
     forged = Recording([_accepted(one) for one in recording.exchanges], [])
     _, outcomes = replayed(forged)
-    assert outcomes["create"].verdict is Verdict.AGREE
-    assert outcomes["again"].verdict is Verdict.DIFFER
+    assert outcomes["create"].verdict is CompareVerdict.AGREE
+    assert outcomes["again"].verdict is CompareVerdict.DIFFER
     codes = [d for d in outcomes["again"].differences if d.path.endswith("errorCode")]
     assert [(code.expected, code.got) for code in codes] == [(0, 36)]
 
 
-def test_an_id_taken_for_a_request_that_should_have_been_refused_is_a_difference() -> None:
-    """The real broker is made to have refused what the machine accepts."""
+def test_an_id_for_a_request_the_model_rejects_is_a_difference() -> None:
+    """The recording is changed: the broker rejects what the model accepts."""
     recording = recorded([create()], [("create", 0)])
     only = recording.exchanges[0]
     topic = {**only.response["topics"][0], "errorCode": 36, "topicId": ZERO_UUID}
     refused = msgspec.structs.replace(only, response={**only.response, "topics": [topic]})
     _, outcomes = replayed(Recording([refused], []))
-    assert outcomes["create"].verdict is Verdict.DIFFER
+    assert outcomes["create"].verdict is CompareVerdict.DIFFER
 
 
 def test_an_epoch_is_no_choice() -> None:
@@ -132,10 +132,10 @@ def test_an_epoch_is_no_choice() -> None:
     assert wrong.response["errorCode"] == 0
     other_id = msgspec.structs.replace(wrong, response={**wrong.response, "producerId": 4711})
     _, outcomes = replayed(Recording([given, other_id], []))
-    assert outcomes["second"].verdict is Verdict.AGREE
+    assert outcomes["second"].verdict is CompareVerdict.AGREE
     epoch = msgspec.structs.replace(wrong, response={**wrong.response, "producerEpoch": 5})
     _, outcomes = replayed(Recording([given, epoch], []))
-    assert outcomes["second"].verdict is Verdict.DIFFER
+    assert outcomes["second"].verdict is CompareVerdict.DIFFER
 
 
 def _accepted(exchange: Exchange) -> Exchange:

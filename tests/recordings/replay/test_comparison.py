@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from brokertwin.recordings.replay.before import ENTRIES
 from brokertwin.recordings.replay.comparison import (
-    Answer,
     Comparer,
-    Difference,
-    Outcome,
-    Verdict,
+    CompareVerdict,
+    ComparisonOutcome,
+    FieldDifference,
+    ModelResponse,
     compare,
-    decode_answer,
+    decode_response,
 )
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
@@ -86,12 +86,12 @@ def with_leaf(response: Any, path: Path_, value: Any) -> Any:
     return changed
 
 
-def verdict(exchange: Exchange, got: Any) -> Verdict:
-    outcome = Comparer({exchange.id: exchange}).compare(exchange.id, Answer(response=got))
+def verdict(exchange: Exchange, got: Any) -> CompareVerdict:
+    outcome = Comparer({exchange.id: exchange}).compare(exchange.id, ModelResponse(response=got))
     return outcome.verdict
 
 
-AGREES = {Verdict.AGREE, Verdict.AGREE_INSIDE}
+AGREES = {CompareVerdict.AGREE, CompareVerdict.AGREE_INSIDE}
 
 
 def is_masked(path: Path_) -> bool:
@@ -118,7 +118,9 @@ def test_the_captures_have_every_kind_of_answer() -> None:
 def test_a_wrong_value_anywhere_is_found(planted: tuple[Exchange, Path_]) -> None:
     exchange, path = planted
     value = at(exchange.response, path)
-    assert verdict(exchange, with_leaf(exchange.response, path, other(value))) is Verdict.DIFFER
+    assert (
+        verdict(exchange, with_leaf(exchange.response, path, other(value))) is CompareVerdict.DIFFER
+    )
 
 
 @given(planted=wrong_leaves())
@@ -128,7 +130,7 @@ def test_a_value_of_another_type_is_found(planted: tuple[Exchange, Path_]) -> No
     for wrong in (None, str(value), float(value) if isinstance(value, int) else 0.5, [value]):
         if type(wrong) is not type(value):
             got = with_leaf(exchange.response, path, wrong)
-            assert verdict(exchange, got) is Verdict.DIFFER
+            assert verdict(exchange, got) is CompareVerdict.DIFFER
 
 
 @given(planted=wrong_leaves())
@@ -137,9 +139,9 @@ def test_a_missing_or_an_additional_field_is_found(planted: tuple[Exchange, Path
     place = next(n for n in range(len(path) - 1, -1, -1) if isinstance(path[n], str))
     missing = copy.deepcopy(exchange.response)
     del at(missing, path[:place])[path[place]]
-    assert verdict(exchange, missing) is Verdict.DIFFER
+    assert verdict(exchange, missing) is CompareVerdict.DIFFER
     additional = with_leaf(exchange.response, (*path[:place], "more"), 0)
-    assert verdict(exchange, additional) is Verdict.DIFFER
+    assert verdict(exchange, additional) is CompareVerdict.DIFFER
 
 
 def is_of_everything(exchange: Exchange, path: Path_) -> bool:
@@ -162,11 +164,11 @@ def test_a_missing_or_a_repeated_element_is_found(
         if wrong == elements[:-1] and is_of_everything(exchange, path[:place]):
             continue
         changed = with_leaf(exchange.response, path[:place], wrong)
-        assert verdict(exchange, changed) is Verdict.DIFFER
+        assert verdict(exchange, changed) is CompareVerdict.DIFFER
 
 
 @given(exchange=exchanges())
-def test_masked_fields_are_not_looked_at(exchange: Exchange) -> None:
+def test_masked_fields_are_ignored(exchange: Exchange) -> None:
     changed = exchange.response
     for path in leaves(exchange.response):
         if is_masked(path):
@@ -216,7 +218,7 @@ FREE = {
 }
 
 
-def test_order_counts_unless_kafka_leaves_it_open() -> None:
+def test_order_matters_unless_undefined_in_kafka() -> None:
     for exchange in one_of_each_kind():
         for path in lists_in(exchange.response):
             elements = at(exchange.response, path)
@@ -238,38 +240,38 @@ WITHIN = {"baseOffset": 10, "lastOffset": 14, "baseTimestamp": 100, "maxTimestam
 @pytest.mark.parametrize(
     ("offset", "timestamp", "expected"),
     [
-        (10, 100, Verdict.AGREE_INSIDE),
-        (14, 140, Verdict.AGREE_INSIDE),
-        (12, 120, Verdict.AGREE_INSIDE),
-        (9, 120, Verdict.DIFFER),
-        (15, 120, Verdict.DIFFER),
-        (12, 99, Verdict.DIFFER),
-        (12, 141, Verdict.DIFFER),
-        (-1, -1, Verdict.DIFFER),
+        (10, 100, CompareVerdict.AGREE_INSIDE),
+        (14, 140, CompareVerdict.AGREE_INSIDE),
+        (12, 120, CompareVerdict.AGREE_INSIDE),
+        (9, 120, CompareVerdict.DIFFER),
+        (15, 120, CompareVerdict.DIFFER),
+        (12, 99, CompareVerdict.DIFFER),
+        (12, 141, CompareVerdict.DIFFER),
+        (-1, -1, CompareVerdict.DIFFER),
     ],
 )
 def test_any_offset_and_time_inside_the_named_batch_is_accepted(
-    offset: int, timestamp: int, expected: Verdict
+    offset: int, timestamp: int, expected: CompareVerdict
 ) -> None:
     recorded = {**LISTED, "offset": offset, "timestamp": timestamp}
     got = {**LISTED, "offset": 10, "timestamp": 100, "within": WITHIN}
     assert compare(recorded, got).verdict is expected
 
 
-def test_a_batch_that_is_cut_names_the_one_to_go_on_with() -> None:
+def test_a_truncated_batch_names_the_next_one() -> None:
     recorded = {**LISTED, "offset": 20, "timestamp": 200}
     more = {"baseOffset": 15, "lastOffset": 29, "baseTimestamp": 150, "maxTimestamp": 290}
     got = {**LISTED, "offset": 10, "timestamp": 100, "within": {**WITHIN, "orElse": more}}
-    assert compare(recorded, got).verdict is Verdict.AGREE_INSIDE
+    assert compare(recorded, got).verdict is CompareVerdict.AGREE_INSIDE
 
 
-def test_other_fields_beside_a_named_batch_still_count() -> None:
+def test_other_fields_next_to_a_named_batch_are_compared() -> None:
     recorded = {**LISTED, "offset": 12, "timestamp": 120}
     got = {**LISTED, "leaderEpoch": 1, "offset": 10, "timestamp": 100, "within": WITHIN}
-    assert compare(recorded, got).differences == [Difference("leaderEpoch", 0, 1)]
+    assert compare(recorded, got).differences == [FieldDifference("leaderEpoch", 0, 1)]
 
 
-def test_which_records_were_refused_is_in_the_bytes() -> None:
+def test_rejected_records_depend_on_the_bytes() -> None:
     word = "Compacted topic cannot accept message without key in topic partition t-0"
     recorded = {"index": 0, "errorCode": 87, "recordErrors": [], "errorMessage": "One or more"}
     recorded["recordErrors"] = [{"batchIndex": 1, "batchIndexErrorMessage": word}]
@@ -285,53 +287,55 @@ def test_which_records_were_refused_is_in_the_bytes() -> None:
     (told,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0]["partitionData"]
     assert told["recordsSeen"] == {"hasKeyless": True}
     words = {"recordErrors": [], "errorMessage": None}
-    assert verdict(exchange, answer(**words, refusedRecords={})) is Verdict.AGREE_INSIDE
-    assert verdict(exchange, answer(**words)) is Verdict.DIFFER
-    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is Verdict.DIFFER
+    assert verdict(exchange, answer(**words, refusedRecords={})) is CompareVerdict.AGREE_INSIDE
+    assert verdict(exchange, answer(**words)) is CompareVerdict.DIFFER
+    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is CompareVerdict.DIFFER
 
 
-def test_a_difference_says_where_it_is() -> None:
+def test_a_difference_has_a_path() -> None:
     produce = next(e for e in one_of_each_kind() if e.api == "PRODUCE" and e.version < 13)
     topic = produce.response["responses"][0]
     partition = topic["partitionResponses"][0]
     path = ("responses", 0, "partitionResponses", 0, "errorCode")
     got = with_leaf(produce.response, path, 99)
-    outcome = Comparer({produce.id: produce}).compare(produce.id, Answer(response=got))
+    outcome = Comparer({produce.id: produce}).compare(produce.id, ModelResponse(response=got))
     where = f"responses[{topic['name']}].partitionResponses[{partition['index']}].errorCode"
-    assert outcome == Outcome(Verdict.DIFFER, [Difference(where, partition["errorCode"], 99)])
+    assert outcome == ComparisonOutcome(
+        CompareVerdict.DIFFER, [FieldDifference(where, partition["errorCode"], 99)]
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("not built yet", Verdict.UNSUPPORTED),
-        ("unknown API", Verdict.UNSUPPORTED),
-        ("unsupported version", Verdict.UNSUPPORTED),
-        ("fault", Verdict.DIFFER),
-        ("wrong type", Verdict.DIFFER),
+        ("not built yet", CompareVerdict.UNSUPPORTED),
+        ("unknown API", CompareVerdict.UNSUPPORTED),
+        ("unsupported version", CompareVerdict.UNSUPPORTED),
+        ("fault", CompareVerdict.DIFFER),
+        ("wrong type", CompareVerdict.DIFFER),
     ],
 )
-def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
-    reason: str, expected: Verdict
+def test_unbuilt_apis_are_unsupported_and_other_rejections_differ(
+    reason: str, expected: CompareVerdict
 ) -> None:
     exchange = one_of_each_kind()[0]
-    answer = decode_answer(
+    answer = decode_response(
         msgspec.json.encode({"id": "x", "error": {"reason": reason, "detail": "..."}})
     )
     comparer = Comparer({exchange.id: exchange})
     assert comparer.compare(exchange.id, answer).verdict is expected
-    assert comparer.compare(exchange.id, None).verdict is Verdict.DIFFER
+    assert comparer.compare(exchange.id, None).verdict is CompareVerdict.DIFFER
 
 
-def test_without_a_recorded_answer_there_is_nothing_to_compare() -> None:
+def test_without_a_recorded_response_nothing_is_compared() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None, is_recorded=False)
-    assert verdict(exchange, {}) is Verdict.NOT_RECORDED
+    assert verdict(exchange, {}) is CompareVerdict.NOT_RECORDED
 
 
-def test_an_answer_of_null_says_nothing_and_another_one_is_a_difference() -> None:
+def test_a_null_response_is_not_compared() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None)
-    assert verdict(exchange, None) is Verdict.SILENT
-    assert verdict(exchange, {}) is Verdict.DIFFER
+    assert verdict(exchange, None) is CompareVerdict.SILENT
+    assert verdict(exchange, {}) is CompareVerdict.DIFFER
 
 
 def fetched_marker() -> tuple[Exchange, Path_, dict[str, Any]]:
@@ -363,11 +367,11 @@ def test_an_end_marker_is_compared_as_if_written_at_the_recorded_time() -> None:
     }
     for name, value in wrong.items():
         got = with_leaf(exchange.response, path, {**ours, name: value})
-        assert verdict(exchange, got) is Verdict.DIFFER, name
+        assert verdict(exchange, got) is CompareVerdict.DIFFER, name
     other = {**ours, "endMarker": {"isCommit": True, "coordinatorEpoch": 1}}
-    assert verdict(exchange, with_leaf(exchange.response, path, other)) is Verdict.DIFFER
+    assert verdict(exchange, with_leaf(exchange.response, path, other)) is CompareVerdict.DIFFER
 
 
 def test_captures_are_there() -> None:
     assert [file for file in map(Path, CAPTURES) if not file.stat().st_size] == []
-    assert len(CAPTURES) == 25
+    assert len(CAPTURES) == 26

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from brokertwin.recordings.replay import local, recording, report
-from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 
 
-def planned(name: str) -> tuple[recording.Recording, Plan]:
+def planned(name: str) -> tuple[recording.Recording, ReplayPlan]:
     history = recording.read([Path(CAPTURES / f"{name}.jsonl.gz")])
     settings = BrokerSettings(auto_create_topics_enable=False, offsets_topic_num_partitions=10)
     return history, plan(history, "recorded", settings, is_compared=True)
@@ -36,12 +36,12 @@ def planned(name: str) -> tuple[recording.Recording, Plan]:
         ),
     ],
 )
-def test_what_the_first_answers_show_was_there_before(name: str, about: list[str]) -> None:
+def test_first_responses_show_earlier_entities(name: str, about: list[str]) -> None:
     _, plan_made = planned(name)
     assert [request.about for request in plan_made.earlier] == about
 
 
-def test_requests_of_our_own_are_not_counted() -> None:
+def test_recorder_requests_are_not_counted() -> None:
     history, plan_made = planned("idempotent_producer_ck")
     answers = local.run(plan_made.documents, plan_made.settings)
     compared = report.compare_all(history.exchanges, plan_made.schedule, answers, frozenset())

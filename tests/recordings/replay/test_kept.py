@@ -10,7 +10,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import kept, report
 from brokertwin.recordings.replay.kept import KeptState
-from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import Exchange, Recording, read
 from brokertwin.recordings.replay.state_diff import changes
 from brokertwin.sinks import state_rows
@@ -22,12 +22,12 @@ from tests.support.sources import ROOT
 BROKER = ROOT / "tests" / "captures" / "broker.properties"
 
 
-def planned(exchanges: Sequence[Exchange], begins: KeptState | None = None) -> Plan:
+def planned(exchanges: Sequence[Exchange], begins: KeptState | None = None) -> ReplayPlan:
     settings, _ = parse(properties.read(BROKER))
     return plan(Recording(list(exchanges), []), "c", settings, is_compared=True, begins=begins)
 
 
-def agreeing(exchanges: Sequence[Exchange], made: Plan) -> int:
+def agreeing(exchanges: Sequence[Exchange], made: ReplayPlan) -> int:
     assert made.schedule.answers is not None
     compared = report.compare_all(exchanges, made.schedule, made.schedule.answers, frozenset())
     return report.agreeing(compared)
@@ -47,7 +47,7 @@ def quiet(exchanges: Sequence[Exchange], share: float) -> int:
 @pytest.mark.parametrize(
     "name", ["txn_isolation", "static_members_classic", "raw_fetch_errors", "mixed_groups"]
 )
-def test_a_replay_that_goes_on_is_as_one_that_never_stopped(
+def test_a_resumed_replay_equals_an_uninterrupted_one(
     name: str, share: float, tmp_path: Path
 ) -> None:
     (path,) = [path for path in CAPTURES if path.name == f"{name}.jsonl.gz"]
@@ -66,7 +66,7 @@ def test_a_replay_that_goes_on_is_as_one_that_never_stopped(
     assert changes(*ends, state_rows.WHOLE, all_items=True) == []
 
 
-def test_what_is_kept_says_what_it_is(tmp_path: Path) -> None:
+def test_kept_state_has_a_header(tmp_path: Path) -> None:
     exchanges = read([CAPTURES[0]]).exchanges
     made = planned(exchanges)
     assert not kept.is_kept(tmp_path)
@@ -81,7 +81,7 @@ def test_what_is_kept_says_what_it_is(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == [kept.FILE]
 
 
-def test_a_recording_of_nothing_leaves_the_state_as_it_is(tmp_path: Path) -> None:
+def test_an_empty_recording_keeps_the_state(tmp_path: Path) -> None:
     exchanges = read([CAPTURES[0]]).exchanges
     kept.write(tmp_path, planned(exchanges).state_after(), ["a"], len(exchanges))
     begins = kept.read(tmp_path)
@@ -99,7 +99,7 @@ def test_a_recording_of_nothing_leaves_the_state_as_it_is(tmp_path: Path) -> Non
         ({"stateVersion": STATE_VERSION + 1}, "Cannot upgrade"),
     ],
 )
-def test_what_cannot_be_gone_on_from_is_refused(
+def test_unusable_kept_state_is_rejected(
     content: bytes | dict[str, int] | None, said: str, tmp_path: Path
 ) -> None:
     kept.write(tmp_path, planned([]).state_after(), [], 0)
@@ -116,7 +116,7 @@ def test_what_cannot_be_gone_on_from_is_refused(
         kept.read(tmp_path)
 
 
-def test_where_it_cannot_be_kept_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Cannot write the state to"):
         kept.write(tmp_path / "file", planned([]).state_after(), [], 0)

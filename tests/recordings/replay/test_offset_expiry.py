@@ -23,14 +23,14 @@ BEFORE = {
     "deleted": "kept-0",
     "transactional": "kept-0",
 }
-"""What is committed in the first second; members subscribe to `kept`."""
+"""Commits in the first second; members subscribe to `kept`."""
 
 STAYS = {"classic": "kept-0", "connect": "left-0", "modern": "kept-0"}
-"""What is left when 84 s are over, of the groups that are left."""
+"""Remaining offsets of remaining groups after 84 s."""
 
 
 def differing(minutes: int) -> int:
-    """How many answers differ with a retention of so many minutes."""
+    """Return the number of differing responses with a retention of `minutes`."""
     given = properties.read(RECORDING.with_name(f"{RECORDING.name}.properties"))
     settings, _ = parse({**given, "offsets.retention.minutes": str(minutes)})
     recording = read([RECORDING])
@@ -41,7 +41,7 @@ def differing(minutes: int) -> int:
 
 
 def places(exchange: Exchange) -> tuple[str, str]:
-    """A group and what it has committed, as an OffsetFetch was answered."""
+    """Return a group and its committed partitions in an OffsetFetch response."""
     (group,) = exchange.response["groups"]
     found = [
         f"{topic['name']}-{each['partitionIndex']}"
@@ -51,12 +51,12 @@ def places(exchange: Exchange) -> tuple[str, str]:
     return group["groupId"], " ".join(sorted(found))
 
 
-def test_every_answer_is_the_real_brokers() -> None:
+def test_every_response_equals_the_real_brokers() -> None:
     assert differing(minutes=1) == 0
     assert differing(minutes=2) > 10, "the recording shows when offsets go"
 
 
-def test_the_recording_has_what_stays_and_what_goes() -> None:
+def test_the_recording_has_kept_and_expired_offsets() -> None:
     told = read([RECORDING]).exchanges
     fetched = [places(each) for each in told if each.api == "OFFSET_FETCH"]
     assert dict(fetched[: len(BEFORE)]) == BEFORE

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.overlap import Footprints
 from brokertwin.recordings.replay.recording import Recording
 from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
@@ -55,7 +55,7 @@ def footprints(*asked: tuple[str, int, dict[str, Any]]) -> Footprints:
     ],
     ids=lambda request: request[0],
 )
-def test_a_request_can_change_what_names_the_same(
+def test_requests_with_equal_names_conflict(
     writer: tuple[str, int, dict[str, Any]], reader: tuple[str, int, dict[str, Any]]
 ) -> None:
     assert footprints(writer, reader).may_change(0, 1)
@@ -71,13 +71,13 @@ def test_a_request_can_change_what_names_the_same(
     ],
     ids=lambda request: request[0],
 )
-def test_a_request_that_only_reads_or_names_others_changes_nothing(
+def test_reads_and_other_names_do_not_conflict(
     reader: tuple[str, int, dict[str, Any]],
 ) -> None:
     assert not footprints(reader, ("FETCH", 11, READ)).may_change(0, 1)
 
 
-def test_who_ends_a_transaction_changes_what_is_read_where_it_has_written() -> None:
+def test_ending_a_transaction_conflicts_with_reads_of_its_partitions() -> None:
     """Its markers; found where a fetch waited for 500 ms and the commit came in its last 40."""
     added = {
         "v3AndBelowTransactionalId": "t",
@@ -95,7 +95,7 @@ def test_who_ends_a_transaction_changes_what_is_read_where_it_has_written() -> N
     assert not footprints(("END_TXN", 3, END), ("FETCH", 11, READ)).may_change(0, 1)
 
 
-def test_a_fetch_may_come_before_a_deletion_by_name_that_it_overlaps() -> None:
+def test_a_fetch_may_precede_an_overlapping_deletion() -> None:
     deletion = {"topicNames": [TOPIC], "timeoutMs": 1000}
     asked = [
         create(),
@@ -106,5 +106,5 @@ def test_a_fetch_may_come_before_a_deletion_by_name_that_it_overlaps() -> None:
     handled = [("create", 0), ("a", 10), ("read", 21), ("delete", 22)]
     recording: Recording = recorded(asked, handled)
     planned, outcomes = replayed(recording)
-    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.AGREE}
+    assert {outcome.verdict for outcome in outcomes.values()} == {CompareVerdict.AGREE}
     assert order_of(planned.schedule) == ["create", "a", "read", "delete"]

@@ -11,7 +11,7 @@ import pytest
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import Recording, read
 from brokertwin.state.apis import join_group
@@ -42,7 +42,7 @@ def differing(capture: str) -> list[report.Compared]:
     planned = plan(recording, "recorded", settings, is_compared=True)
     answers = local.run(planned.documents, planned.settings)
     compared = report.compare_all(recording.exchanges, planned.schedule, answers, frozenset())
-    return [one for one in compared if one.outcome.verdict is Verdict.DIFFER]
+    return [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
 
 
 NEXT_ID = producer_ids.next_id
@@ -83,14 +83,14 @@ def test_the_same_id_for_all_is_a_difference(
     monkeypatch.setattr(target, name, fault)
     found = [one for one in differing(capture) if is_about(one, path)]
     assert found
-    assert "an id that nobody has" in found[0].outcome.differences[0].expected
+    assert "an unused id" in found[0].outcome.differences[0].expected
 
 
 def is_about(one: report.Compared, path: str) -> bool:
     return path in {difference.path for difference in one.outcome.differences}
 
 
-def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
+def test_a_repeated_broker_id_must_be_repeated() -> None:
     """Two producers of no transactional id that the recording gives one id."""
     asked = [
         Asked(name, "INIT_PRODUCER_ID", 4, BODY, at, 1, name)
@@ -100,12 +100,12 @@ def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
     given, again = recording.exchanges[1:]
     again.response["producerId"] = given.response["producerId"]
     _, outcomes = replayed(Recording(recording.exchanges, []))
-    assert outcomes["first"].verdict is Verdict.AGREE
-    assert outcomes["second"].verdict is Verdict.DIFFER
+    assert outcomes["first"].verdict is CompareVerdict.AGREE
+    assert outcomes["second"].verdict is CompareVerdict.DIFFER
     assert outcomes["second"].differences[0].expected.endswith("again, without a choice")
 
 
-def test_where_a_wait_was_held_all_is_decided_again_for_who_looks_at_the_answers() -> None:
+def test_held_waits_require_a_second_run_for_responses() -> None:
     """A search holds a wait when it finds that it has to: others may have been answered before."""
     asked = [
         create(),

@@ -56,7 +56,7 @@ def test_files_are_merged_by_time_and_ties_by_file_and_line(tmp_path: Path) -> N
     assert ids(second, first)[:3] == ["b.jsonl:1", "a.jsonl:1", "a.jsonl:3"]
 
 
-def test_a_connection_is_not_reordered_whatever_its_times_say(tmp_path: Path) -> None:
+def test_a_connection_is_never_reordered_by_times(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", [line(9, "x"), line(5, "x"), line(7, "y")])
     exchanges = read([file]).exchanges
     assert [exchange.id for exchange in exchanges] == ["a.jsonl:3", "a.jsonl:1", "a.jsonl:2"]
@@ -64,14 +64,14 @@ def test_a_connection_is_not_reordered_whatever_its_times_say(tmp_path: Path) ->
     assert all(exchange.end >= exchange.time for exchange in exchanges)
 
 
-def test_connections_of_several_files_are_told_apart(tmp_path: Path) -> None:
+def test_connections_of_several_files_are_distinct(tmp_path: Path) -> None:
     files = [write(tmp_path / name, [line(5)]) for name in ("a.jsonl", "b.jsonl")]
     connections = {exchange.connection for exchange in read(files).exchanges}
     assert connections == {"a.jsonl/c1", "b.jsonl/c1"}
     assert read(files[:1]).exchanges[0].connection == "c1"
 
 
-def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_files_with_equal_names_are_distinct(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     files = [write(tmp_path / "a.jsonl", [line(5)]), write(tmp_path / "x" / "a.jsonl", [line(6)])]
     assert ids(*files) == ["a.jsonl#1:1", "a.jsonl#2:1"]
@@ -82,7 +82,7 @@ def test_the_end_is_the_whole_millisecond_after_the_answer(tmp_path: Path) -> No
     assert [exchange.end for exchange in read([file]).exchanges] == [7, 10]
 
 
-def test_the_end_of_a_connection_is_no_exchange_and_has_its_place_among_them(
+def test_a_disconnect_is_ordered_among_exchanges(
     tmp_path: Path,
 ) -> None:
     ended = {"time": 6, "kind": "disconnect", "connection": "c1"}
@@ -97,7 +97,7 @@ def test_the_end_of_a_connection_is_no_exchange_and_has_its_place_among_them(
     assert not found.broken
 
 
-def test_an_answer_may_be_null_or_not_be_there(tmp_path: Path) -> None:
+def test_a_response_may_be_null_or_missing(tmp_path: Path) -> None:
     unanswered = line(6)
     del unanswered["response"]
     file = write(tmp_path / "a.jsonl", [line(5, response=None), unanswered])
@@ -140,7 +140,7 @@ def test_a_file_without_an_exchange_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "missing.jsonl.gz"])
-def test_a_file_that_is_not_there_is_the_users_error(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_a_user_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"Cannot read .*: No such file"):
         read([tmp_path / name])
 
@@ -161,7 +161,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xy")), min_size=1
 
 
 @given(first=TIMES, second=TIMES)
-def test_any_merge_keeps_times_in_order_and_connections_as_they_were(
+def test_merges_keep_time_and_connection_order(
     tmp_path_factory: pytest.TempPathFactory,
     first: list[tuple[int, str]],
     second: list[tuple[int, str]],

@@ -7,7 +7,7 @@ from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read
 from brokertwin.recordings.replay.state_diff import changes
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import IDENTITY, Columns, Kind
+from brokertwin.sinks.state_rows import IDENTITY, Columns, ItemKind
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.audits import CAPTURES
@@ -23,18 +23,18 @@ def left(name: str, share: float) -> Columns:
 
 
 @pytest.mark.parametrize("name", ["txn_loop_ck", "raw_group_errors", "raw_fetch_errors"])
-def test_every_item_has_a_name_of_its_own(name: str) -> None:
+def test_item_names_are_unique(name: str) -> None:
     for share in (0.5, 1):
         columns = left(name, share)
-        for kind in Kind:
+        for kind in ItemKind:
             rows = state_rows.rows(kind, {"": columns})
             assert len({tuple(row[key] for key in IDENTITY[kind]) for row in rows}) == len(rows)
 
 
-def test_nothing_differs_from_itself_and_changes_turn_round() -> None:
+def test_diffs_are_reflexive_and_reversible() -> None:
     half, whole = left("txn_loop_ck", 0.5), left("txn_loop_ck", 1)
-    assert changes(whole, whole, Kind) == []
-    there, back = changes(half, whole, Kind), changes(whole, half, Kind)
+    assert changes(whole, whole, ItemKind) == []
+    there, back = changes(half, whole, ItemKind), changes(whole, half, ItemKind)
     assert there
     turned = {"added": "removed", "removed": "added", "changed": "changed"}
     assert sorted(
@@ -42,9 +42,9 @@ def test_nothing_differs_from_itself_and_changes_turn_round() -> None:
     ) == sorted((each.kind, str(each.item), each.what, str(sorted(each.fields))) for each in back)
 
 
-def test_a_change_says_both_values_of_the_fields_that_differ() -> None:
+def test_a_change_has_both_values_of_changed_fields() -> None:
     half, whole = left("txn_loop_ck", 0.5), left("txn_loop_ck", 1)
-    for change in changes(half, whole, [Kind.PRODUCERS]):
+    for change in changes(half, whole, [ItemKind.PRODUCERS]):
         if change.what == "changed":
             assert all(a != b for a, b in change.fields.values())
             assert "lastOffset" in change.fields
@@ -52,7 +52,9 @@ def test_a_change_says_both_values_of_the_fields_that_differ() -> None:
             assert change.what == "added"
 
 
-def test_internal_topics_are_left_out_unless_asked_for() -> None:
+def test_internal_topics_are_omitted_by_default() -> None:
     whole = left("txn_loop_ck", 1)
-    some, every = (len(changes({}, whole, [Kind.LOGS], all_items)) for all_items in (False, True))
+    some, every = (
+        len(changes({}, whole, [ItemKind.LOGS], all_items)) for all_items in (False, True)
+    )
     assert (some, every - some) == (6, 100)

@@ -52,18 +52,18 @@ def test_a_time_without_a_zone_is_in_the_one_given() -> None:
 
 
 @pytest.mark.parametrize("until", ["a:7", "noon", "12:00"])
-def test_anything_else_says_what_is_wanted(until: str) -> None:
+def test_invalid_moments_are_rejected_with_the_format(until: str) -> None:
     with pytest.raises(UserError, match=f"--until: '{until}' is neither"):
         events_until(EVENTS, until, UTC)
 
 
 @pytest.mark.parametrize(("place", "count"), [("a:1", 0), ("a.gz:2", 1), ("b:1", 2)])
-def test_a_request_has_events_before_it_and_is_the_next_one(place: str, count: int) -> None:
+def test_a_request_is_the_next_event_at_its_moment(place: str, count: int) -> None:
     """What completes it later is neither."""
     before, after = events_around(EVENTS, place)
     assert (before, after) == (EVENTS[:count], EVENTS[: count + 1])
 
 
-def test_what_is_not_decided_has_no_state_around_it() -> None:
+def test_unhandled_requests_have_no_state() -> None:
     with pytest.raises(UserError, match="c:7 was not handled"):
         events_around(EVENTS, "c:7")

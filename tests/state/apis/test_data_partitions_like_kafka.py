@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.conformance import wire
 from tests.support.goldens import WRITTEN_MS, tape

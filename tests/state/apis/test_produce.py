@@ -209,7 +209,7 @@ def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> 
 
 
 @pytest.mark.parametrize(("version", "topic"), [(12, {"name": "t"}), (13, {"topicId": "x" * 22})])
-def test_a_wait_of_a_checkpoint_of_old_is_answered_as_now(
+def test_pending_request_of_an_old_checkpoint_gets_a_response(
     bench: Bench, version: int, topic: dict[str, str]
 ) -> None:
     # all fields of all versions were in it, each with what it is where it says nothing

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.logs import producer as producers
-from brokertwin.state.logs import producer_snapshot
 from tests.conformance import wire
+from tests.support import producer_snapshots
 from tests.support.goldens import IS_LIVE, Tape, started, tape
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
@@ -187,7 +187,7 @@ def assert_the_same_snapshot(both: Both, offset: int) -> None:
     topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
     table = both.bench.cell.tables.producers
     known = producers.of_partition(table, 1, topic_id["topicId"], 0)
-    ours = producer_snapshot.file_name(offset), producer_snapshot.encode(known)
+    ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
     assert ours == both.tape.answer("snapshot", written)
 
 

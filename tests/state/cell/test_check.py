@@ -12,12 +12,12 @@ from brokertwin.state.core.records import TransactionMetadata, TransactionMetada
 from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
-from brokertwin.state.groups.committed_offsets import Committed
+from brokertwin.state.groups.committed_offsets import CommittedPartitions
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import Producer, RememberedBatch
 from brokertwin.state.transactions import transactional_ids
-from brokertwin.state.transactions.transactional_offsets import Pending
+from brokertwin.state.transactions.transactional_offsets import PendingOffsets
 from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
@@ -151,11 +151,13 @@ def _count_of_joins(bench: Bench) -> None:
 
 
 def _offset_in_no_index(bench: Bench) -> None:
-    bench.cell.tables.groups.change("1/committed/simple", Committed).partitions["orders"] = [7]
+    bench.cell.tables.groups.change("1/committed/simple", CommittedPartitions).partitions[
+        "orders"
+    ] = [7]
 
 
 def _pending_offset_without_its_index(bench: Bench) -> None:
-    bench.cell.tables.groups.put("1/pending/simple", Pending([]))
+    bench.cell.tables.groups.put("1/pending/simple", PendingOffsets([]))
 
 
 def _open_transaction_without_a_check(bench: Bench) -> None:
@@ -170,11 +172,11 @@ def _image_of_one_broker(bench: Bench) -> None:
 
 
 def _item_of_an_unknown_kind(bench: Bench) -> None:
-    bench.cell.tables.metadata.put("1/novelty/x", Pending([]))
+    bench.cell.tables.metadata.put("1/novelty/x", PendingOffsets([]))
 
 
 def _item_of_another_cell(bench: Bench) -> None:
-    bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
+    bench.cell.tables.groups.put("9/group/g", groups.StoredClassicGroup("g"))
 
 
 def _cached(bench: Bench) -> CachedFetchPartition:
@@ -225,13 +227,13 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_session_that_forgets_a_watch, "does not watch"),
     (_size_of_a_session, "counts 4 partitions"),
     (_partition_that_is_active_and_no_member, "is active in"),
-    (_member_without_a_timer, "its join timer"),
-    (_timer_of_a_stranger, "have a timer and are no members"),
-    (_wait_of_a_member_that_has_ended, "its member says that it does"),
-    (_count_of_joins, "joins and supporters are counted"),
-    (_offset_in_no_index, "is in no index"),
+    (_member_without_a_timer, "join timer"),
+    (_timer_of_a_stranger, "heartbeat timers of unknown members"),
+    (_wait_of_a_member_that_has_ended, "is pending for its member, but not in"),
+    (_count_of_joins, "counts of joins and supporters"),
+    (_offset_in_no_index, "is not indexed"),
     (_pending_offset_without_its_index, "1/pending/simple is empty"),
-    (_open_transaction_without_a_check, "is Ongoing, but no check looks at it"),
+    (_open_transaction_without_a_check, "is Ongoing without a scheduled check"),
     (_records_that_a_session_does_not_look_at, "does not look at =orders/0, which has records"),
     (_high_watermark_that_was_not_shown, "has not shown the high watermark of =orders/0"),
     (_log_start_that_was_not_shown, "has not shown the log start offset of =orders/0"),

@@ -13,7 +13,7 @@ from brokertwin.state.core.decision import Decision, PendingRequest, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.pending import PendingCommit
-from brokertwin.state.groups.group_answers import JoinGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse
 from brokertwin.state.replication.internal_logs import Required, WrittenRecords
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS

@@ -431,7 +431,7 @@ def test_unanswered_pending_join_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         cell = Cell(story.settings)
         decide(cell, story.documents)
         found += check(cell)
-    assert any("waits, and is no member's" in violation for violation in found)
+    assert any("is pending, but not for a member" in violation for violation in found)
 
 
 def test_incomplete_rollback_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

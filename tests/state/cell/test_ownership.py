@@ -108,6 +108,6 @@ def test_key_without_a_machine_is_noticed() -> None:
     cell = spy.cell
     for name, key in (("pending", "watches"), ("quotas", "rate"), ("transactions", "id/7")):
         broken = cell.copy()
-        broken.tables[name].put(key, transactional_offsets.PendingIn([]))
+        broken.tables[name].put(key, transactional_offsets.ProducerGroups([]))
         with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not name"):
             hold(broken)

@@ -88,8 +88,8 @@ def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
     ids = [key.split("/") for key in untagged if "/group/" in key]
     assert ids
     for broker, _, group in ids:
-        written = groups.written(cell.tables.groups, int(broker), unescape(group))
-        assert isinstance(written, groups.WrittenGroup)
+        written = groups.find_stored(cell.tables.groups, int(broker), unescape(group))
+        assert isinstance(written, groups.StoredClassicGroup)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

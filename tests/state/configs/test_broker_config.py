@@ -1,4 +1,4 @@
-"""Settings by Kafka's names: typed, checked, or refused with the nearest ones."""
+"""Static settings by Kafka's names: parsing, validation, unknown names."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ def test_nothing_given_is_kafkas_default() -> None:
     assert parse({}) == (BrokerSettings(), [])
 
 
-def test_the_typed_defaults_are_kafkas_own() -> None:
+def test_typed_defaults_are_kafkas() -> None:
     for name, field in TYPED.items():
         key = {**SETTINGS, **DYNAMIC_ONLY}[name]
         typed = getattr(BrokerSettings(), field)
@@ -38,12 +38,12 @@ def test_the_typed_defaults_are_kafkas_own() -> None:
         assert listed == config_keys.parse(name, key, key.default), name
 
 
-def test_what_is_acted_on_is_kafkas() -> None:
+def test_settings_in_use_are_kafkas() -> None:
     known = KAFKA_SETTINGS.keys() | OUR_SETTINGS.keys() | DYNAMIC_ONLY.keys()
     assert known >= ACTED_ON
 
 
-def test_our_own_settings_say_so_and_are_off() -> None:
+def test_brokertwin_settings_are_off_by_default() -> None:
     assert all(name.startswith("brokertwin.") for name in OUR_SETTINGS)
     assert not OUR_SETTINGS.keys() & KAFKA_SETTINGS.keys()
     typed, warnings = parse({"brokertwin.reject.unknown.producer": "true"})
@@ -53,22 +53,22 @@ def test_our_own_settings_say_so_and_are_off() -> None:
 
 
 @pytest.mark.parametrize("shards", [0, 9])
-def test_a_session_cache_has_one_to_eight_slices(shards: int) -> None:
-    """Each slice has a part of the ids, which are int32."""
+def test_session_cache_has_one_to_eight_shards(shards: int) -> None:
+    """Each shard has a part of the ids, which are int32."""
     name = "brokertwin.fetch.session.cache.shards"
     with pytest.raises(InvalidConfigError, match=f"Invalid value {shards}"):
         parse({name: str(shards)})
     assert parse({name: "8"})[0].brokertwin_fetch_session_cache_shards == 8
 
 
-def test_given_settings_are_typed_and_kept_as_texts() -> None:
+def test_given_settings_are_typed_and_kept_as_text() -> None:
     typed, warnings = parse({"num.partitions": " 12 ", "auto.create.topics.enable": "FALSE"})
     assert (typed.num_partitions, typed.auto_create_topics_enable) == (12, False)
     assert typed.given == {"num.partitions": "12", "auto.create.topics.enable": "FALSE"}
     assert warnings == []
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_setting_without_effect_causes_a_warning() -> None:
     given_settings = {
         "num.io.threads": "3",
         "log.flush.interval.messages": "1",
@@ -91,7 +91,7 @@ def test_what_has_no_effect_is_told() -> None:
         ("zookeeper.connect", None),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str | None) -> None:
+def test_unknown_name_is_rejected_with_similar_names(name: str, nearest: str | None) -> None:
     with pytest.raises(UnknownSettingError, match=r"Kafka 4\.3 has no broker setting") as error:
         parse({name: "1"})
     assert error.value.nearest[:1] == ([nearest] if nearest else [])
@@ -111,18 +111,18 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str | N
         ("ssl.client.auth", "always", "must be one of: required, requested, none"),
     ],
 )
-def test_a_value_that_kafka_would_refuse_is_refused(name: str, text: str, reason: str) -> None:
+def test_invalid_value_is_rejected(name: str, text: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=reason):
         parse({name: text})
 
 
-def test_secrets_are_checked_by_name_and_not_kept() -> None:
+def test_secrets_are_validated_but_not_kept() -> None:
     typed, warnings = parse({"ssl.key.password": "hunter2"})
     assert b"hunter2" not in msgspec.msgpack.encode(typed)
     assert len(warnings) == 1
 
 
-def test_case_matters_where_it_matters_to_kafka() -> None:
+def test_case_matters_as_in_kafka() -> None:
     parse({"group.consumer.migration.policy": "upgrade"})
     with pytest.raises(InvalidConfigError):
         parse({"compression.type": "ZSTD"})
@@ -136,14 +136,14 @@ def test_giving_the_defaults_changes_nothing(names: set[str]) -> None:
 
 
 @given(st.sampled_from(sorted(KAFKA_SETTINGS)), st.text(max_size=12))
-def test_any_text_is_either_taken_or_refused(name: str, text: str) -> None:
+def test_any_text_is_accepted_or_rejected(name: str, text: str) -> None:
     with contextlib.suppress(InvalidConfigError):
         typed, _ = parse({name: text})
         assert typed.given.get(name, text.strip()) == text.strip()
 
 
 @given(st.integers(-(2**64), 2**64))
-def test_a_long_is_64_bits_wide(number: int) -> None:
+def test_long_has_64_bits(number: int) -> None:
     key = ConfigKey(Type.LONG)
     if -(2**63) <= number < 2**63:
         assert config_keys.parse("x", key, f" {number} ") == number
@@ -155,7 +155,7 @@ def test_a_long_is_64_bits_wide(number: int) -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("0.5f", 0.5), (".5", 0.5), ("1e-3", 0.001), ("0x1p-1", 0.5)]
 )
-def test_a_double_is_written_as_in_java(text: str, number: float) -> None:
+def test_double_is_parsed_like_java(text: str, number: float) -> None:
     assert config_keys.parse("x", ConfigKey(Type.DOUBLE), text) == number
     assert math.isnan(float(str(config_keys.parse("x", ConfigKey(Type.DOUBLE), "NaN"))))
     for refused in ("1_0", "nan", "inf", "0xp1", "", "1,5"):
@@ -163,7 +163,7 @@ def test_a_double_is_written_as_in_java(text: str, number: float) -> None:
             config_keys.parse("x", ConfigKey(Type.DOUBLE), refused)
 
 
-def test_a_topics_setting_falls_back_to_the_brokers_and_to_kafkas() -> None:
+def test_topic_setting_defaults_to_the_brokers_and_kafkas() -> None:
     broker, _ = parse({"log.retention.hours": "2", "log.retention.minutes": "3"})
     assert topic_configs.value_of("retention.ms", {"retention.ms": "7"}, broker) == 7
     assert topic_configs.value_of("retention.ms", {}, broker) == 180_000
@@ -176,7 +176,7 @@ def test_every_synonym_is_a_setting_of_kafka() -> None:
         assert {synonym.name for synonym in config.synonyms} <= KAFKA_SETTINGS.keys()
 
 
-def test_settings_of_share_groups_that_hold_are_not_warned_of() -> None:
+def test_share_group_settings_in_use_cause_no_warning() -> None:
     held = {"group.share.record.lock.duration.ms": "2000", "group.share.max.size": "5"}
     assert parse(held)[1] == []
     assert len(parse({"group.share.persister.class.name": "x"})[1]) == 1

@@ -1,4 +1,4 @@
-"""Settings of brokers that change while they run: answered, described and obeyed as by Kafka's."""
+"""Dynamic broker settings: validation, description and effect, compared with Kafka."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.access.authorizer import CLASS_NAME
@@ -114,7 +114,7 @@ TOGETHER = [
     {"log.cleaner.threads": "1", "log.cleaner.dedupe.buffer.size": "1048577"},
     {"log.roll.ms": "1", "log.roll.jitter.ms": "0"},
 ]
-"""Values that Kafka checks against each other."""
+"""Values that Kafka compares with each other."""
 
 ROUNDS: list[list[Wanted]] = [
     [(BROKER, "1", [("num.partitions", SET, "3"), ("broker.id", SET, "4"), ("nope", SET, "5")])],
@@ -181,7 +181,7 @@ ROUNDS: list[list[Wanted]] = [
     [(BROKER, "1", [("message.max.bytes", DELETE, None), ("log.retention.ms", DELETE, "")])],
     [(BROKER, "1", [("num.io.threads", DELETE, None), ("log.cleanup.policy", SUBTRACT, "delete")])],
 ]
-"""IncrementalAlterConfigs: what is refused, then what changes."""
+"""IncrementalAlterConfigs: first rejected changes, then accepted ones."""
 
 REPLACEMENTS: list[list[Wanted]] = [
     [(BROKER, "1", [("compression.type", SET, "lz4"), (RATE, SET, "70")])],
@@ -230,7 +230,7 @@ def bench_with(settings: dict[str, str]) -> Bench:
 
 @pytest.mark.compares
 @pytest.mark.parametrize("name", VALUES)
-def test_each_value_is_validated_as_by_kafka(world: World, name: str) -> None:
+def test_kafka_validates_each_value_alike(world: World, name: str) -> None:
     both = world.both(name)
     for value in VALUES[name]:
         for resource in ("1", ""):
@@ -240,7 +240,7 @@ def test_each_value_is_validated_as_by_kafka(world: World, name: str) -> None:
 
 
 @pytest.mark.compares
-def test_values_are_validated_together_as_by_kafka(world: World) -> None:
+def test_kafka_validates_values_together_alike(world: World) -> None:
     both = world.both("together")
     for values in TOGETHER:
         for resource in ("1", ""):
@@ -288,7 +288,7 @@ LISTENERS: list[dict[str, str | None]] = [
     {"num.io.threads": "9", "listener.name.other.ssl.client.auth": "required"},
     {"advertised.listeners": "@"},
 ]  # fmt: skip
-"""What is asked of a broker; `@` stands for what it was given, `@-NAME` for that without one."""
+"""Changes of a broker; `@` is its given value, `@-NAME` the same without NAME."""
 
 ALTERED: list[dict[str, str | None]] = [
     {"listeners": "@,SECOND://localhost:0"},
@@ -299,13 +299,13 @@ ALTERED: list[dict[str, str | None]] = [
     {"listeners": "@,THIRD://127.0.0.1:0", "listener.security.protocol.map": "@,SECOND:SSL"},
     {"listeners": None, "listener.security.protocol.map": None},
 ]
-"""What is altered, one after the other."""
+"""Changes in order."""
 
 
 @pytest.mark.compares
 @pytest.mark.parametrize("is_advertised", [True, False])
-def test_listeners_are_validated_as_by_kafka(tmp_path: Path, is_advertised: bool) -> None:
-    """With `advertised.listeners` and without."""
+def test_kafka_validates_listeners_alike(tmp_path: Path, is_advertised: bool) -> None:
+    """With and without `advertised.listeners`."""
     more = {"listener.security.protocol.map": f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT"}
     more["listener.security.protocol.map"] += ",FOURTH:PLAINTEXT,OTHER:PLAINTEXT"
     without = () if is_advertised else ("advertised.listeners",)
@@ -315,8 +315,8 @@ def test_listeners_are_validated_as_by_kafka(tmp_path: Path, is_advertised: bool
         given = recording.drawn("properties", lambda: written_properties(broker))
         both = Recorded(kafka, recording), bench_with(given)
         for is_tried, rounds in ((True, LISTENERS), (False, ALTERED), (True, LISTENERS)):
-            for asked in rounds:
-                assert_listeners_same(both, asked, given, is_tried)
+            for changes in rounds:
+                assert_listeners_same(both, changes, given, is_tried)
 
 
 def assert_listeners_same(
@@ -334,7 +334,7 @@ def assert_listeners_same(
 
 
 def in_full(text: str | None, given: str | None) -> str | None:
-    """A text in which `@` stands for what was given."""
+    """Replace `@` by the given value."""
     if text is None or not text.startswith("@"):
         return text
     if text[1:].isalpha() or text.startswith("@-"):
@@ -351,7 +351,7 @@ def change(bench: Bench, *changes: Change, resource: str = "1", **event: Any) ->
     return dict(response["responses"][0])
 
 
-def test_a_setting_of_all_brokers_holds_where_a_broker_has_none_of_its_own() -> None:
+def test_cluster_setting_applies_to_brokers_without_their_own() -> None:
     bench = Bench((1, 2))
     table = bench.cell.tables.metadata
 
@@ -371,7 +371,7 @@ def test_a_setting_of_all_brokers_holds_where_a_broker_has_none_of_its_own() -> 
     assert of(1) == 1048588
 
 
-def test_an_altered_setting_of_a_broker_holds_at_once() -> None:
+def test_changed_broker_setting_applies_at_once() -> None:
     bench = Bench()
     bench.topic("a")
     assert bench.append("a", header(size=100))["errorCode"] == 0
@@ -381,7 +381,7 @@ def test_an_altered_setting_of_a_broker_holds_at_once() -> None:
     assert bench.append("a", header(size=100))["errorCode"] == 0
 
 
-def test_an_altered_default_of_topics_holds_at_once() -> None:
+def test_changed_default_of_topics_applies_at_once() -> None:
     replicas = Replicas()
     replicas.isolate(3)
     replicas.produce(acks=1)
@@ -397,7 +397,7 @@ def test_an_altered_default_of_topics_holds_at_once() -> None:
     assert replicas.leader()[0] != -1
 
 
-def test_the_brokers_own_checks_come_before_authorization() -> None:
+def test_broker_checks_precede_authorization() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME)
     for changes, error in (
         ([(RATE, SET, "1000")], Error.CLUSTER_AUTHORIZATION_FAILED),
@@ -418,12 +418,12 @@ def test_secrets_are_neither_kept_nor_shown() -> None:
     assert [config["isSensitive"] for config in found["configs"]] == [True, True]
 
 
-def test_our_own_settings_do_not_change() -> None:
+def test_brokertwin_settings_are_not_dynamic() -> None:
     refused = change(Bench(), ("brokertwin.truncation", SET, "hw"))
     assert refused["errorCode"] == Error.INVALID_REQUEST
 
 
-def test_throttles_are_off_until_they_are_set() -> None:
+def test_throttles_are_off_by_default() -> None:
     bench = Bench()
     given = bench.settings.broker_settings
     assert given.leader_replication_throttled_rate == UNLIMITED

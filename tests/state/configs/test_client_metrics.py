@@ -1,8 +1,8 @@
-"""Subscriptions to client metrics: told and taken as by a real broker."""
+"""Client metrics subscriptions, compared with a real broker."""
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.configs.client_metrics import MetricsSubscription
 from tests.support.configs import (
@@ -53,7 +53,7 @@ INCREMENTS: list[list[Wanted]] = [
 
 
 def forget(real: Recorded) -> None:
-    """Delete all subscriptions, also those of other tests."""
+    """Delete all subscriptions, including those of other tests."""
 
     def listed() -> list[str]:
         response = real.request("LIST_CONFIG_RESOURCES", 1, LISTED)
@@ -66,7 +66,7 @@ def forget(real: Recorded) -> None:
 
 
 @pytest.mark.compares
-def test_subscriptions_are_altered_and_described_as_by_kafka(real_kafka: Address) -> None:
+def test_kafka_alters_and_describes_subscriptions_alike(real_kafka: Address) -> None:
     with tape("configs/client_metrics") as recording:
         compare(Recorded(real_kafka, recording), Bench())
 
@@ -87,7 +87,7 @@ def compare(real: Recorded, bench: Bench) -> None:
     assert listed[1] == listed[0]
 
 
-def test_what_was_given_is_listed_until_it_is_taken_away() -> None:
+def test_subscription_is_listed_until_it_is_deleted() -> None:
     bench = Bench()
     for name in ("b", "a"):
         alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "*"), name=name))
@@ -99,7 +99,7 @@ def test_what_was_given_is_listed_until_it_is_taken_away() -> None:
     assert [each["resourceName"] for each in listed] == ["b"]
 
 
-def test_what_is_wrong_changes_nothing() -> None:
+def test_invalid_change_has_no_effect() -> None:
     bench = Bench()
     alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("interval.ms", SET, "100")))
     wrong = one(("metrics", SET, "a."), ("interval.ms", SET, "99"))
@@ -109,7 +109,7 @@ def test_what_is_wrong_changes_nothing() -> None:
     assert [each["value"] for each in shown["configs"]] == ["100", "", ""]
 
 
-def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
+def test_client_without_permission_is_rejected() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users="User:admin")
     response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "a.")))
     assert response["responses"][0]["errorCode"] == 31
@@ -117,10 +117,10 @@ def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
     assert refused["errorCode"] == 31
 
 
-def test_a_pattern_takes_no_longer_for_a_longer_name_than_is_in_proportion() -> None:
+def test_matching_time_is_linear_in_the_length_of_a_name() -> None:
     wanted = MetricsSubscription([], 1000, {"client_id": "(a+)+b"})
     assert wanted.matches({"client_id": "a" * 50 + "b"})
     assert not wanted.matches({"client_id": "a" * 50})
     assert MetricsSubscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), (
-        "as Java"
+        "like Java"
     )

@@ -1,11 +1,11 @@
-"""Settings are described and altered as by the real broker, with the same topics and ACLs."""
+"""DescribeConfigs and AlterConfigs compared with a real broker with the same topics and ACLs."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.cell.cell import Cell
@@ -140,15 +140,15 @@ def test_brokers_and_the_cluster_are_described_as_by_kafka(both: Both) -> None:
     assert [config["name"] for config in found[1]["configs"]] == ["min.insync.replicas"]
 
 
-def test_each_setting_of_a_topic_may_be_altered_and_none_is_a_secret() -> None:
+def test_topic_settings_can_be_altered_and_are_not_secret() -> None:
     bench = Bench()
     bench.topic("a")
-    (told,) = describe(bench, (TOPIC, "a"))
-    kinds = {(each["readOnly"], each["isSensitive"]) for each in told["configs"]}
+    (described,) = describe(bench, (TOPIC, "a"))
+    kinds = {(each["readOnly"], each["isSensitive"]) for each in described["configs"]}
     assert kinds == {(False, False)}
 
 
-def test_the_order_of_a_topics_settings_is_that_of_kafkas_hash_map() -> None:
+def test_topic_settings_are_in_the_order_of_kafkas_hash_map() -> None:
     bench = Bench()
     bench.request("CREATE_TOPICS", 7, create_body("plain", {}))
     (found,) = describe(bench, (TOPIC, "plain"))
@@ -182,7 +182,7 @@ def test_errors_are_those_of_kafka(both: Both) -> None:
         (TOPIC, "plain"),
     ]  # fmt: skip
     found = assert_same(both, *resources, keys=["retention.ms"])
-    assert found[-1]["errorCode"] == 29, "what the client may not see comes last"
+    assert found[-1]["errorCode"] == 29, "hidden resources are last"
     assert {result["errorCode"] for result in found} == {0, 3, 17, 29, 42}
 
 
@@ -192,7 +192,7 @@ def test_unknown_resource_type_fails_the_whole_request(both: Both) -> None:
     assert [result["errorCode"] for result in found] == [42, 42, 42]
 
 
-def test_who_may_not_describe_the_cluster_sees_no_broker() -> None:
+def test_client_without_permission_on_the_cluster_sees_no_broker() -> None:
     bench = Bench(
         authorizer_class_name=SETTINGS["authorizer.class.name"],
         super_users="User:admin",
@@ -202,7 +202,7 @@ def test_who_may_not_describe_the_cluster_sees_no_broker() -> None:
     assert refused["errorMessage"] == "Cluster authorization failed."
 
 
-def test_what_is_not_built_is_said() -> None:
+def test_broker_loggers_are_not_built() -> None:
     with pytest.raises(RefusedError, match="not built"):
         describe(Bench(), (LOGGER, "1"))
 
@@ -292,7 +292,7 @@ def test_replaced_settings_are_those_of_kafka(both: Both) -> None:
         assert_soon_same(both, (TOPIC, "replaced"))
 
 
-def test_what_is_only_validated_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     bench = Bench()
     bench.topic("a")
     before = describe(bench, (TOPIC, "a"))
@@ -305,7 +305,7 @@ def test_what_is_only_validated_changes_nothing() -> None:
     assert describe(bench, (TOPIC, "a")) == before
 
 
-def test_an_altered_setting_holds_at_once() -> None:
+def test_changed_setting_applies_at_once() -> None:
     bench = Bench()
     bench.topic("a")
     batch = header(size=100)

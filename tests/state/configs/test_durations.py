@@ -1,4 +1,4 @@
-"""Durations as Java's `Duration.parse` takes them; what a real 4.3.1 broker said of each."""
+"""Durations as parsed by Java's `Duration.parse`, compared with a real 4.3.1 broker."""
 
 import pytest
 
@@ -28,7 +28,7 @@ HOUR = 3_600_000 * MS
         ("PT2562047788015215H", 2_562_047_788_015_215 * HOUR),
     ],
 )
-def test_how_long_it_is(text: str, taken: int) -> None:
+def test_valid_duration(text: str, taken: int) -> None:
     assert durations.nanoseconds(text) == taken
 
 
@@ -39,5 +39,5 @@ def test_how_long_it_is(text: str, taken: int) -> None:
         *("PT2562047788015216H", "P9223372036854775807D", "PT99999999999999999999H"),
     ],
 )
-def test_what_is_none(text: str) -> None:
+def test_invalid_duration(text: str) -> None:
     assert durations.nanoseconds(text) is None

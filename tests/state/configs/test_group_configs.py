@@ -1,4 +1,4 @@
-"""Settings of single groups: told and taken as by a real broker, and what they do."""
+"""Settings of groups, compared with a real broker, and their effects."""
 
 import pytest
 
@@ -14,11 +14,11 @@ from tests.support.recorded import exchanges, replay
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 GIVEN = 8
-"""`configSource` of what a group was given."""
+"""`configSource` of a group's own setting."""
 
 
 def alter(bench: Bench, name: str, value: str | None, group: str = NAME, **event: str) -> int:
-    """Gives a group a setting, or takes it away; the error."""
+    """Set or remove a group's setting; return the error."""
     operation = 1 if value is None else SET
     setting = {"name": name, "configOperation": operation, "value": value}
     resource = {"resourceType": GROUP, "resourceName": group, "configs": [setting]}
@@ -27,19 +27,19 @@ def alter(bench: Bench, name: str, value: str | None, group: str = NAME, **event
 
 
 def described(bench: Bench, **event: str) -> int:
-    """The error of a description of the group's settings."""
+    """Error of describing the group's settings."""
     resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": None}
     response = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]}, **event)
     return int(response["results"][0]["errorCode"])
 
 
-def test_settings_of_groups_as_a_real_broker_tells_and_takes_them() -> None:
+def test_group_settings_agree_with_the_recorded_broker() -> None:
     recorded = exchanges("group_configs")
     assert len(recorded) > 30
     assert replay(Bench(), recorded) == []
 
 
-def test_a_groups_own_session_time_out_counts_from_its_members_next_heartbeat() -> None:
+def test_session_timeout_of_a_group_applies_from_the_next_heartbeat() -> None:
     bench = ConsumerBench()
     bench.join("a")
     assert alter(bench, SESSION, "60000") == 0
@@ -51,7 +51,7 @@ def test_a_groups_own_session_time_out_counts_from_its_members_next_heartbeat() 
     assert bench.group().members == {}
 
 
-def test_another_group_keeps_the_brokers_settings() -> None:
+def test_other_groups_keep_the_brokers_settings() -> None:
     bench = ConsumerBench()
     assert alter(bench, SESSION, "60000", group="other") == 0
     bench.join("a")
@@ -59,7 +59,7 @@ def test_another_group_keeps_the_brokers_settings() -> None:
     assert bench.group().members == {}
 
 
-def test_members_are_told_the_groups_own_heartbeat_interval() -> None:
+def test_members_get_the_heartbeat_interval_of_their_group() -> None:
     bench = ConsumerBench()
     assert alter(bench, HEARTBEAT, "7000") == 0
     assert bench.join("a")["heartbeatIntervalMs"] == 7000
@@ -67,13 +67,13 @@ def test_members_are_told_the_groups_own_heartbeat_interval() -> None:
     assert bench.beat("a", 2)["heartbeatIntervalMs"] == 5000
 
 
-def test_a_group_has_its_own_time_between_two_targets() -> None:
+def test_group_has_its_own_assignment_interval() -> None:
     bench = ConsumerBench()
     assert alter(bench, ASSIGNMENT, "0") == 0
     assert [bench.join(name)["memberEpoch"] for name in "abc"] == [2, 3, 4]
 
 
-def test_who_may_not_alter_or_describe_is_refused() -> None:
+def test_client_without_permission_is_rejected() -> None:
     bench = ConsumerBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
     assert alter(bench, SESSION, "50000", principal="User:other") == 30
     assert described(bench, principal="User:other") == 30
@@ -83,9 +83,7 @@ def test_who_may_not_alter_or_describe_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "holds"), [("50000", 50_000), ("46000", 48_000), ("60000", 55_000)]
 )
-def test_what_the_broker_would_not_take_any_more_counts_as_the_nearest(
-    given: str, holds: int
-) -> None:
+def test_value_outside_of_the_brokers_bounds_counts_as_the_bound(given: str, holds: int) -> None:
     bounds = {
         "group.consumer.min.session.timeout.ms": "48000",
         "group.consumer.max.session.timeout.ms": "55000",
@@ -98,7 +96,7 @@ RESET, LOCK = "share.auto.offset.reset", "share.delivery.count.limit"
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "shown"),
     [
         (SESSION, "+45000", "45000"),
         (SESSION, "\t00045000\n", "45000"),
@@ -116,17 +114,17 @@ RESET, LOCK = "share.auto.offset.reset", "share.delivery.count.limit"
         (RESET, "LATEST", None),
     ],
 )
-def test_a_value_is_told_as_it_is_read(name: str, given: str, told: str | None) -> None:
-    """What a real broker said of each; None: 40 INVALID_CONFIG."""
+def test_value_is_shown_as_parsed(name: str, given: str, shown: str | None) -> None:
+    """Responses of a real broker; None: 40 INVALID_CONFIG."""
     bench = Bench()
-    assert alter(bench, name, given) == (40 if told is None else 0)
+    assert alter(bench, name, given) == (40 if shown is None else 0)
     resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": [name]}
     (response,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
     (config,) = response["configs"]
-    assert (config["value"] == told) == (config["configSource"] == GIVEN) == (told is not None)
+    assert (config["value"] == shown) == (config["configSource"] == GIVEN) == (shown is not None)
 
 
-def test_a_session_is_longer_than_the_time_between_two_heartbeats() -> None:
+def test_session_timeout_must_exceed_the_heartbeat_interval() -> None:
     given = {"group.consumer.min.session.timeout.ms": "1"}
     fault = group_configs.fault({SESSION: "5000"}, BrokerSettings(given=given))
     assert fault == f"{SESSION} must be greater than {HEARTBEAT}"

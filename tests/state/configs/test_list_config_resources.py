@@ -1,4 +1,4 @@
-"""ListConfigResources: what a real broker lists, and who may see it."""
+"""ListConfigResources, compared with a real broker."""
 
 from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.machine import Bench
@@ -6,20 +6,20 @@ from tests.support.recorded import exchanges, replay
 
 
 def listed(bench: Bench, *types: int, **event: str) -> dict[str, object]:
-    """The answer to a request of version 1."""
+    """Response to a request of version 1."""
     response: dict[str, object] = bench.request(
         "LIST_CONFIG_RESOURCES", 1, {"resourceTypes": list(types)}, **event
     )
     return response
 
 
-def test_everything_is_listed_as_by_a_real_broker() -> None:
+def test_resources_agree_with_the_recorded_broker() -> None:
     recorded = exchanges("list_config_resources")
     assert sum(each["api"] == "LIST_CONFIG_RESOURCES" for each in recorded) > 18
     assert replay(Bench(), recorded) == []
 
 
-def test_only_brokers_that_are_alive_are_listed() -> None:
+def test_only_live_brokers_are_listed() -> None:
     bench = Bench(brokers=(1, 2, 3))
     names = [each["resourceName"] for each in listed(bench, 4)["configResources"]]
     assert names == ["1", "2", "3"]
@@ -28,7 +28,7 @@ def test_only_brokers_that_are_alive_are_listed() -> None:
     assert names == ["1", "3", "1", "3"]
 
 
-def test_who_may_not_describe_the_clusters_settings_sees_nothing() -> None:
+def test_client_without_permission_sees_nothing() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users="User:root")
     resource = {"resourceType": 32, "resourceName": "g", "configs": []}
     resource["configs"] = [{"name": "consumer.session.timeout.ms", "value": "50000"}]

@@ -1,4 +1,4 @@
-"""Listeners of a broker that change while it runs, without a real one beside it."""
+"""Changes of a running broker's listeners."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def bench_with(given: dict[str, str]) -> Bench:
 
 
 def altered(bench: Bench, listed: str | None, **request: Any) -> tuple[int, str | None]:
-    """What becomes of `listeners` of broker 1."""
+    """Error and message of changing `listeners` of broker 1."""
     change = ("listeners", DELETE if listed is None else SET, listed)
     if request:
         resource = {"resourceType": BROKER, "resourceName": "1"}
@@ -37,8 +37,8 @@ def altered(bench: Bench, listed: str | None, **request: Any) -> tuple[int, str 
     return found["errorCode"], found["errorMessage"]
 
 
-def told(bench: Bench, listener: str) -> tuple[int, int, int]:
-    """How many brokers a client is told of by a listener; the controller; a coordinator's error."""
+def reachable(bench: Bench, listener: str) -> tuple[int, int, int]:
+    """Brokers, controller and coordinator's error for a client of a listener."""
     brokers = bench.request("METADATA", 12, {"topics": []}, listener=listener)["brokers"]
     cluster = bench.request("DESCRIBE_CLUSTER", 1, {}, listener=listener)
     assert len(cluster["brokers"]) == len(brokers)
@@ -47,43 +47,46 @@ def told(bench: Bench, listener: str) -> tuple[int, int, int]:
     return len(brokers), cluster["controllerId"], found["errorCode"]
 
 
-def test_by_a_listener_that_was_added_no_broker_is_reached() -> None:
+def test_added_listener_has_no_brokers() -> None:
     bench = bench_with(GIVEN)
-    told(bench, "SECOND")  # the coordinators' topic comes
-    assert told(bench, "SECOND") == (1, 1, 0), "nobody knows of such a listener"
+    reachable(bench, "SECOND")  # this creates the coordinators' topic
+    assert reachable(bench, "SECOND") == (1, 1, 0), "the listener is unknown"
     assert altered(bench, SECOND) == (0, None)
     unreached = (0, -1, Error.COORDINATOR_NOT_AVAILABLE)
-    assert (told(bench, "SECOND"), told(bench, "PLAINTEXT")) == (unreached, (1, 1, 0))
+    assert (reachable(bench, "SECOND"), reachable(bench, "PLAINTEXT")) == (unreached, (1, 1, 0))
     bench.reload()
-    assert told(bench, "SECOND") == unreached
+    assert reachable(bench, "SECOND") == unreached
     assert altered(bench, None) == (0, None)
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_listener_goes_where_it_is_not_advertised(is_told: bool) -> None:
-    """Without `advertised.listeners` all are, and none goes."""
-    given = {n: t for n, t in GIVEN.items() if is_told or n != "advertised.listeners"}
+@pytest.mark.parametrize("is_advertised", [True, False])
+def test_listener_can_be_removed_if_it_is_not_advertised(is_advertised: bool) -> None:
+    """Without `advertised.listeners` all are advertised."""
+    given = {n: t for n, t in GIVEN.items() if is_advertised or n != "advertised.listeners"}
     bench = bench_with(given)
     assert altered(bench, SECOND) == (0, None)
-    error, said = altered(bench, None)
-    assert (error, said is None) == (0 if is_told else Error.INVALID_REQUEST, is_told)
-    error, said = altered(bench, "SECOND://localhost:9093")
+    error, message = altered(bench, None)
+    assert (error, message is None) == (
+        0 if is_advertised else Error.INVALID_REQUEST,
+        is_advertised,
+    )
+    error, message = altered(bench, "SECOND://localhost:9093")
     assert error == Error.INVALID_REQUEST
-    assert ("must be equal to or a subset" if is_told else "inter.broker") in (said or "")
+    assert ("must be equal to or a subset" if is_advertised else "inter.broker") in (message or "")
 
 
-def test_what_the_edge_has_against_stores_comes_before_what_runs_has() -> None:
+def test_store_errors_of_the_edge_precede_those_of_running_listeners() -> None:
     bench = bench_with(GIVEN)
     wrong = "PLAINTEXT://:9092,THIRD://localhost:9092"
     for listed, words in ((wrong, "different port"), (SECOND, "the store is bad")):
-        error, said = altered(bench, listed, edge={"storeFault": "the store is bad"})
+        error, message = altered(bench, listed, edge={"storeFault": "the store is bad"})
         assert error == Error.INVALID_REQUEST
-        assert words in (said or "")
+        assert words in (message or "")
     (shown,) = describe(bench, (BROKER, "1"), keys=["num.io.threads"])
     assert shown["configs"][0]["value"] == "8"
 
 
-def test_listeners_that_were_added_are_those_beside_the_ones_of_the_start() -> None:
+def test_opened_listeners_are_those_added_since_the_start() -> None:
     given, _ = parse({**GIVEN, "controller.listener.names": "THIRD"})
     assert listeners.opened(given) == []
     found = layered(given, {}, {"listeners": f"{SECOND},third://a:1,SECOND://localhost:9093"})

@@ -1,4 +1,4 @@
-"""What is said of settings that are too long for the wire: -1, of what the controller has seen."""
+"""Settings with messages beyond the protocol's limit: forwarded requests return -1."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from brokertwin.state.cluster.config_changes import BROKER, TOPIC
 from tests.support.machine import Bench
 
 LONGEST = "x" * 32_767
-"""As long as a text may be: what is said of it is longer."""
+"""The longest text; messages about it are longer."""
 
 
 def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[tuple[int, Any]]:
-    """The error of each resource, and what is said of it."""
-    told = [
+    """Error and message of each resource."""
+    resources_sent = [
         {
             "resourceType": kind,
             "resourceName": name,
@@ -22,23 +22,23 @@ def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[t
         }
         for kind, name, configs in resources
     ]
-    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": told})
+    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": resources_sent})
     return [(each["errorCode"], each["errorMessage"]) for each in response["responses"]]
 
 
 def retention(bench: Bench, topic: str) -> str:
-    """A topic's setting as it is described."""
-    asked = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": ["retention.ms"]}
-    (result,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [asked]})["results"]
+    """A topic's setting in DescribeConfigs."""
+    resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": ["retention.ms"]}
+    (result,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
     value: str = result["configs"][0]["value"]
     return value
 
 
-def test_what_reached_the_controller_is_lost_and_what_it_did_holds() -> None:
+def test_response_of_the_controller_is_lost_but_its_changes_hold() -> None:
     bench = Bench()
     for name in ("long", "right"):
         bench.topic(name)
-    told = altered(
+    resources_sent = altered(
         bench,
         (TOPIC, "long", {"retention.ms": LONGEST}),
         (TOPIC, "right", {"retention.ms": "5000"}),
@@ -46,13 +46,13 @@ def test_what_reached_the_controller_is_lost_and_what_it_did_holds() -> None:
         (99, "x", {}),
         (BROKER, "x", {}),
     )
-    assert told[:3] == [(-1, None)] * 3
-    assert told[3] == (42, "Unknown resource type 99")
-    assert told[4] == (42, "Node id must be an integer, but it is: x")
+    assert resources_sent[:3] == [(-1, None)] * 3
+    assert resources_sent[3] == (42, "Unknown resource type 99")
+    assert resources_sent[4] == (42, "Node id must be an integer, but it is: x")
     assert retention(bench, "right") == "5000"
 
 
-def test_a_text_that_the_wire_has_room_for_is_told() -> None:
+def test_message_within_the_limit_is_returned() -> None:
     bench = Bench()
     bench.topic("long")
     ((error, text),) = altered(bench, (TOPIC, "long", {"retention.ms": LONGEST[:1000]}))

@@ -1,4 +1,4 @@
-"""Defaults, types, bounds and choices of settings are those of Kafka's own definitions."""
+"""Defaults, types, bounds and choices of settings equal Kafka's definitions."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support import setting_values
 
 
 def fault(name: str, key: ConfigKey, text: str) -> str | None:
-    """What is said against a value."""
+    """Error message for a value."""
     try:
         parse(name, key, text)
     except InvalidConfigError as error:
@@ -21,16 +21,16 @@ def kafkas() -> list[setting_values.Said]:
 
 
 @pytest.mark.compares
-def test_defaults_are_those_of_kafka(kafkas: list[setting_values.Said]) -> None:
+def test_defaults_are_kafkas(kafkas: list[setting_values.Said]) -> None:
     theirs = {(each.of, each.name): each.default for each in kafkas}
     assert {where: key.default for where, key in setting_values.known().items()} == theirs
 
 
 @pytest.mark.compares
-def test_values_at_bounds_are_validated_as_by_kafka(kafkas: list[setting_values.Said]) -> None:
+def test_kafka_validates_values_at_bounds_alike(kafkas: list[setting_values.Said]) -> None:
     known = setting_values.known()
     for each in kafkas:
         key = known[each.of, each.name]
-        said = [fault(each.name, key, text) for text in each.texts]
-        assert said == each.said, (each.of, each.name, each.texts)
+        messages = [fault(each.name, key, text) for text in each.texts]
+        assert messages == each.said, (each.of, each.name, each.texts)
     assert sum(len(each.said) for each in kafkas) > 3_000

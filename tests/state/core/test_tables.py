@@ -19,7 +19,6 @@ from brokertwin.state.core.tables import (
     cached_key,
     columns_of_tables,
     decode_item,
-    encode_item,
 )
 from tests.support.histories import CLUSTER, histories
 
@@ -140,7 +139,7 @@ def test_keys_below_a_prefix_are_sorted_after_any_use(
         assert table.keys() == sorted(key for key in KEY_NAMES if key in table)
     table.commit(table.encode_changes())
     make(table, second)
-    table.put_encoded("1/a", encode_item(Thing(1)))
+    table.put_encoded("1/a", msgspec.msgpack.encode(Thing(1)))
     assert table.keys("1/") == [key for key in KEY_NAMES if key in table and key.startswith("1/")]
     assert table.keys("1/a") == [key for key in ("1/a", "1/a\U0010ffffb") if key in table]
     table.rollback()
@@ -166,7 +165,7 @@ def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
     for column in columns_of_tables(cell.tables.columns()).values():
         items = msgspec.msgpack.decode(column, type=dict[str, msgspec.Raw]) if column else {}
         for key, encoded in items.items():
-            assert encode_item(decode_item(encoded, types[key])) == bytes(encoded), key
+            assert msgspec.msgpack.encode(decode_item(encoded, types[key])) == bytes(encoded), key
 
 
 def test_only_the_last_keys_are_cached() -> None:

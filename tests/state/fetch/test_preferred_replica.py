@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.preferred_replica import BY_LEADER, RACK_AWARE
+from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.support.machine import Bench, header, produce_body
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 
@@ -69,7 +69,7 @@ def named(response: Any) -> int:
         (RACK_AWARE, "east", 12, -1),
         (RACK_AWARE, "north", 12, -1),
         (RACK_AWARE, "", 12, -1),
-        (BY_LEADER, "west", 12, -1),
+        ("org.apache.kafka.common.replica.LeaderSelector", "west", 12, -1),
         (None, "west", 12, -1),
         ("com.example.Nearest", "west", 12, -1),
     ],

@@ -1,7 +1,7 @@
-"""The assignors give what Kafka's own classes give, in the same order: random groups that change.
+"""Assignors compared with Kafka's classes, for random changing groups.
 
-`Assignors.java` beside this file drives Kafka's classes, from the jars: a thousand inputs, four of
-each group. `GOLDENS=compare EXAMPLES=1000` tries that many groups.
+`Assignors.java` runs Kafka's classes from the jars: a thousand inputs, four of each group.
+`GOLDENS=compare EXAMPLES=1000` compares that many groups.
 """
 
 import json
@@ -29,7 +29,7 @@ ASSIGN = {
 
 
 class Crowd:
-    """A group that changes: members come and go, topics grow, and wishes change."""
+    """A group whose members, topics and subscriptions change."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -49,7 +49,7 @@ class Crowd:
         return sorted(self.chance.sample(names, self.chance.randint(1, len(names))))
 
     def change(self) -> None:
-        """Some members go, some come; topics may grow."""
+        """Add and remove members; topics may grow."""
         for member in list(self.members):
             if self.chance.random() < 0.2:
                 del self.members[member]
@@ -66,11 +66,11 @@ class Crowd:
         self.most = max(self.most, len(self.members))
 
     def is_homogeneous(self) -> bool:
-        """Whether all members name the same topics."""
+        """True if all members have equal subscriptions."""
         return len({tuple(member["topics"]) for member in self.members.values()}) == 1
 
     def question(self) -> str:
-        """The group as the driver reads it."""
+        """Return the group in the driver's input format."""
         topics = [
             {"name": name, "id": topic_id, "partitions": count}
             for name, (topic_id, count) in self.topics.items()
@@ -80,7 +80,7 @@ class Crowd:
         return json.dumps({**asked, "topics": topics, "members": members})
 
     def assign(self) -> dict[str, Any]:
-        """What is assigned, and in which order the members came; it is theirs from then on."""
+        """Return targets, which the members keep, and the order of members."""
         order = timeline_order(self.members, len(self.members))
         in_order: JavaMap[str, Subscriber] = JavaMap(java_hash)
         for member in order:
@@ -107,8 +107,8 @@ class Crowd:
 
 
 @pytest.mark.compares
-def test_targets_are_those_of_kafkas_assignors() -> None:
-    """Targets are compared with the order of their topics and partitions."""
+def test_targets_equal_those_of_kafkas_assignors() -> None:
+    """The order of topics and partitions is compared, too."""
     crowds = [Crowd(seed) for seed in range(inputs(GROUPS))]
     asked: list[tuple[int, str, dict[str, Any]]] = []
     for seed, crowd in enumerate(crowds):
@@ -130,10 +130,10 @@ def _ordered(targets: dict[str, Target]) -> list[Any]:
 
 
 def _by_topic(targets: dict[str, Target]) -> list[Any]:
-    """Without topics of which nothing is left, which the driver does not print, and sorted.
+    """Return sorted targets without empty topics, as the driver prints them.
 
-    `simple` has two topics in one bucket of a Java map the other way round in about one group of
-    4,000.
+    `simple` has two topics of one bucket of a Java map in reverse order in about one of 4,000
+    groups.
     """
     return [
         (member, sorted((topic, places) for topic, places in target.items() if places))

@@ -1,4 +1,4 @@
-"""Classic groups; numbers are those of the worked examples (seed 001; KIP-134, 345, 394)."""
+"""Classic groups, with the worked examples (seed 001; KIP-134, 345, 394)."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.groups.classic_group import PREVIOUS, GroupState
+from brokertwin.state.groups.classic_group import PREVIOUS, ClassicGroupState
 from tests.support.groups import GROUP, TOPIC, GroupBench
 
 DELAY = 3000
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "systems" / "groups.md"
 
 
 def keys(bench: GroupBench) -> set[str]:
-    """The keys of all items that have to do with groups."""
+    """Return the keys of all items of groups."""
     tables = bench.cell.tables
     return {
         key
@@ -23,7 +23,7 @@ def keys(bench: GroupBench) -> set[str]:
     }
 
 
-def test_example_1_the_first_member_waits_for_the_initial_delay() -> None:
+def test_example_1_first_member_waits_for_the_initial_delay() -> None:
     bench = GroupBench()
     asked = bench.answer(bench.join(client="app"))
     assert (asked["errorCode"], asked["generationId"]) == (79, -1)
@@ -40,7 +40,7 @@ def test_example_1_the_first_member_waits_for_the_initial_delay() -> None:
     assert bench.state() == "Stable"
 
 
-def test_example_2_a_member_that_comes_extends_the_initial_delay() -> None:
+def test_example_2_joining_member_extends_the_initial_delay() -> None:
     bench = GroupBench()
     _, first = bench.new_member(rebalance=9000)
     _, second = bench.after(DELAY - 1).new_member(rebalance=9000)
@@ -50,7 +50,7 @@ def test_example_2_a_member_that_comes_extends_the_initial_delay() -> None:
     assert [bench.answer(join)["generationId"] for join in (first, second)] == [1, 1]
 
 
-def test_example_3_but_not_beyond_the_rebalance_timeout() -> None:
+def test_example_3_initial_delay_ends_with_the_rebalance_timeout() -> None:
     bench = GroupBench()
     joins = [bench.new_member(rebalance=6000)[1]]
     joins.append(bench.after(DELAY - 1).new_member(rebalance=6000)[1])
@@ -60,7 +60,7 @@ def test_example_3_but_not_beyond_the_rebalance_timeout() -> None:
     assert [bench.answer(join)["generationId"] for join in joins] == [1, 1, 1]
 
 
-def test_example_4_a_member_that_falls_silent_is_removed() -> None:
+def test_example_4_member_without_heartbeats_is_removed() -> None:
     bench = GroupBench()
     a, b = bench.stable("a", "b")
     assert bench.after(30_000).heartbeat(b, 1) == 0
@@ -84,7 +84,7 @@ def test_example_5_members_that_do_not_sync_in_time_are_removed() -> None:
     assert (written["groupId"], written["metadata"]["generation"]) == (GROUP, 2)
 
 
-def test_example_6_stale_and_foreign_requests_are_refused() -> None:
+def test_example_6_stale_and_foreign_requests_are_rejected() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
     assert bench.heartbeat("stranger", 1) == 25
@@ -93,7 +93,7 @@ def test_example_6_stale_and_foreign_requests_are_refused() -> None:
     assert bench.answer(wrong)["errorCode"] == 23
     bench.join(member)
     assert bench.state() == "CompletingRebalance"
-    assert bench.heartbeat(member, 1) == 22, "it is 2 now"
+    assert bench.heartbeat(member, 1) == 22, "the generation is 2"
     bench.new_member(client="b")
     assert bench.answer(bench.sync(member, 2))["errorCode"] == 27
     bench = GroupBench()
@@ -105,7 +105,7 @@ def test_example_6_stale_and_foreign_requests_are_refused() -> None:
     assert bench.heartbeat(old, 1, "i") == 82
 
 
-def test_example_7_the_protocol_that_all_support_wins() -> None:
+def test_example_7_protocol_supported_by_all_members_wins() -> None:
     bench = GroupBench()
     both = [("range", ""), ("sticky", "")]
     joins = [
@@ -118,7 +118,7 @@ def test_example_7_the_protocol_that_all_support_wins() -> None:
     assert {bench.answer(join)["protocolName"] for join in joins} == {"sticky"}
 
 
-def test_example_8_the_leader_that_joins_again_rebalances_a_follower_does_not() -> None:
+def test_example_8_rejoining_leader_starts_a_rebalance_a_follower_does_not() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b")
     again = bench.answer(bench.join(follower))
@@ -132,9 +132,7 @@ def test_example_8_the_leader_that_joins_again_rebalances_a_follower_does_not() 
 
 
 @pytest.mark.parametrize(("version", "is_told"), [(8, False), (9, True)])
-def test_example_9_a_static_member_comes_back_without_a_rebalance(
-    version: int, is_told: bool
-) -> None:
+def test_example_9_static_member_rejoins_without_a_rebalance(version: int, is_told: bool) -> None:
     bench = GroupBench()
     joins = [bench.join(instance=name, version=version) for name in ("i", "j")]
     bench.after(2 * DELAY)
@@ -153,7 +151,7 @@ def test_example_9_a_static_member_comes_back_without_a_rebalance(
     assert bench.state() == "Stable"
 
 
-def test_example_10_commits_by_state() -> None:
+def test_example_10_commits_by_group_state() -> None:
     bench = GroupBench()
     assert bench.commit(generation=5, version=9) == 69
     assert bench.commit(generation=5, version=8) == 22
@@ -170,14 +168,14 @@ def test_example_10_commits_by_state() -> None:
     assert bench.commit(member, 2) == 22
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_restarts_the_session_timeout() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
     assert bench.after(40_000).commit(member, 1) == 0
     assert bench.after(40_000).heartbeat(member, 1) == 0
 
 
-def test_a_dynamic_member_that_does_not_join_again_in_time_is_left_behind() -> None:
+def test_dynamic_member_that_does_not_rejoin_in_time_is_removed() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b", rebalance=10_000)
     join = bench.join(leader, rebalance=10_000)
@@ -186,7 +184,7 @@ def test_a_dynamic_member_that_does_not_join_again_in_time_is_left_behind() -> N
     assert bench.heartbeat(follower, 2) == 25
 
 
-def test_an_id_that_is_given_away_and_not_used_holds_the_join_up_until_it_expires() -> None:
+def test_pending_member_id_delays_the_join_until_it_expires() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a", session=20_000)
     bench.join(session=6000)
@@ -195,7 +193,7 @@ def test_an_id_that_is_given_away_and_not_used_holds_the_join_up_until_it_expire
     assert bench.after(1).answer(join)["generationId"] == 2
 
 
-def test_the_member_that_leaves_is_gone_and_the_others_rebalance() -> None:
+def test_leaving_member_is_removed_and_others_rebalance() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b")
     assert bench.leave(follower, "stranger") == [0, 25]
@@ -204,14 +202,14 @@ def test_the_member_that_leaves_is_gone_and_the_others_rebalance() -> None:
     assert bench.state() == "Empty"
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_full_group_rejects_new_members() -> None:
     bench = GroupBench(group_max_size=1)
     (member,) = bench.stable("a")
     assert bench.answer(bench.join())["errorCode"] == 81
     assert bench.answer(bench.join(member))["generationId"] == 2
 
 
-def test_a_group_with_members_is_not_deleted_an_empty_one_goes_with_its_offsets() -> None:
+def test_group_with_members_cannot_be_deleted_but_an_empty_one_can() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
     assert bench.commit(member, 1) == 0
@@ -226,8 +224,8 @@ def test_a_group_with_members_is_not_deleted_an_empty_one_goes_with_its_offsets(
     assert bench.request("OFFSET_FETCH", 8, wanted)["groups"][0]["topics"] == []
 
 
-def test_a_group_that_is_deleted_while_an_id_is_given_away_does_not_come_back() -> None:
-    # asked of Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
+def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
+    # compared with Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
     bench = GroupBench()
     before = keys(bench)
     assert bench.answer(bench.join())["errorCode"] == 79
@@ -246,13 +244,13 @@ CUT = "AAAAAAABAANmb28="
 
 
 def _deletion(bench: GroupBench) -> int:
-    """The error of a deletion of the offset of partition 0."""
+    """Return the error of a deletion of partition 0's offset."""
     body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
     answer = bench.request("OFFSET_DELETE", 0, body)
     return int(answer["topics"][0]["partitions"][0]["errorCode"])
 
 
-def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a", protocols=[("range", READS_FOO)])
     bench.commit(member, 1)
@@ -261,13 +259,13 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
     assert _deletion(bench) == 0
 
 
-def test_what_a_group_reads_is_what_its_members_said_when_the_generation_began() -> None:
-    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+def test_subscriptions_are_those_at_the_start_of_the_generation() -> None:
+    # compared with Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
     bench = GroupBench()
     reads_foo, reads_bar = [("range", READS_FOO)], [("range", READS_BAR)]
     of_foo, of_bar = ({"protocols": each, "version": 3} for each in (reads_foo, reads_bar))
     bench.join(**of_bar)
-    assert _deletion(bench) == 86  # nobody has told yet
+    assert _deletion(bench) == 86  # subscriptions are not known yet
     bench.after(10_000)
     assert _deletion(bench) == 0
     bench.join(**of_foo)
@@ -277,7 +275,7 @@ def test_what_a_group_reads_is_what_its_members_said_when_the_generation_began()
 
 
 @pytest.mark.parametrize("said", ["", CUT])
-def test_a_group_whose_subscriptions_cannot_be_read_may_read_any_topic(said: str) -> None:
+def test_group_with_unreadable_subscriptions_subscribes_to_any_topic(said: str) -> None:
     bench = GroupBench()
     (member,) = bench.stable("a", protocols=[("range", said)])
     assert _deletion(bench) == 86
@@ -285,8 +283,8 @@ def test_a_group_whose_subscriptions_cannot_be_read_may_read_any_topic(said: str
     assert _deletion(bench) == 0
 
 
-def test_a_new_group_is_written_before_its_first_member_is_there() -> None:
-    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+def test_new_group_is_written_before_its_first_member_joins() -> None:
+    # compared with Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
     bench = GroupBench()
     bench.join(instance="i")
     written = bench.records()[-1]["record"]
@@ -308,7 +306,7 @@ def test_list_groups_filters_by_state_and_type() -> None:
     assert listed(typesFilter=["Consumer"]) == []
 
 
-def test_a_group_lives_on_in_the_stored_state() -> None:
+def test_group_is_restored_from_the_stored_state() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b")
     bench.reload()
@@ -318,13 +316,13 @@ def test_a_group_lives_on_in_the_stored_state() -> None:
     assert bench.answer(join)["generationId"] == 2
 
 
-def test_the_pages_diagram_has_the_transitions_that_there_are() -> None:
+def test_diagram_in_the_docs_has_all_transitions() -> None:
     arrows = re.findall(r"^    (\w+) --> (\w+):", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    drawn = {(GroupState(before), GroupState(after)) for before, after in arrows}
+    drawn = {(ClassicGroupState(before), ClassicGroupState(after)) for before, after in arrows}
     assert drawn == {(before, after) for after in PREVIOUS for before in PREVIOUS[after]}
 
 
-def test_keys_go_through_a_hash_map_as_in_java() -> None:
+def test_keys_have_the_order_of_a_java_hash_map() -> None:
     # new HashMap<String, Integer>() with these keys, printed by Java 17
     protocols = ["range", "sticky", "roundrobin", "cooperative-sticky"]
     in_java = ["sticky", "range", "roundrobin", "cooperative-sticky"]
@@ -335,7 +333,7 @@ def test_keys_go_through_a_hash_map_as_in_java() -> None:
 
 
 @pytest.mark.parametrize("api", ["JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP"])
-def test_who_may_not_read_the_group_gets_30(api: str) -> None:
+def test_client_without_read_permission_gets_group_authorization_failed(api: str) -> None:
     bench = GroupBench(
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS",

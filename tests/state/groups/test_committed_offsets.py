@@ -1,4 +1,4 @@
-"""Committed offsets in the table `groups`: whose they are, and that no group reads another's."""
+"""Committed offsets in the table `groups`: keys, index, isolation."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,11 @@ from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.groups import committed_offsets, groups
-from brokertwin.state.groups.committed_offsets import Committed, Offset, OffsetRow
+from brokertwin.state.groups.committed_offsets import (
+    CommittedOffsetRow,
+    CommittedPartitions,
+    Offset,
+)
 
 BROKER = 1
 NAMES = st.text(alphabet="ab/%2F25é\0 ", max_size=6)
@@ -39,7 +43,7 @@ def stored(table: Table) -> bytes:
     return table.column()
 
 
-def test_example_12_a_fetch_sees_the_last_commit_of_each_partition() -> None:
+def test_example_12_fetch_returns_the_last_commit_of_each_partition() -> None:
     written = [
         commit("g", "foo", 0, 100),
         commit("g", "foo", 1, 110),
@@ -68,26 +72,26 @@ def test_example_15_loading_keeps_the_last_record_of_each_key() -> None:
     )
     assert offset_of(table, "g", "foo", 0) == 20
     assert offset_of(table, "g", "bar", 0) is None
-    group = groups.written(table, BROKER, "g")
+    group = groups.find_stored(table, BROKER, "g")
     assert group is not None
     assert group.metadata is None
 
 
-def test_a_group_stays_when_its_last_offset_goes() -> None:
+def test_group_stays_without_offsets() -> None:
     table = filled(commit("g", "t", 0, 1), OffsetDeleted("g", "t", 0), OffsetDeleted("g", "t", 0))
-    assert groups.written(table, BROKER, "g") is not None
+    assert groups.find_stored(table, BROKER, "g") is not None
     assert committed_offsets.partitions_of(table, BROKER, "g") == []
     assert committed_offsets.rows(stored(table)) == []
 
 
-def test_offsets_of_one_group_are_read_without_decoding_anothers() -> None:
+def test_offsets_of_a_group_are_read_without_decoding_others() -> None:
     table = filled(*(commit(f"g{n}", "t", p, n) for n in range(3) for p in (10, 2)))
     column = stored(table)
     fresh = Table(column)
     assert committed_offsets.partitions_of(fresh, BROKER, "g1") == [("t", [2, 10])]
     assert offset_of(fresh, "g1", "t", 2) == 1
     decoded = fresh._live
-    assert all(isinstance(item, Committed | Offset) for item in decoded.values())
+    assert all(isinstance(item, CommittedPartitions | Offset) for item in decoded.values())
     assert len(decoded) == 2
 
 
@@ -99,21 +103,21 @@ def test_tombstones_of_a_deleted_topic() -> None:
         commit("b/c", "kept", 3, 1),
         commit("d", "gone/not", 0, 1),
     )
-    assert committed_offsets.of_deleted_topic(table, BROKER, "gone") == [
+    assert committed_offsets.tombstones_of_topic(table, BROKER, "gone") == [
         OffsetDeleted("a", "gone", 0),
         OffsetDeleted("a", "gone", 1),
         OffsetDeleted("b/c", "gone", 3),
     ]
-    assert committed_offsets.of_deleted_topic(table, 2, "gone") == []
+    assert committed_offsets.tombstones_of_topic(table, 2, "gone") == []
 
 
-def test_rows_are_sorted_and_whole() -> None:
+def test_rows_are_sorted_and_complete() -> None:
     record = OffsetCommitted("g", "t", 10, 5, 3, "m", 1_000, 2_000, ZERO_UUID)
     table = filled(record, commit("g", "t", 9, 4), commit("a", "u", 0, 1))
     assert committed_offsets.rows(stored(table)) == [
-        OffsetRow("a", "u", 0, 1, -1, "", 1_000, -1),
-        OffsetRow("g", "t", 9, 4, -1, "", 1_000, -1),
-        OffsetRow("g", "t", 10, 5, 3, "m", 1_000, 2_000),
+        CommittedOffsetRow("a", "u", 0, 1, -1, "", 1_000, -1),
+        CommittedOffsetRow("g", "t", 9, 4, -1, "", 1_000, -1),
+        CommittedOffsetRow("g", "t", 10, 5, 3, "m", 1_000, 2_000),
     ]
     assert committed_offsets.rows(b"") == []
 
@@ -123,7 +127,7 @@ def test_rows_are_sorted_and_whole() -> None:
         st.tuples(NAMES, NAMES, st.integers(0, 12), st.integers(0, 9) | st.none()), max_size=30
     )
 )
-def test_any_names_keep_apart(
+def test_keys_of_any_names_are_distinct(
     steps: list[tuple[str, str, int, int | None]],
 ) -> None:
     expected: dict[tuple[str, str, int], int] = {}

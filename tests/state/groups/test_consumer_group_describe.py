@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, as Apache Kafka 4.3.1 answers it where all groups are classic ones."""
+"""ConsumerGroupDescribe like Apache Kafka 4.3.1, for classic groups."""
 
 from typing import Any
 
@@ -31,34 +31,34 @@ def refused(group: str, code: int, message: str | None = None) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_classic_group_is_no_consumer_group(version: int) -> None:
+def test_classic_group_is_not_a_consumer_group(version: int) -> None:
     bench = GroupBench()
     bench.stable("a")
     wanted = refused(GROUP, 69, f"Group {GROUP} is not a consumer group.")
     assert describe(bench, GROUP, version=version) == [wanted]
 
 
-def test_a_group_that_has_only_offsets_is_a_classic_one() -> None:
+def test_simple_group_is_a_classic_group() -> None:
     bench = GroupBench()
     assert bench.commit() == 0
     assert describe(bench, GROUP)[0]["errorMessage"] == f"Group {GROUP} is not a consumer group."
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_group_that_nobody_knows_is_not_found(version: int) -> None:
+def test_unknown_group_is_not_found(version: int) -> None:
     wanted = [refused("nope", 69, "Group nope not found.")]
     assert describe(GroupBench(), "nope", version=version) == wanted
 
 
-def test_no_group_is_asked_for() -> None:
+def test_empty_request_gets_an_empty_response() -> None:
     assert describe(GroupBench()) == []
 
 
-def test_before_there_is_a_groups_topic_nobody_coordinates() -> None:
+def test_coordinator_is_unavailable_without_the_offsets_topic() -> None:
     assert describe(Bench(), "nope", "n2") == [refused("nope", 16), refused("n2", 16)]
 
 
-def test_who_may_not_describe_a_group_is_told_first_then_the_nameless_one() -> None:
+def test_denied_groups_come_first_then_the_empty_id() -> None:
     bench = GroupBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
     assert describe(bench, GROUP, "", "nope", principal="User:eve") == [
         refused(GROUP, 30),
@@ -74,13 +74,13 @@ def test_who_may_not_describe_a_group_is_told_first_then_the_nameless_one() -> N
     ]
 
 
-def test_the_nameless_group_comes_before_those_that_are_looked_for() -> None:
+def test_empty_id_comes_before_other_groups() -> None:
     found = describe(GroupBench(), "nope", "")
     assert found == [refused("", 24), refused("nope", 69, "Group nope not found.")]
 
 
-def test_groups_come_in_the_order_of_their_partitions() -> None:
-    # as a broker with ten partitions of __consumer_offsets answered
+def test_groups_have_the_order_of_their_partitions() -> None:
+    # response of a broker with ten partitions of __consumer_offsets
     bench = GroupBench(offsets_topic_num_partitions=10)
     found = describe(bench, *(f"grp-{number}" for number in range(20)), "grp-3")
     recorded = [8, 15, 7, 16, 5, 18, 6, 17, 3, 10, 3, 4, 19, 1, 12, 2, 11, 9, 14, 0, 13]

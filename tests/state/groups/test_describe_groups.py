@@ -1,4 +1,4 @@
-"""DescribeGroups, as Apache Kafka 4.3.1 answers it."""
+"""DescribeGroups like Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.groups import GROUP, GroupBench
 
 ALL_OPERATIONS = 3400
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: what the real broker says."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -2147483648
 
 
@@ -18,7 +18,7 @@ def describe(bench: GroupBench, version: int, *groups: str, **event: Any) -> Any
 
 
 @pytest.mark.parametrize("version", [3, 5, 6])
-def test_without_an_authorizer_everybody_may_do_everything_to_a_group(version: int) -> None:
+def test_all_operations_are_allowed_without_an_authorizer(version: int) -> None:
     bench = GroupBench()
     bench.stable("a")
     (found,) = describe(bench, version, GROUP)
@@ -28,14 +28,12 @@ def test_without_an_authorizer_everybody_may_do_everything_to_a_group(version: i
 @pytest.mark.parametrize(
     ("version", "code", "operations"), [(5, 0, ALL_OPERATIONS), (6, 69, NOT_ASKED)]
 )
-def test_what_may_be_done_to_a_group_that_is_not_there(
-    version: int, code: int, operations: int
-) -> None:
+def test_operations_on_an_unknown_group(version: int, code: int, operations: int) -> None:
     (found,) = describe(GroupBench(), version, "nope")
     assert (found["errorCode"], found["authorizedOperations"]) == (code, operations)
 
 
-def test_a_client_learns_what_it_may_do_to_a_group() -> None:
+def test_authorized_operations_are_those_of_the_client() -> None:
     bench = GroupBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
     bench.stable("a")
     acl = {"resourceType": 3, "resourceName": GROUP, "resourcePatternType": 3}
@@ -48,8 +46,8 @@ def test_a_client_learns_what_it_may_do_to_a_group() -> None:
     assert (allowed["errorCode"], allowed["authorizedOperations"]) == (0, read_and_describe)
 
 
-def test_groups_come_in_the_order_of_their_partitions() -> None:
-    # as a broker with ten partitions of __consumer_offsets answered
+def test_groups_have_the_order_of_their_partitions() -> None:
+    # response of a broker with ten partitions of __consumer_offsets
     bench = GroupBench(offsets_topic_num_partitions=10)
     found = describe(bench, 5, *(f"grp-{number}" for number in range(10)))
     recorded = [8, 7, 5, 6, 3, 4, 1, 2, 9, 0]

@@ -1,4 +1,4 @@
-"""What the rows of a real `__consumer_offsets` say of groups."""
+"""Decoding of group records of a real `__consumer_offsets`."""
 
 import struct
 
@@ -12,7 +12,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -29,13 +29,13 @@ RAW_ID = bytes(range(16))
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_classic_group_of_each_version(version: int) -> None:
+def test_classic_group_of_each_version(version: int) -> None:
     key, value = classic_row("g", 7, {"m": {"orders": [0, 2]}}, version)
-    member = Member("m", None, "client", "/h", frozenset({("orders", 0), ("orders", 2)}))
+    member = GroupRowMember("m", None, "client", "/h", frozenset({("orders", 0), ("orders", 2)}))
     assert group_records.decode(key, value) == ClassicRow("g", 7, (member,))
 
 
-def test_the_assignments_of_other_protocols_are_not_read() -> None:
+def test_assignments_of_other_protocols_are_not_decoded() -> None:
     key, value = classic_row("connect", 1, {"m": {}}, 3, protocol_type="connect")
     row = group_records.decode(key, value)
     assert isinstance(row, ClassicRow)
@@ -50,7 +50,7 @@ def test_rows_of_a_consumer_group() -> None:
     ]
     assert said == [
         EpochRow("g", 4),
-        MemberRow("g", "m", Member("m", None, "client", "/h", frozenset())),
+        MemberRow("g", "m", GroupRowMember("m", None, "client", "/h", frozenset())),
         AssignmentRow("g", "m", 4, frozenset({(uuid_of(RAW_ID), 1)})),
     ]
 
@@ -65,17 +65,15 @@ def test_rows_of_a_consumer_group() -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_without_a_value_it_is_taken_back(
-    row: tuple[bytes, bytes], said: group_records.Row
-) -> None:
+def test_null_value_is_a_tombstone(row: tuple[bytes, bytes], said: group_records.Row) -> None:
     assert group_records.decode(row[0], None) == said
 
 
-def test_a_row_of_another_kind_is_none_of_ours() -> None:
+def test_other_record_types_are_ignored() -> None:
     assert group_records.decode(struct.pack(">h", 12) + b"whatever", b"") == OtherRow(12)
 
 
-def test_an_offset_is_one() -> None:
+def test_offset_is_decoded() -> None:
     row = group_records.decode(*offset_row("g", "orders", 1, 9))
     assert isinstance(row, OffsetRow)
     assert row.value is not None
@@ -85,7 +83,7 @@ def test_an_offset_is_one() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_group_that_is_cut_is_refused_wherever(version: int) -> None:
+def test_truncated_group_is_rejected_at_any_length(version: int) -> None:
     key, value = classic_row("g", 7, {"m": {"orders": [0]}}, version)
     for end in range(len(value)):
         with pytest.raises(ValueError, match=r"expected|array"):
@@ -93,7 +91,7 @@ def test_a_group_that_is_cut_is_refused_wherever(version: int) -> None:
 
 
 @given(kind=st.sampled_from([0, 1, 2, 3, 5, 8, 9]), key=st.binary(max_size=20), value=st.binary())
-def test_any_bytes_are_read_or_refused(kind: int, key: bytes, value: bytes) -> None:
+def test_random_bytes_are_decoded_or_rejected(kind: int, key: bytes, value: bytes) -> None:
     try:
         group_records.decode(struct.pack(">h", kind) + key, value)
     except ValueError:

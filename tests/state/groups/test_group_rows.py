@@ -1,4 +1,4 @@
-"""Groups as rows of `offsets.<cluster>`: what Kafka's own classes, and our reader, find there."""
+"""Group rows of `offsets.<cluster>`, read by Kafka's classes and ours."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -38,23 +38,23 @@ from tests.support.streams_groups import (
 from tests.support.streams_groups import GROUP as STREAMS_GROUP
 
 WORD = re.compile("(?=[A-Z])")
-"""Where another word begins in the name of a field."""
+"""Start of another word in a field name."""
 
 
 def rows_of(bench: Bench) -> list[Row]:
-    """The rows of the offsets topic, in order."""
+    """Return the rows of the offsets topic, in order."""
     found = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
     return [(row.key, row.value) for row in found if row.key is not None]
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
-    """What compaction leaves, without tombstones."""
+    """Return the rows after compaction, without tombstones."""
     newest = dict(rows_of(bench))
     return {key: value for key, value in newest.items() if value is not None}
 
 
 def life() -> ConsumerBench:
-    """A group of every kind of member and record that ends as a classic one, and then goes."""
+    """Run a group with all kinds of members and records until its deletion."""
     bench = ConsumerBench()
     said: dict[str, Any] = {"rackId": "r", "serverAssignor": "range", "subscribedTopicRegex": "b.*"}
     bench.join("a", "foo", instanceId="i", **said)
@@ -74,7 +74,7 @@ def life() -> ConsumerBench:
     return bench
 
 
-def test_a_classic_group_is_read_back_with_what_its_members_own() -> None:
+def test_classic_group_is_decoded_with_its_members_partitions() -> None:
     bench = ConsumerBench()
     member = Classic(bench)
     classic_group(bench, member)
@@ -86,7 +86,7 @@ def test_a_classic_group_is_read_back_with_what_its_members_own() -> None:
     ]
 
 
-def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
+def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
     bench = ConsumerBench()
     bench.join("a", instanceId="i")
     bench.commit("a", 2)
@@ -103,8 +103,8 @@ def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
     assert others == [6, 7], "the target assignment"
 
 
-def test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it() -> None:
-    """Without the last field, a null structure, Kafka would take it for a classic one."""
+def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
+    """Without the null structure, Kafka would read a classic member."""
     said = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
     row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", said))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
@@ -112,7 +112,7 @@ def test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it() -> None:
 
 
 def streams_life() -> StreamsBench:
-    """A streams group with every kind of topic, copies and endpoints; then it goes."""
+    """Run a streams group with all kinds of topics until its deletion."""
     bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
     runs = COUNTING | {"subtopologies": [*COUNTING["subtopologies"], JOINED]}
     said = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
@@ -140,7 +140,7 @@ JOINED = part(
 
 
 def share_life() -> ShareBench:
-    """A share group whose states begin, are there and go; then it goes."""
+    """Run a share group with states until its deletion."""
     bench = ShareBench()
     bench.beat("a", 0, "bar", "foo", rack="r")
     assert set(bench.told(bench.later("a", 2))) == {"bar", "foo"}
@@ -152,7 +152,7 @@ def share_life() -> ShareBench:
     return bench
 
 
-def test_a_share_group_is_read_back() -> None:
+def test_share_group_is_decoded() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar", rack="r")
     bench.later("a", 2)
@@ -160,13 +160,13 @@ def test_a_share_group_is_read_back() -> None:
     owned = frozenset((bench.ids["bar"], number) for number in range(2))
     assert {EpochRow(GROUP, 3), AssignmentRow(GROUP, "a", 3, owned)} <= set(said)
     (member,) = (each.member for each in said if isinstance(each, MemberRow))
-    assert member == Member("a", None, "bench", "/", frozenset())
+    assert member == GroupRowMember("a", None, "bench", "/", frozenset())
     assert sorted(each.kind for each in said if isinstance(each, OtherRow)) == [12, 13, 15]
 
 
 @pytest.mark.parametrize("topic", ["foo", REPARTITION])
-def test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset(topic: str) -> None:
-    """A member of a streams group has tasks; the topology says which topics they read."""
+def test_history_shows_which_streams_member_has_moved_an_offset(topic: str) -> None:
+    """The member has tasks; the topology has their topics."""
     bench = StreamsBench()
     bench.join("a", COUNTING)
     bench.later("a", 2)
@@ -182,10 +182,10 @@ def test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset(t
     gone = [(key, None) for key, _ in rows_of(bench) if key[1] in {22, 23}]
     last, other = rows_of(bench)[-1], offset_row(STREAMS_GROUP, topic, 9, 5)
     _, *moves = OffsetHistory().read(written([*rows_of(bench), other, *gone, last]))
-    assert ["of whom none has the partition" in each.by for each in moves] == [True, True]
+    assert ["no member has the partition" in each.by for each in moves] == [True, True]
 
 
-def test_a_group_that_goes_leaves_nothing_behind() -> None:
+def test_deleted_group_leaves_no_rows() -> None:
     bench = life()
     assert {key[1] for key, _ in rows_of(bench)} == {1, 2, 3, 4, 5, 6, 7, 8, 16}
     assert left(bench) == {}
@@ -204,11 +204,11 @@ OFFSETS = (
     "0003 0000000000000005 00000002 0001 6d 0000000000000007",
     "0004 0000000000000005 00000002 02 6d 0000000000000007 00",
 )
-"""A commit in each version that Kafka has written."""
+"""Commits in each version that Kafka has written."""
 
 
 def older_rows() -> list[Row]:
-    """Offsets and classic groups in every version of their keys and values."""
+    """Return offsets and classic groups in all versions of keys and values."""
     first, later = (bytes.fromhex(f"000{kind} 0001 67 0001 74 00000001") for kind in (0, 1))
     offsets = [(later, bytes.fromhex(value)) for value in OFFSETS]
     offsets.append((first, bytes.fromhex(OFFSETS[0])))
@@ -217,14 +217,16 @@ def older_rows() -> list[Row]:
 
 
 def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
-    """Our reader finds in a row of an offset or a classic group what Kafka does."""
+    """Check that our decoder reads the same as Kafka."""
     said, value = group_records.decode(*row), read.value
     assert value is not None
     if isinstance(said, ClassicRow):
         (member,) = value["members"]
         assert (said.group, said.generation) == ("g", value["generation"])
         assert said.members == (
-            Member("m", None, member["clientId"], member["clientHost"], said.members[0].owned),
+            GroupRowMember(
+                "m", None, member["clientId"], member["clientHost"], said.members[0].owned
+            ),
         )
         return
     assert isinstance(said, OffsetRow)
@@ -235,7 +237,7 @@ def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
 
 
 @pytest.mark.compares
-def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
+def test_kafkas_classes_read_each_row_and_write_the_same_bytes() -> None:
     rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
     older = older_rows()
     told = golden(
@@ -255,7 +257,7 @@ def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
     deleting = [value["deletingTopics"] for _, value in said if "deletingTopics" in value]
     names = [topic["topicName"] for each in deleting for topic in each]
-    assert names == ["bar", "foo"], "the one by a request, the other with its group"
+    assert names == ["bar", "foo"], "one by a request, the other with its group"
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2
     parts = first["StreamsGroupTopologyKey"]["subtopologies"]
     assert parts[2]["copartitionGroups"][0]["repartitionSourceTopics"] == [0]

@@ -1,4 +1,4 @@
-"""A group's items and timers: they come, follow from each other, and go together."""
+"""Items and timers of a group: creation, consistency, deletion."""
 
 import random
 from collections.abc import Callable
@@ -23,7 +23,7 @@ WISHES = [RANGE, STICKY, [*RANGE, *STICKY], [*STICKY, *RANGE]]
 
 
 class Crowd:
-    """Clients that join, sync, fall silent, leave and delete the group as chance has it."""
+    """Clients that join, sync, stop, leave and delete the group at random."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -47,7 +47,7 @@ class Crowd:
         self.chance.choice(self.acts)()
 
     def group(self) -> ClassicGroup:
-        return groups.living(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
+        return groups.find_live(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
 
     def member(self) -> str:
         group = self.group()
@@ -86,7 +86,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_groups_timers_and_counts_follow_from_its_members(seed: int) -> None:
+def test_timers_and_counts_match_the_members(seed: int) -> None:
     crowd = Crowd(seed)
     states = set()
     for _ in range(400):
@@ -99,7 +99,7 @@ def test_a_groups_timers_and_counts_follow_from_its_members(seed: int) -> None:
     assert len(states) == 4, states
 
 
-def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
+def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
     bench = GroupBench()
     tables = bench.cell.tables
     member = GroupMember("m", None, "c", "/h", 60_000, 45_000, "", "")
@@ -118,12 +118,12 @@ def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
 
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
     tables = bench.cell.tables
-    assert groups.living_ids(tables, 1) == groups.written_ids(tables, 1) == expected
+    assert groups.live_ids(tables, 1) == groups.stored_ids(tables, 1) == expected
     timers = tables.pending.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 
 
-def test_who_shows_life_to_a_group_that_only_records_know_has_it_live_with_all_its_timers() -> None:
+def test_group_restored_from_records_becomes_live_with_all_timers() -> None:
     bench = GroupBench()
     members = [GroupMember(name, None, "c", "/h", 60_000, 45_000, "", "") for name in ("m", "n")]
     metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, members)
@@ -135,7 +135,7 @@ def test_who_shows_life_to_a_group_that_only_records_know_has_it_live_with_all_i
     assert bench.after(1).heartbeat("m", 1) == 27
 
 
-def test_the_item_of_a_group_says_of_which_kind_it_is() -> None:
+def test_tag_of_an_item_is_the_kind_of_its_group() -> None:
     bench = GroupBench()
     bench.stable("a")
     stored = msgspec.msgpack.decode(columns_of_tables(bench.cell.columns())["live_groups"])
@@ -143,7 +143,7 @@ def test_the_item_of_a_group_says_of_which_kind_it_is() -> None:
 
 
 @pytest.mark.parametrize("members", [3, 30])
-def test_a_heartbeat_writes_one_timer_however_many_members_there_are(members: int) -> None:
+def test_heartbeat_writes_one_timer_in_a_group_of_any_size(members: int) -> None:
     bench = GroupBench()
     names = bench.stable(*[f"c{at}" for at in range(members)])
     bench.after(1).cell.commit()

@@ -1,6 +1,6 @@
-"""Members of the classic protocol in consumer groups, and groups that change their kind.
+"""Classic members in consumer groups, and conversion of groups.
 
-What a real broker answers is in the capture `mixed_groups`; here are the rules, one by one.
+Responses of a real broker are in the capture `mixed_groups`. These tests cover single rules.
 """
 
 from random import Random
@@ -17,7 +17,7 @@ ALL = list(range(6))
 
 
 def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
-    """A classic member that had everything, and a consumer that has just joined it."""
+    """A classic member with all partitions, and a new consumer."""
     bench = ConsumerBench(**settings)
     classic, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, classic)
@@ -26,7 +26,7 @@ def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
 
 
 def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -> None:
-    """Lets members send heartbeats, 1.1 s apart; no partition is with two of them ever."""
+    """Send heartbeats every 1.1 s, and check that partitions have one owner."""
     for _ in range(count):
         bench.tick(1_100)
         for each in members:
@@ -36,32 +36,32 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
-    """The group, which is a classic one."""
-    found = groups.known(bench.cell.tables, 1, GROUP)
+    """Return the group, which must be classic."""
+    found = groups.find_in_tables(bench.cell.tables, 1, GROUP)
     assert isinstance(found, ClassicGroup), found
     return found
 
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
-    """The group's type and state, as ListGroups has them."""
+    """Return the group's type and state in ListGroups."""
     answer = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     return answer["groups"][0]["groupType"], answer["groups"][0]["groupState"]
 
 
-# Up
+# Upgrade
 
 
-def test_a_classic_group_becomes_a_consumer_group_with_the_first_who_joins() -> None:
+def test_first_consumer_converts_a_classic_group() -> None:
     bench, member, consumer = mixed()
     assert listed(bench) == ("consumer", "Reconciling")
     described = bench.describe()
-    assert (described["groupEpoch"], described["assignmentEpoch"]) == (2, 2), "generation 1, and 1"
+    assert (described["groupEpoch"], described["assignmentEpoch"]) == (2, 2), "generation 1 plus 1"
     types = {each["memberId"]: each["memberType"] for each in described["members"]}
     assert types == {member.member: 0, "new": 1}
     assert bench.group().members[member.member].assigned == {
         bench.ids["foo"]: dict.fromkeys(ALL, 1)
     }
-    assert (consumer.epoch, consumer.owned) == (2, {}), "the other has not given anything back"
+    assert (consumer.epoch, consumer.owned) == (2, {}), "the other member has not revoked anything"
 
 
 def test_members_of_both_protocols_share_the_partitions() -> None:
@@ -69,7 +69,7 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert member.heartbeat() == 27
     assert (member.join(), member.generation, member.sync()) == (0, 1, 0)
     assert member.owned == {"foo": [0, 1, 2]}
-    assert member.heartbeat() == 27, "it has to say that it has given the others back"
+    assert member.heartbeat() == 27, "must report the revocation of the others"
     assert (member.join(), member.generation, member.sync()) == (0, 2, 0)
     assert member.heartbeat() == 0
     consumer.beat()
@@ -80,8 +80,8 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert listed(bench) == ("consumer", "Stable")
 
 
-def test_a_member_that_is_behind_by_its_state_alone_is_asked_to_join() -> None:
-    """It has given up a topic: its epoch is the assignment's, and it still owns partitions."""
+def test_classic_member_that_must_revoke_is_told_to_rejoin() -> None:
+    """It has unsubscribed a topic and still owns its partitions."""
     bench, member, consumer = mixed(group_consumer_assignment_interval_ms=15_000)
     rounds(bench, member, consumer, count=4)
     member.topics, had = ["bar"], member.owned
@@ -92,13 +92,13 @@ def test_a_member_that_is_behind_by_its_state_alone_is_asked_to_join() -> None:
     assert member.heartbeat() == 27
 
 
-def test_a_classic_member_is_told_when_what_it_waits_for_is_free() -> None:
+def test_classic_member_is_told_to_rejoin_when_partitions_are_free() -> None:
     bench = ConsumerBench()
     consumer, member = Consumer(bench, "a"), Classic(bench)
     consumer.beat()
     bench.tick(1_000)
     assert member.beat() == 0
-    assert (member.owned, member.heartbeat()) == ({}, 0), "nothing is free yet"
+    assert (member.owned, member.heartbeat()) == ({}, 0), "no partition is released yet"
     consumer.beat()
     assert member.heartbeat() == 0
     consumer.beat()
@@ -106,7 +106,7 @@ def test_a_classic_member_is_told_when_what_it_waits_for_is_free() -> None:
     assert (member.beat(), member.owned) == (0, {"foo": [3, 4, 5]})
 
 
-def test_who_waits_in_a_join_is_told_of_the_change() -> None:
+def test_pending_joins_are_rejected_by_the_conversion() -> None:
     bench, member = ConsumerBench(), Classic(ConsumerBench())
     member = Classic(bench)
     member.join()
@@ -144,7 +144,7 @@ USER_DATA = "AAAAAAABAANmb28AAAABAAAAAAAAAAJ4eQ=="
         (USER_DATA, 69, "an unsupported custom assignor is in use"),
     ],
 )
-def test_a_group_whose_assignment_cannot_be_read_stays_classic(
+def test_group_with_an_unreadable_assignment_stays_classic(
     given: str, error: int, words: str
 ) -> None:
     bench, member = ConsumerBench(), None
@@ -159,8 +159,8 @@ def test_a_group_whose_assignment_cannot_be_read_stays_classic(
     assert (listed(bench), Classic.heartbeat(member)) == (("classic", "Stable"), 22)
 
 
-def test_in_its_first_delay_a_group_cannot_be_converted_and_who_waits_is_told() -> None:
-    """Kafka's own slip (4.3.1): it asks a group without a protocol for its protocol."""
+def test_group_in_its_initial_delay_cannot_be_converted_but_joins_are_rejected() -> None:
+    """A bug of Kafka 4.3.1: it reads the protocol of a group without one."""
     bench = ConsumerBench()
     member = Classic(bench)
     member.join()
@@ -175,7 +175,7 @@ def test_in_its_first_delay_a_group_cannot_be_converted_and_who_waits_is_told() 
     [("bidirectional", 0, "classic"), ("UPGRADE", 0, "consumer"), ("downgrade", 69, ""),
      ("disabled", 69, "")],
 )  # fmt: skip
-def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: str) -> None:
+def test_migration_policy_restricts_conversions(policy: str, up: int, down: str) -> None:
     bench = ConsumerBench(group_consumer_migration_policy=policy)
     member, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, member)
@@ -187,16 +187,16 @@ def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: str
         assert "online upgrade is disabled" in bench.join("new")["errorMessage"]
 
 
-def test_where_migration_is_disabled_no_classic_member_joins_consumers() -> None:
+def test_disabled_migration_rejects_classic_members_of_a_consumer_group() -> None:
     bench = ConsumerBench(group_consumer_migration_policy="disabled")
     bench.join("a")
     assert Classic(bench).join() == 23
 
 
-# Down
+# Downgrade
 
 
-def test_when_the_last_consumer_leaves_the_group_is_classic_and_rebalances() -> None:
+def test_group_becomes_classic_and_rebalances_when_the_last_consumer_leaves() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     consumer.leave()
@@ -210,7 +210,7 @@ def test_when_the_last_consumer_leaves_the_group_is_classic_and_rebalances() -> 
     assert listed(bench) == ("classic", "Stable")
 
 
-def test_when_the_last_consumer_is_silent_the_group_is_classic() -> None:
+def test_group_becomes_classic_when_the_last_consumer_expires() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     for _ in range(3):
@@ -220,14 +220,14 @@ def test_when_the_last_consumer_is_silent_the_group_is_classic() -> None:
     assert member.heartbeat() == 27
 
 
-def test_a_consumer_can_be_sent_away_by_leave_group() -> None:
+def test_leave_group_removes_a_consumer() -> None:
     bench, _member, _consumer = mixed()
     body = {"groupId": GROUP, "members": [{"memberId": "new", "groupInstanceId": None}]}
     assert bench.request("LEAVE_GROUP", 5, body)["members"][0]["errorCode"] == 0
     assert listed(bench)[0] == "classic"
 
 
-def test_a_group_that_would_be_too_large_for_a_classic_one_stays() -> None:
+def test_group_too_large_for_a_classic_one_is_not_converted() -> None:
     bench, member, consumer = mixed(group_max_size=1)
     second = Classic(bench)
     rounds(bench, member, consumer, second)
@@ -242,7 +242,7 @@ def test_a_group_that_would_be_too_large_for_a_classic_one_stays() -> None:
     assert [len(each.places()) for each in (member, second)] == [3, 3]
 
 
-def test_the_last_static_consumer_comes_back_with_the_classic_protocol() -> None:
+def test_last_static_consumer_rejoins_with_the_classic_protocol() -> None:
     bench = ConsumerBench()
     first, second = Consumer(bench, "a", instanceId="i"), Consumer(bench, "b", instanceId="j")
     first.beat()
@@ -252,19 +252,19 @@ def test_the_last_static_consumer_comes_back_with_the_classic_protocol() -> None
     assert (back[0].join(), back[0].sync(), back[0].owned) == (0, 0, first.owned)
     assert listed(bench) == ("consumer", "Stable")
     assert (back[1].join(), back[1].heartbeat()) == (0, 0)
-    assert listed(bench) == ("classic", "Stable"), "nothing has changed, nobody has to join again"
+    assert listed(bench) == ("classic", "Stable"), "nothing has changed, so no member must rejoin"
     assert (back[1].sync(), back[1].owned) == (0, second.owned)
     assert second.beat() == 69
 
 
-def test_a_static_member_changes_its_protocol_in_its_place() -> None:
+def test_static_member_changes_its_protocol() -> None:
     bench = ConsumerBench()
     member = Classic(bench, groupInstanceId="i")
     Consumer(bench, "a").beat()
     bench.tick(1_000)
     member.beat()
     again = Consumer(bench, "b", instanceId="i")
-    assert again.beat() == 0, "a classic one need not have left"
+    assert again.beat() == 0, "a classic member need not have left"
     assert member.heartbeat() == 82
     assert [bench.group().members[each].uses_classic_protocol for each in ("a", "b")] == [
         False,
@@ -272,8 +272,8 @@ def test_a_static_member_changes_its_protocol_in_its_place() -> None:
     ]
 
 
-def test_a_static_member_changes_its_protocol_and_the_group_with_it() -> None:
-    """Its former id has a time-out no more: the bench checks that timers have owners."""
+def test_static_member_changes_its_protocol_and_converts_the_group() -> None:
+    """The bench checks that the timer of its former id is gone."""
     bench = ConsumerBench()
     member = Classic(bench, groupInstanceId="i")
     joins = send_join(bench, member)
@@ -286,31 +286,31 @@ def test_a_static_member_changes_its_protocol_and_the_group_with_it() -> None:
     assert list(bench.group().members) == ["b"]
 
 
-# What is refused
+# Errors
 
 
-def test_requests_of_classic_members_that_do_not_fit() -> None:
+def test_invalid_requests_of_classic_members() -> None:
     bench, member, _consumer = mixed()
     stranger = Classic(bench)
     stranger.member, stranger.generation = "new", 2
-    assert (stranger.heartbeat(), stranger.sync()) == (25, 25), "the other's own protocol"
+    assert (stranger.heartbeat(), stranger.sync()) == (25, 25), "the protocol of the other member"
     stranger.member = "nobody"
     assert (stranger.heartbeat(), stranger.sync()) == (25, 25)
-    assert member.sync() == 27, "a target waits for it"
+    assert member.sync() == 27, "it has a target"
     assert member.sync(generationId=5) == 22
     assert member.join() == 0
     assert member.sync(protocolName="sticky") == 23
     assert member.sync(protocolType="connect") == 23
     assert member.join(protocolType="connect") == 23
     other = Classic(bench)
-    assert other.join(protocols=[{"name": "sticky", "metadata": ""}]) == 23, "nobody else has it"
+    assert other.join(protocols=[{"name": "sticky", "metadata": ""}]) == 23, "it has no other owner"
     assert other.join(memberId="x", protocols=[{"name": "range", "metadata": "AA=="}]) == -1
     assert other.join(memberId="x", groupInstanceId="i") == 25
     assert other.join() == 79
-    assert other.heartbeat() == 25, "its id is nobody's yet"
+    assert other.heartbeat() == 25, "the id is not a member yet"
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_full_group_rejects_members() -> None:
     bench, _member, _consumer = mixed(group_consumer_max_size=2)
     assert Classic(bench).join() == 81
 
@@ -333,10 +333,10 @@ def test_commits_of_classic_members_have_generations() -> None:
     assert (fetched(2), fetched(3)) == (0, 22)
 
 
-# Time
+# Timeouts
 
 
-def test_a_classic_member_has_its_own_session_time_out() -> None:
+def test_classic_member_has_its_own_session_timeout() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     bench.tick(29_999)
@@ -347,18 +347,18 @@ def test_a_classic_member_has_its_own_session_time_out() -> None:
     assert member.heartbeat() == 25
 
 
-def test_who_is_to_join_again_has_its_rebalance_time_out_for_it() -> None:
+def test_member_must_rejoin_within_its_rebalance_timeout() -> None:
     bench, member, _consumer = mixed()
     assert member.heartbeat() == 27
     bench.tick(15_000)
-    assert member.heartbeat() == 27, "that does not begin it anew"
+    assert member.heartbeat() == 27, "does not restart the timeout"
     bench.tick(4_999)
     assert member.heartbeat() == 27
     bench.tick(1)
     assert member.heartbeat() == 25
 
 
-def test_who_has_joined_has_as_long_to_sync() -> None:
+def test_member_must_sync_within_its_rebalance_timeout() -> None:
     bench, member, _consumer = mixed()
     member.join()
     bench.tick(19_999)
@@ -367,7 +367,7 @@ def test_who_has_joined_has_as_long_to_sync() -> None:
     assert member.heartbeat() == 25
 
 
-def test_who_joins_and_syncs_in_time_has_no_time_out_any_more() -> None:
+def test_timers_stop_after_join_and_sync() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     for _ in range(4):
@@ -375,12 +375,12 @@ def test_who_joins_and_syncs_in_time_has_no_time_out_any_more() -> None:
         assert (member.heartbeat(), consumer.beat()) == (0, 0)
 
 
-# Any order
+# Random order
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_partition_has_two_owners_however_members_come_and_go(seed: int) -> None:
-    """Both protocols, in any order, with groups that change their kind meanwhile."""
+def test_no_partition_has_two_owners_in_any_order_of_joins_and_leaves(seed: int) -> None:
+    """Both protocols in any order, with conversions in between."""
     source = Random(seed)
     bench = ConsumerBench(group_initial_rebalance_delay_ms=0)
     there: list[Consumer] = []

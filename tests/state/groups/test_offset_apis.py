@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch of groups without members, as Apache Kafka 4.3.1 answers them."""
+"""OffsetCommit and OffsetFetch of simple groups, like Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ MISSING = (-1, -1, "", 0)
 
 
 class Groups:
-    """A broker with a topic `a` that coordinates every group, and short words for its requests."""
+    """A broker with a topic `a` that coordinates every group."""
 
     def __init__(self, partitions: int = 2, **settings: Any) -> None:
         self.bench = Bench(
@@ -48,7 +48,7 @@ class Groups:
     def commit(
         self, *offsets: tuple[Any, ...], topic: str = "a", version: int = 8, **fields: Any
     ) -> dict[int, int]:
-        """Partition to error of a commit of (partition, offset, metadata) to one topic."""
+        """Commit (partition, offset, metadata); return errors by partition."""
         named = {"topicId": topic} if version >= 10 else {"name": topic}
         wanted = {**named, "partitions": [partition(*offset) for offset in offsets]}
         answered = self.send([wanted], version=version, **fields)
@@ -69,7 +69,7 @@ class Groups:
     def offsets(
         self, *partitions: int, topic: str = "a", group: str = "g"
     ) -> list[tuple[Any, ...]]:
-        """Offset, leader epoch, metadata and error of some partitions of a topic."""
+        """Return offset, leader epoch, metadata and error of partitions."""
         answer = self.fetch([(topic, list(partitions))], group)
         return [shown(p) for p in answer["topics"][0]["partitions"]]
 
@@ -116,8 +116,8 @@ def test_example_11_off_metadata_too_large() -> None:
     assert groups.offsets(0, 1) == [(1, -1, "x" * 4096, 0), MISSING]
 
 
-def test_a_first_commit_that_stores_nothing_makes_a_group_of_which_nothing_is_written() -> None:
-    """Who asks for groups is not told of it; it goes when it is deleted, or with a restart."""
+def test_first_commit_that_stores_nothing_creates_a_group_without_records() -> None:
+    """List and describe requests omit it, and a restart removes it."""
     groups = Groups()
     bench, hidden = groups.bench, {"groups": ["g"]}
 
@@ -139,15 +139,15 @@ def test_a_first_commit_that_stores_nothing_makes_a_group_of_which_nothing_is_wr
 
 
 @pytest.mark.parametrize("fields", [{"generationIdOrMemberEpoch": 0}, {}])
-def test_no_group_is_made_by_a_commit_that_its_coordinator_does_not_see(fields: Any) -> None:
-    """Of an unknown generation, or of no partition that there is."""
+def test_commit_rejected_before_the_coordinator_creates_no_group(fields: Any) -> None:
+    """With an unknown generation, or for unknown partitions only."""
     groups = Groups()
     groups.commit((0 if fields else 9, 1, "x" * 4097), **fields)
     deletion = groups.bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
     assert deletion["results"] == [{"groupId": "g", "errorCode": 69}]
 
 
-def test_example_12_a_fetch_tells_offset_and_epoch_of_each_partition() -> None:
+def test_example_12_fetch_returns_offset_and_epoch_of_each_partition() -> None:
     groups = Groups()
     groups.bench.topic("foo", 2)
     groups.bench.topic("bar", 2)
@@ -163,14 +163,14 @@ def test_example_12_a_fetch_tells_offset_and_epoch_of_each_partition() -> None:
             assert found == [(offset, -1, "", 0) for offset in told[count]]
 
 
-def test_metadata_is_measured_in_utf_16_units() -> None:
+def test_metadata_length_is_in_utf_16_units() -> None:
     groups = Groups()
     grins = "\U0001f600" * 2048
     assert groups.commit((0, 1, grins), (1, 1, grins + "\U0001f600")) == {0: 0, 1: 12}
     assert groups.commit((1, 1, "é" * 4096)) == {1: 0}
 
 
-def test_metadata_null_is_stored_as_empty_and_the_leader_epoch_is_kept() -> None:
+def test_null_metadata_is_stored_as_empty_and_the_leader_epoch_is_kept() -> None:
     groups = Groups()
     groups.commit((0, 1, None, 7))
     assert groups.offsets(0) == [(1, 7, "", 0)]
@@ -202,7 +202,7 @@ def test_off_several_groups() -> None:
     ] == [("g", 0, [(1, -1, "", 0)]), ("h", 0, [MISSING, (2, -1, "", 0)]), ("nobody", 0, [])]
 
 
-def test_example_10_a_generation_needs_a_group() -> None:
+def test_example_10_generation_needs_a_group() -> None:
     groups = Groups()
     member = {"generationIdOrMemberEpoch": 5, "memberId": "m"}
     assert groups.commit((0, 100), version=8, **member) == {0: 22}
@@ -215,21 +215,21 @@ def test_example_10_a_generation_needs_a_group() -> None:
     }
 
 
-def test_a_generation_below_0_is_accepted_whatever_the_member() -> None:
+def test_negative_generation_is_accepted_for_any_member() -> None:
     groups = Groups()
     assert groups.commit((0, 1), memberId="m", groupInstanceId="i") == {0: 0}
     assert groups.commit((0, 2), generationIdOrMemberEpoch=-2) == {0: 0}
     assert groups.offsets(0) == [(2, -1, "", 0)]
 
 
-def test_unknown_partitions_are_answered_before_the_group_is_looked_at() -> None:
+def test_unknown_partitions_are_rejected_before_the_group_is_read() -> None:
     groups = Groups()
     member = {"generationIdOrMemberEpoch": 5, "memberId": "m"}
     assert groups.commit((0, 1), topic="none", **member) == {0: 3}
     assert groups.commit((0, 1), (7, 1), **member) == {7: 3, 0: 22}
 
 
-def test_refused_partitions_come_first_and_topics_are_merged() -> None:
+def test_rejected_partitions_come_first_and_topics_are_merged() -> None:
     groups = Groups()
     answered = groups.send(
         [
@@ -242,19 +242,19 @@ def test_refused_partitions_come_first_and_topics_are_merged() -> None:
         (t["name"], [(p["partitionIndex"], p["errorCode"]) for p in t["partitions"]])
         for t in answered
     ] == [("a", [(7, 3), (0, 0), (1, 0), (0, 0)]), ("none", [(0, 3)])]
-    assert groups.offsets(0) == [(3, -1, "", 0)], "the last of a request counts"
+    assert groups.offsets(0) == [(3, -1, "", 0)], "the last duplicate of a request counts"
     twice = [{"name": "a", "partitions": [partition(n, 1)]} for n in (0, 1)]
-    assert len(groups.send(twice)) == 2, "without a refusal a topic named twice stays so"
+    assert len(groups.send(twice)) == 2, "duplicate topics stay separate without errors"
 
 
-def test_a_commit_without_partitions_is_empty_and_makes_no_group() -> None:
+def test_commit_without_partitions_creates_no_group() -> None:
     groups = Groups()
     assert groups.send([]) == []
     assert groups.send([{"name": "a", "partitions": []}]) == []
     assert groups.commit((0, 1), version=9, generationIdOrMemberEpoch=1) == {0: 69}
 
 
-def test_any_group_id_and_any_offset_is_taken() -> None:
+def test_any_group_id_and_offset_is_accepted() -> None:
     groups = Groups()
     for offset, group in enumerate(["", "a/b", "a%2Fb", "\0", "\U0001f600", " "], -3):
         assert groups.commit((0, offset), group=group) == {0: 0}
@@ -262,7 +262,7 @@ def test_any_group_id_and_any_offset_is_taken() -> None:
         assert groups.offsets(0, group=group) == [(offset, -1, "", 0)]
 
 
-def test_example_17_a_partition_without_an_offset_is_no_error_but_by_the_seeds_rule() -> None:
+def test_example_17_partition_without_an_offset_is_an_error_only_in_the_seed() -> None:
     asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
     for is_refused, error in ((False, 0), (True, 3)):
         bench = Bench(brokertwin_missing_offset_error=is_refused)
@@ -273,7 +273,7 @@ def test_example_17_a_partition_without_an_offset_is_no_error_but_by_the_seeds_r
         assert (found["committedOffset"], found["errorCode"]) == (-1, error)
 
 
-def test_example_17_a_broker_that_does_not_coordinate_the_group_says_so() -> None:
+def test_example_17_other_brokers_return_not_coordinator() -> None:
     bench = Bench()
     bench.topic("a")
     wanted = [{"name": "a", "partitions": [partition(0, 1)]}]
@@ -318,7 +318,7 @@ def test_old_versions_of_offset_fetch_have_their_own_fields(version: int, fields
     assert ("throttleTimeMs" in answer) == (version >= 3)
 
 
-def test_topic_ids_take_the_place_of_names_in_version_10() -> None:
+def test_topic_ids_replace_names_in_version_10() -> None:
     groups = Groups()
     assert groups.commit((0, 4, "m"), (8, 1), topic=groups.topic_id, version=10) == {8: 3, 0: 0}
     for unknown in (UNKNOWN_ID, ZERO_UUID):
@@ -333,7 +333,7 @@ def test_topic_ids_take_the_place_of_names_in_version_10() -> None:
     ]
 
 
-def test_topics_partitions_and_repeats_come_back_as_they_were_asked() -> None:
+def test_responses_have_topics_partitions_and_duplicates_in_request_order() -> None:
     groups = Groups()
     groups.commit((0, 1), (1, 2))
     asked = [("a", [1, 0, 0]), ("none", [0]), ("a", [1])]
@@ -349,7 +349,7 @@ def test_topics_partitions_and_repeats_come_back_as_they_were_asked() -> None:
     ("version", "retention", "expires_in"),
     [(2, -1, None), (4, 1000, 1000), (3, -5, -5), (4, 2**63 - 1, None)],
 )
-def test_a_retention_makes_an_expire_timestamp(
+def test_retention_time_sets_the_expire_timestamp(
     version: int, retention: int, expires_in: int | None
 ) -> None:
     groups = Groups()
@@ -364,7 +364,7 @@ def test_a_retention_makes_an_expire_timestamp(
         assert stored["expireTimestamp"] == groups.bench.now + expires_in
 
 
-def test_a_commit_goes_to_the_compacted_topic_as_kafka_stores_it() -> None:
+def test_commit_is_written_to_the_compacted_topic_like_kafka() -> None:
     groups = Groups()
     groups.commit((1, 9, "m", 2))
     row = next(row for row in groups.bench.last if row.topic == outputs.offsets_topic("bench"))
@@ -376,7 +376,7 @@ def test_a_commit_goes_to_the_compacted_topic_as_kafka_stores_it() -> None:
     )
 
 
-def test_deleting_a_topic_deletes_its_offsets_and_writes_tombstones() -> None:
+def test_deleting_a_topic_writes_tombstones_of_its_offsets() -> None:
     groups = Groups()
     groups.bench.topic("b")
     groups.commit((0, 1), (1, 2))
@@ -394,10 +394,10 @@ def test_deleting_a_topic_deletes_its_offsets_and_writes_tombstones() -> None:
     assert [t["name"] for t in groups.fetch(None)["topics"]] == ["b"]
     assert groups.fetch(None, "h")["topics"] == []
     again = {"generationIdOrMemberEpoch": 1, "version": 9, "topic": "b", "group": "h"}
-    assert groups.commit((0, 1), **again) == {0: 25}, "the group is still there"
+    assert groups.commit((0, 1), **again) == {0: 25}, "the group still exists"
 
 
-def test_offsets_outlive_the_micro_batch() -> None:
+def test_offsets_are_kept_between_micro_batches() -> None:
     groups = Groups()
     groups.commit((0, 5, "meta"))
     groups.bench.reload()
@@ -414,16 +414,16 @@ def test_offsets_outlive_the_micro_batch() -> None:
         ("\U0001f600", 1772899),
     ],
 )
-def test_javas_hash_of_a_string(text: str, number: int) -> None:
+def test_java_string_hash(text: str, number: int) -> None:
     assert java_hash(text) == number
 
 
-def test_the_partition_of_a_group() -> None:
+def test_partition_of_a_group() -> None:
     assert partition_for("polygenelubricants", 50) == 0
     assert partition_for("test", 50) == 48
 
 
-def test_a_group_id_must_be_text() -> None:
+def test_group_id_must_be_valid_text() -> None:
     bench = Bench()
     bench.send("OFFSET_COMMIT", 8, {"groupId": None, "topics": []})
     [dead] = bench.dead_letters()

@@ -1,4 +1,4 @@
-"""What a group forgets as time passes: its offsets, by the base of its kind, and then itself."""
+"""Expiry of offsets, by kind of group, and of groups without offsets."""
 
 import base64
 import struct
@@ -24,13 +24,13 @@ CHECKED_EACH_SECOND = {
 
 
 def subscription(*topics: str) -> str:
-    """The metadata of a consumer that subscribes to topics, in base64."""
+    """Return a consumer's subscription metadata in base64."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return base64.b64encode(struct.pack(">hi", 0, len(topics)) + names + NO_USER_DATA).decode()
 
 
 def groups_of(kind: type[Any] = GroupBench, **settings: Any) -> Any:
-    """A bench with the two topics, whose offsets expire after a minute."""
+    """A bench with two topics, whose offsets expire after a minute."""
     bench = kind(**{**CHECKED_EACH_SECOND, **settings})
     for topic in TOPICS:
         bench.topic(topic, 2)
@@ -40,7 +40,7 @@ def groups_of(kind: type[Any] = GroupBench, **settings: Any) -> Any:
 def commit(
     bench: Bench, topic: str, partition: int = 0, version: int = 9, group: str = GROUP, **who: Any
 ) -> None:
-    """Commits offset 7; `who` are fields of the request."""
+    """Commit offset 7; `who` are fields of the request."""
     partitions = [{"partitionIndex": partition, "committedOffset": 7, "committedMetadata": ""}]
     body = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}], **who}
     answer = bench.request("OFFSET_COMMIT", version, body)
@@ -48,7 +48,7 @@ def commit(
 
 
 def kept(bench: Bench, group: str = GROUP) -> set[str]:
-    """The partitions that have an offset, as `first-0`."""
+    """Return partitions with an offset, as `first-0`."""
     asked = {"groups": [{"groupId": group, "topics": None}]}
     answer = bench.request("OFFSET_FETCH", 8, asked)["groups"][0]
     assert answer["errorCode"] == 0
@@ -64,20 +64,20 @@ def listed(bench: Bench) -> list[str]:
 
 
 def member_of(bench: GroupBench, *topics: str) -> dict[str, Any]:
-    """Somebody in a stable group who subscribes to topics, as a commit says it."""
+    """Return commit fields of a member of a stable, subscribed group."""
     protocols = [("range", subscription(*topics))]
     (member,) = bench.stable("app", protocols=protocols, session=1_800_000)
     return {"memberId": member, "generationIdOrMemberEpoch": 1}
 
 
 def tombstones(bench: Bench) -> list[str]:
-    """The partitions whose offsets were taken back so far, as `first-0`."""
+    """Return partitions with tombstones so far, as `first-0`."""
     records = [row["record"] for row in bench.records()]
     gone = [each for each in records if each["type"] == "OffsetDeleted"]
     return [f"{each['topic']}-{each['partition']}" for each in gone]
 
 
-def test_example_13_subscribed_topics_stay_and_others_go_by_the_time_of_their_commit() -> None:
+def test_example_13_offsets_of_subscribed_topics_stay_and_others_expire_by_commit_time() -> None:
     bench = groups_of(offsets_retention_check_interval_ms=500)
     member = member_of(bench, "first")
     commit(bench, "first", 0, **member)
@@ -96,14 +96,14 @@ def test_example_13_subscribed_topics_stay_and_others_go_by_the_time_of_their_co
     bench.sync(member["memberId"], 2, {member["memberId"]: "QQ=="})
     commit(bench, "second", 0, **{**member, "generationIdOrMemberEpoch": 2})
     bench.after(MINUTE)
-    assert tombstones(bench)[2:] == ["first-0", "second-0"], "each by its own commit"
+    assert tombstones(bench)[2:] == ["first-0", "second-0"], "each by its own commit time"
     assert kept(bench) == set()
     assert bench.leave(member["memberId"]) == [0]
     bench.after(500)
     assert listed(bench) == []
 
 
-def test_example_14_what_a_transaction_is_about_to_replace_does_not_expire() -> None:
+def test_example_14_offsets_with_a_pending_transactional_offset_do_not_expire() -> None:
     bench = groups_of(TransactionBench)
     holder = bench.init("t1")
     commit(bench, TOPIC)
@@ -116,7 +116,7 @@ def test_example_14_what_a_transaction_is_about_to_replace_does_not_expire() -> 
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
-def test_a_group_that_only_commits_counts_from_each_commit() -> None:
+def test_simple_group_offsets_expire_by_commit_time() -> None:
     bench = groups_of()
     commit(bench, "first")
     bench.after(MINUTE - 1_000)
@@ -127,8 +127,8 @@ def test_a_group_that_only_commits_counts_from_each_commit() -> None:
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
-def test_the_clock_of_a_group_without_members_begins_when_the_last_one_went() -> None:
-    """KIP-211: what was committed long before stays as long as what was committed at the end."""
+def test_retention_of_a_group_without_members_starts_when_the_last_one_leaves() -> None:
+    """KIP-211: offsets committed early and late expire together."""
     bench = groups_of()
     member = member_of(bench, *TOPICS)
     commit(bench, "first", **member)
@@ -140,7 +140,7 @@ def test_the_clock_of_a_group_without_members_begins_when_the_last_one_went() ->
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
-def test_a_retention_of_its_own_goes_before_the_setting() -> None:
+def test_retention_time_of_an_offset_overrides_the_setting() -> None:
     bench = groups_of()
     commit(bench, "first", version=4, retentionTimeMs=5_000)
     commit(bench, "second", version=4, retentionTimeMs=3 * MINUTE)
@@ -153,7 +153,7 @@ def test_a_retention_of_its_own_goes_before_the_setting() -> None:
 
 
 @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
-def test_nothing_expires_of_a_group_that_rebalances_or_is_not_of_consumers(state: str) -> None:
+def test_offsets_of_rebalancing_and_non_consumer_groups_do_not_expire(state: str) -> None:
     bench = groups_of()
     kind = "connect" if state == "Stable" else "consumer"
     member, _ = bench.new_member(kind=kind, session=1_800_000, rebalance=1_800_000)
@@ -166,7 +166,7 @@ def test_nothing_expires_of_a_group_that_rebalances_or_is_not_of_consumers(state
     assert kept(bench) == {"second-0"}
 
 
-def test_a_consumer_group_keeps_what_it_subscribes_to() -> None:
+def test_consumer_group_keeps_offsets_of_subscribed_topics() -> None:
     bench = groups_of(ConsumerBench)
     first = bench.join("A", "first")
     assert first["errorCode"] == 0
@@ -179,7 +179,7 @@ def test_a_consumer_group_keeps_what_it_subscribes_to() -> None:
     assert kept(bench) == {"first-0"}
 
 
-def test_a_streams_group_keeps_what_its_topology_reads() -> None:
+def test_streams_group_keeps_offsets_of_source_topics() -> None:
     bench = groups_of(StreamsBench)
     epoch = bench.join("A", topology(part("0", "first")))["memberEpoch"]
     who = {"memberId": "A", "generationIdOrMemberEpoch": epoch}
@@ -194,16 +194,16 @@ def test_a_streams_group_keeps_what_its_topology_reads() -> None:
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
-def test_after_a_month_nothing_is_answered_where_the_retention_was_a_minute() -> None:
-    """Nobody was woken meanwhile: the first request that comes finds it gone."""
+def test_offsets_expired_long_ago_are_not_returned() -> None:
+    """No timer has fired meanwhile: the first request finds it expired."""
     bench = groups_of(offsets_retention_check_interval_ms=600_000)
     commit(bench, "first")
     bench.now += 30 * DAY
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
-def test_a_group_without_offsets_and_members_goes_with_a_check() -> None:
-    """Not with the first one, before which the topic of offsets has not been there for long."""
+def test_group_without_offsets_and_members_is_deleted_by_a_check() -> None:
+    """Not in the first check, when the offsets topic has just been created."""
     interval = 10 * MINUTE
     first_check = START // interval * interval + interval
     bench = groups_of(offsets_retention_check_interval_ms=interval)
@@ -215,8 +215,8 @@ def test_a_group_without_offsets_and_members_goes_with_a_check() -> None:
     assert listed(bench) == []
 
 
-def test_a_group_of_which_nothing_is_written_goes_with_a_check() -> None:
-    """Its first commit was refused; until the check its coordinator can delete it."""
+def test_group_without_records_is_deleted_by_a_check() -> None:
+    """Its first commit was rejected; it can be deleted until the check."""
     for waits, error in ((999, 0), (1_001, 69)):
         bench = groups_of()
         partitions = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "x" * 5000}]
@@ -228,7 +228,7 @@ def test_a_group_of_which_nothing_is_written_goes_with_a_check() -> None:
         assert deletion["results"][0]["errorCode"] == error
 
 
-def test_what_expires_is_a_tombstone_in_the_topic_of_offsets() -> None:
+def test_expired_offset_is_a_tombstone_in_the_offsets_topic() -> None:
     bench = groups_of()
     commit(bench, "first")
     before = len(bench.records())
@@ -237,7 +237,7 @@ def test_what_expires_is_a_tombstone_in_the_topic_of_offsets() -> None:
     assert types == ["OffsetDeleted", "GroupRemoved"]
 
 
-def test_a_member_keeps_its_group_though_no_offset_is_left() -> None:
+def test_group_with_a_member_stays_without_offsets() -> None:
     bench = groups_of()
     member = member_of(bench, "first")
     commit(bench, "second", **member)
@@ -245,8 +245,8 @@ def test_a_member_keeps_its_group_though_no_offset_is_left() -> None:
     assert (kept(bench), bench.state()) == (set(), "Stable")
 
 
-def test_a_share_group_without_members_stays_until_it_is_deleted() -> None:
-    """As `ShareGroup.shouldExpire` has it; a streams group goes."""
+def test_empty_share_group_stays_until_it_is_deleted() -> None:
+    """According to `ShareGroup.shouldExpire`; a streams group expires."""
     bench = ShareBench(**CHECKED_EACH_SECOND)
     bench.beat("m", 0, "foo")
     bench.beat("m", -1)

@@ -1,8 +1,9 @@
-"""OffsetFetch at a broker that does not coordinate the group (seed 003, example 17).
+"""OffsetFetch at other brokers than the coordinator (seed 003).
 
-Today it says 16 and the client looks for the coordinator; with `brokertwin.forward.offset.fetch`
-it asks that one itself, as Kafka 0.8.1 meant to. The trade-off: no client has to look, but each
-request takes a second step, and a coordinator that is away keeps the client waiting.
+Today the broker returns 16 NOT_COORDINATOR and the client looks up the coordinator. With
+`brokertwin.forward.offset.fetch` the broker forwards the request, as Kafka 0.8.1 intended. Clients
+need no lookup, but each request has another hop, and an unavailable coordinator delays the
+response.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ ALICE, ADMIN = "User:alice", "User:ANONYMOUS"
 
 
 class Committed(Bench):
-    """Three brokers; topics `a` and `b`; each group but the last has committed."""
+    """Three brokers, topics `a` and `b`; all groups but the last have offsets."""
 
     def __init__(self, is_forwarded: bool = True, **settings: Any) -> None:
         super().__init__(
@@ -40,14 +41,14 @@ class Committed(Bench):
             self.commit(group, 10 * number)
 
     def commit(self, group: str, offset: int) -> None:
-        """Commits `offset` for partition 0 of both topics."""
+        """Commit `offset` for partition 0 of both topics."""
         partition = {"partitionIndex": 0, "committedOffset": offset}
         topics = [{"name": name, "partitions": [partition]} for name in self.ids]
         body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
         self.request("OFFSET_COMMIT", 9, body, broker=self.coordinators[group])
 
     def fetch(self, broker: int, version: int, groups: list[str], topics: Any, **more: Any) -> Any:
-        """What `broker` says of some groups, as the version tells it; None while it waits."""
+        """Return the groups in a broker's response; None while pending."""
         if topics is not None:
             named = "topicId" if version >= 10 else "name"
             place = (lambda name: self.ids.get(name, ZERO)) if version >= 10 else str
@@ -62,7 +63,7 @@ class Committed(Bench):
 ZERO = "00000000-0000-0000-0000-0000000000ff"
 
 
-def test_example_17_what_each_broker_says_is_what_the_coordinator_says() -> None:
+def test_example_17_every_broker_returns_the_coordinators_response() -> None:
     reached = Counter[str]()
     cluster = Committed()
     assert len(set(cluster.coordinators.values())) > 1, "the groups have several coordinators"
@@ -98,7 +99,7 @@ def test_example_17_what_each_broker_says_is_what_the_coordinator_says() -> None
     assert reached.keys() >= wanted | {"before several", "several"}, reached
 
 
-def test_example_17_without_it_the_client_has_to_look_for_the_coordinator() -> None:
+def test_example_17_without_forwarding_the_client_finds_the_coordinator() -> None:
     cluster = Committed(is_forwarded=False)
     coordinator = cluster.coordinators["h"]
     for broker in BROKERS:
@@ -113,9 +114,7 @@ def test_example_17_without_it_the_client_has_to_look_for_the_coordinator() -> N
         (2, {"topics": [], "errorCode": 15}),
     ],
 )
-def test_a_coordinator_that_is_cut_off_keeps_the_client_waiting(
-    version: int, told: dict[str, Any]
-) -> None:
+def test_unreachable_coordinator_delays_the_response(version: int, told: dict[str, Any]) -> None:
     cluster = Committed(request_timeout_ms=5_000)
     away = cluster.coordinators["h"]
     broker = next(each for each in BROKERS if each != away)
@@ -127,7 +126,7 @@ def test_a_coordinator_that_is_cut_off_keeps_the_client_waiting(
     assert cluster.answers["asked"]["response"] == told
 
 
-def test_what_a_client_may_see_is_said_by_the_broker_that_it_asks() -> None:
+def test_requested_broker_checks_permissions() -> None:
     cluster = Committed(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
     for kind, name in ((ResourceType.GROUP, "h"), (ResourceType.TOPIC, "a")):
         acl = {"resourceType": kind, "resourceName": name, "principal": ALICE, "host": "*"}

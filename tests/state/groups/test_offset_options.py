@@ -11,7 +11,7 @@ MINUTE = 60_000
 
 
 class Offsets(Bench):
-    """One broker, topic `a`, group `g`; the offsets topic exists only if it was created."""
+    """One broker, topic `a`, group `g`, and no offsets topic at first."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(offsets_topic_num_partitions=1, **settings)

@@ -1,4 +1,4 @@
-"""Committed offsets in the bytes of Kafka's own `__consumer_offsets`."""
+"""Committed offsets in the record format of `__consumer_offsets`."""
 
 import base64
 import struct
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.cluster.topics import is_uuid
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
@@ -42,7 +42,7 @@ def committed(**changed: Any) -> OffsetCommitted:
 
 
 @given(COMMITS)
-def test_what_is_encoded_comes_back(record: OffsetCommitted) -> None:
+def test_encoding_and_decoding_are_inverse(record: OffsetCommitted) -> None:
     key, value = offset_records.committed(record)
     assert offset_records.decode_key(key) == OffsetKey(
         record.group_id, record.topic, record.partition
@@ -59,13 +59,13 @@ def test_what_is_encoded_comes_back(record: OffsetCommitted) -> None:
     )
 
 
-def test_a_deletion_is_a_tombstone_with_the_key_of_the_commit() -> None:
+def test_deletion_is_a_tombstone_with_the_key_of_the_commit() -> None:
     key, value = offset_records.deleted(OffsetDeleted("g", "t", 1))
     assert value is None
     assert key == offset_records.committed(committed())[0] == b"\0\1\0\1g\0\1t\0\0\0\1"
 
 
-def test_a_commit_with_a_retention_as_kafka_4_3_1_wrote_it() -> None:
+def test_commit_with_a_retention_as_written_by_kafka_4_3_1() -> None:
     written = bytes.fromhex("0001 0000000000000001 0000 000001a1fc19a71d 000001a1fc19ab05")
     record = committed(
         offset=1, metadata="", commit_timestamp=0x1A1FC19A71D, expire_timestamp=0x1A1FC19AB05
@@ -73,7 +73,7 @@ def test_a_commit_with_a_retention_as_kafka_4_3_1_wrote_it() -> None:
     assert offset_records.committed(record)[1] == written
 
 
-def test_a_commit_as_kafka_4_3_1_wrote_it() -> None:
+def test_commit_as_written_by_kafka_4_3_1() -> None:
     topic_id = bytes.fromhex("eb663264bd2c44b8ba7e39490fd11e78")
     written = bytes.fromhex("0004 0000000000000002 ffffffff 02 78 000001a1fc19a68a 01 00 10")
     decoded = offset_records.decode_value(written + topic_id)
@@ -102,11 +102,11 @@ def test_a_commit_as_kafka_4_3_1_wrote_it() -> None:
         ),
     ],
 )
-def test_every_version_of_values_is_read(value: str, expected: OffsetValue) -> None:
+def test_all_value_versions_are_decoded(value: str, expected: OffsetValue) -> None:
     assert offset_records.decode_value(bytes.fromhex(value)) == expected
 
 
-def test_both_versions_of_keys_are_read_and_other_records_are_none() -> None:
+def test_both_key_versions_are_decoded_and_other_records_are_none() -> None:
     for version in (0, 1):
         key = struct.pack(">h", version) + b"\0\1g\0\1t\0\0\0\1"
         assert offset_records.decode_key(key) == OffsetKey("g", "t", 1)
@@ -114,7 +114,7 @@ def test_both_versions_of_keys_are_read_and_other_records_are_none() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 17, 20, 30])
-def test_cut_bytes_are_an_error(cut: int) -> None:
+def test_truncated_bytes_are_an_error(cut: int) -> None:
     key, value = offset_records.committed(committed())
     with pytest.raises(ValueError, match=r"bytes expected"):
         offset_records.decode_value(value[: min(cut, len(value) - 1)])
@@ -122,7 +122,7 @@ def test_cut_bytes_are_an_error(cut: int) -> None:
         offset_records.decode_key(key[: min(cut, len(key) - 1)])
 
 
-def test_bytes_too_many_and_unknown_versions_are_errors() -> None:
+def test_trailing_bytes_and_unknown_versions_are_errors() -> None:
     key, value = offset_records.committed(committed())
     with pytest.raises(ValueError, match="1 bytes too many"):
         offset_records.decode_key(key + b"\0")
@@ -132,7 +132,7 @@ def test_bytes_too_many_and_unknown_versions_are_errors() -> None:
         offset_records.decode_value(b"\0\5" + value[2:])
 
 
-def test_a_string_that_kafka_has_no_room_for_is_an_error() -> None:
+def test_string_too_long_for_kafka_is_an_error() -> None:
     with pytest.raises(ValueError, match="65536 bytes"):
         offset_records.committed(committed(group_id="é" * 32768))
 
@@ -161,7 +161,7 @@ def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, b
 
 
 def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
-    """Commits as soon as the broker has made `__consumer_offsets` and coordinates the group."""
+    """Commit when the broker coordinates the group."""
     from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
 
     end = time.monotonic() + PATIENCE_S
@@ -193,7 +193,7 @@ def written_by(kafka: str, group: str, topic: str) -> list[Any]:
         admin.close()
 
 
-def test_rows_of_offsets_have_the_bytes_of_a_real_broker(real_kafka: Address) -> None:
+def test_rows_equal_those_of_a_real_broker(real_kafka: Address) -> None:
     group, topic = "group/é", "offsets-of-rows"
     bootstrap = f"{real_kafka.host}:{real_kafka.port}"
     written = golden(

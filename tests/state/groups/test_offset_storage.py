@@ -1,9 +1,9 @@
-"""Where offsets are kept (seed 003): in the topic, or in ZooKeeper, and what each costs.
+"""Offset storage in Kafka or ZooKeeper, and the cost of each (seed 003).
 
-The seed's manager interface, and what stands for it here: `getOffset` OffsetFetch, `putOffset`
-OffsetCommit, `triggerLoadOffsets` what a new coordinator reads from its log, `cleanup` what the one
-before it forgets (`tests/state/replication/test_coordinators.py`). For ZooKeeper the last two are
-nothing: no broker keeps an offset.
+Methods of the seed's interface and their counterparts: `getOffset` is OffsetFetch, `putOffset`
+OffsetCommit, `triggerLoadOffsets` the log read by a new coordinator, and `cleanup` the state
+dropped by the former one (`tests/state/replication/test_coordinators.py`). With ZooKeeper the last
+two do nothing, because brokers store no offsets.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ STORAGES = ("kafka", "zookeeper")
 
 
 class Store(Bench):
-    """Three brokers and topic `a` of two partitions, with offsets kept in `storage`."""
+    """Three brokers, topic `a` with two partitions, offsets in `storage`."""
 
     def __init__(self, storage: str, **more: Any) -> None:
         super().__init__(BROKERS, brokertwin_offset_storage=storage, **more)
@@ -41,7 +41,7 @@ class Store(Bench):
         self.other = next(each for each in BROKERS if each != self.coordinator)
 
     def commit(self, broker: int, offset: int, partition: int = 0, **more: Any) -> Any:
-        """What the commit of an offset is answered for the partition; None while it waits."""
+        """Return the partition's error of a commit; None while pending."""
         partitions = [{"partitionIndex": partition, "committedOffset": offset}]
         body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1}
         body |= {"topics": [{"name": "a", "partitions": partitions}], **more.pop("body", {})}
@@ -49,7 +49,7 @@ class Store(Bench):
         return answer and answer["topics"][0]["partitions"][0]["errorCode"]
 
     def delete(self, partition: int, **more: Any) -> Any:
-        """The error of an OffsetDelete of one partition; None while it waits."""
+        """Return the error of an OffsetDelete of a partition; None while pending."""
         topics = [{"name": "a", "partitions": [{"partitionIndex": partition}]}]
         body = {"groupId": "g", "topics": topics}
         answer = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
@@ -58,32 +58,32 @@ class Store(Bench):
         return answer["topics"][0]["partitions"][0]["errorCode"]
 
     def delete_group(self, **more: Any) -> Any:
-        """The error of a DeleteGroups; None while it waits."""
+        """Return the error of a DeleteGroups; None while pending."""
         body = {"groupsNames": ["g"]}
         answer = self.request("DELETE_GROUPS", 2, body, broker=self.coordinator, **more)
         return answer and answer["results"][0]["errorCode"]
 
     def delete_topic(self) -> None:
-        """Deletes topic `a` and creates it anew."""
+        """Delete topic `a` and create it again."""
         self.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
         self.topic("a", 2)
 
     def step(self, name: str, values: list[int]) -> Any:
-        """The error of a step of a history."""
+        """Return the error of a step of a history."""
         if name == "commit":
             return self.commit(self.coordinator, values[1], values[0])
         return getattr(self, name)(*values)
 
     def keeper(self) -> int:
-        """The machine that keeps the offsets."""
+        """Return the machine that stores the offsets."""
         return CONTROLLER if self.is_zookeeper else self.coordinator
 
     def node(self) -> bool:
-        """Whether ZooKeeper has a node of the group."""
-        return groups.written(self.cell.tables.groups, CONTROLLER, "g") is not None
+        """True if ZooKeeper has a node of the group."""
+        return groups.find_stored(self.cell.tables.groups, CONTROLLER, "g") is not None
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
-        """The offset that a broker tells, or the group's error as a negative number below -1."""
+        """Return a fetched offset, or the group's error below -1."""
         asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
         answer = self.request("OFFSET_FETCH", 8, {"groups": [asked]}, broker=broker, **more)
         if answer is None:
@@ -94,7 +94,7 @@ class Store(Bench):
         return group["topics"][0]["partitions"][0]["committedOffset"]
 
 
-def test_with_zookeeper_any_broker_writes_and_reads() -> None:
+def test_any_broker_reads_and_writes_offsets_in_zookeeper() -> None:
     kafka, zookeeper = (Store(storage) for storage in STORAGES)
     assert kafka.commit(kafka.other, 5) == 16
     assert kafka.offset(kafka.other) == -116
@@ -108,8 +108,8 @@ def test_with_zookeeper_any_broker_writes_and_reads() -> None:
 
 
 @pytest.mark.parametrize(("storage", "told"), [("kafka", 22), ("zookeeper", 0)])
-def test_with_zookeeper_a_zombies_commit_is_taken(storage: str, told: int) -> None:
-    """The coordinator knows generations; ZooKeeper does not, and an offset goes back."""
+def test_zookeeper_accepts_a_zombies_commit(storage: str, told: int) -> None:
+    """ZooKeeper does not check generations, so the offset decreases."""
     store = Store(storage)
     assert store.commit(store.coordinator, 10) == 0
     zombie = {"memberId": "gone", "generationIdOrMemberEpoch": 3}
@@ -118,8 +118,8 @@ def test_with_zookeeper_a_zombies_commit_is_taken(storage: str, told: int) -> No
 
 
 @pytest.mark.parametrize(("storage", "told"), [("kafka", -114), ("zookeeper", 5)])
-def test_with_zookeeper_nothing_has_to_be_loaded(storage: str, told: int) -> None:
-    """A new coordinator reads its partition first, and says 14 until it has; see seed 003."""
+def test_offsets_in_zookeeper_need_no_loading(storage: str, told: int) -> None:
+    """A new coordinator loads first: 14 COORDINATOR_LOAD_IN_PROGRESS."""
     store = Store(
         storage,
         offsets_topic_num_partitions=1,
@@ -143,7 +143,7 @@ def test_with_zookeeper_nothing_has_to_be_loaded(storage: str, told: int) -> Non
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_an_offset_expires_by_its_age(storage: str) -> None:
+def test_offset_expires_by_its_age(storage: str) -> None:
     store = Store(storage, offsets_retention_minutes=1)
     store.commit(store.coordinator, 5)
     store.tick(3_600_000)
@@ -153,7 +153,7 @@ def test_an_offset_expires_by_its_age(storage: str) -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_null_commit_deletes_the_offset_if_the_option_is_on(storage: str) -> None:
+def test_null_commit_deletes_the_offset_if_the_option_is_on(storage: str) -> None:
     for is_on in (False, True):
         store = Store(storage, brokertwin_null_commit_deletes=is_on)
         assert [store.commit(store.coordinator, 5, partition) for partition in (0, 1)] == [0, 0]
@@ -216,8 +216,8 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=14))
 @settings(max_examples=examples(30), deadline=None)
-def test_both_stores_keep_the_same_offsets_in_any_history(steps: list[tuple[Any, ...]]) -> None:
-    """Errors differ only for a group without offsets: its node is gone, the kafka group stays."""
+def test_both_stores_have_the_same_offsets_in_any_history(steps: list[tuple[Any, ...]]) -> None:
+    """Only in ZooKeeper, a group without offsets does not exist."""
     more: dict[str, Any] = {"offsets_retention_minutes": 5, "brokertwin_null_commit_deletes": True}
     stores = [Store(storage, **more) for storage in STORAGES]
     for store in stores:
@@ -231,7 +231,7 @@ def test_both_stores_keep_the_same_offsets_in_any_history(steps: list[tuple[Any,
             assert len({store.offset(store.coordinator, partition) for store in stores}) == 1
 
 
-def test_a_broker_that_does_not_reach_zookeeper_lets_the_client_wait() -> None:
+def test_request_stays_pending_while_zookeeper_is_unreachable() -> None:
     store = Store("zookeeper", request_timeout_ms=3_000)
     Replicas(bench=store).sever(store.other)
     assert store.commit(store.other, 5, id="commit") is None
@@ -242,7 +242,7 @@ def test_a_broker_that_does_not_reach_zookeeper_lets_the_client_wait() -> None:
     assert said["fetch"]["groups"][0]["errorCode"] == 15
 
 
-def test_what_a_broker_refuses_itself_comes_first() -> None:
+def test_errors_of_the_broker_itself_come_first() -> None:
     store = Store("zookeeper")
     partitions = [{"partitionIndex": each, "committedOffset": 1} for each in (7, 0)]
     topics = [{"name": name, "partitions": partitions} for name in ("a", "nope")]
@@ -255,7 +255,7 @@ def test_what_a_broker_refuses_itself_comes_first() -> None:
 
 
 @pytest.mark.parametrize(("version", "topic"), [(9, {"name": "a"}), (10, {"topicId": "x" * 22})])
-def test_a_wait_of_a_checkpoint_of_old_is_answered_as_now(
+def test_pending_request_of_an_old_checkpoint_gets_a_response(
     version: int, topic: dict[str, str]
 ) -> None:
     partitions = [{"partitionIndex": 0, "errorCode": 3}]
@@ -269,7 +269,7 @@ def test_a_wait_of_a_checkpoint_of_old_is_answered_as_now(
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_an_answer_names_a_topic_as_its_version_does(version: int) -> None:
+def test_response_names_topics_as_its_version_does(version: int) -> None:
     store = Store("kafka")
     known, unknown = store.topic("b"), "x" * 22
     called = {"topicId": [known, unknown]} if version >= 10 else {"name": ["b", "nope"]}

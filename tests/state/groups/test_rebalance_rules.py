@@ -1,4 +1,4 @@
-"""Rules of rebalances that no worked example has: votes, time-outs, leaders, who is answered."""
+"""Rebalance rules beyond the worked examples."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from tests.support.groups import GROUP, RANGE, TOPIC, GroupBench
 
 DELAY = 3000
 FOREVER = 1_800_000
-"""The longest session that a broker allows, in ms."""
+"""Longest session timeout that a broker allows, in ms."""
 CHANGED = [("range", "QkJC")]
 IN_JAVA = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
-"""member-0 to member-19 as a HashMap of Java 17 goes through them."""
+"""member-0 to member-19 in the order of a Java 17 HashMap."""
 
 
 def statics(bench: GroupBench, *instances: str, **options: Any) -> list[str]:
-    """A stable group of static members; their ids, leader first."""
+    """Create a stable group of static members; return their ids, leader first."""
     joins = [bench.join(instance=each, **options) for each in instances]
     bench.after(2 * DELAY)
     members = [str(bench.answer(join)["memberId"]) for join in joins]
@@ -36,15 +36,15 @@ def statics(bench: GroupBench, *instances: str, **options: Any) -> list[str]:
         (["sticky range", "range sticky"], "sticky"),
     ],
 )
-def test_the_protocol_with_the_most_votes_wins(votes: list[str], chosen: str) -> None:
-    # asked of Apache Kafka 4.3.1; with as many votes the first one in hash order wins
+def test_protocol_with_the_most_votes_wins(votes: list[str], chosen: str) -> None:
+    # compared with Apache Kafka 4.3.1; with as many votes the first one in hash order wins
     bench = GroupBench()
     joins = [bench.new_member(protocols=[(name, "") for name in vote.split()])[1] for vote in votes]
     bench.after(2 * DELAY)
     assert {bench.answer(join)["protocolName"] for join in joins} == {chosen}
 
 
-def test_a_rebalance_waits_for_the_longest_time_out_of_its_members() -> None:
+def test_rebalance_waits_for_the_longest_timeout_of_its_members() -> None:
     bench = GroupBench()
     patient, quick = (
         bench.new_member(client=client, session=FOREVER, rebalance=timeout)[0]
@@ -58,7 +58,7 @@ def test_a_rebalance_waits_for_the_longest_time_out_of_its_members() -> None:
     assert bench.after(1).answer(join)["generationId"] == 2
 
 
-def test_a_new_member_waits_in_its_first_join_for_five_minutes() -> None:
+def test_new_member_may_wait_five_minutes_in_its_first_join() -> None:
     bench = GroupBench()
     bench.stable("a", session=FOREVER, rebalance=900_000)
     _, join = bench.new_member(client="b", session=FOREVER, rebalance=900_000)
@@ -68,7 +68,7 @@ def test_a_new_member_waits_in_its_first_join_for_five_minutes() -> None:
     assert bench.state() == "PreparingRebalance"
 
 
-def test_a_static_leader_that_has_not_joined_again_leads_no_more_and_stays_a_member() -> None:
+def test_static_leader_that_has_not_rejoined_loses_leadership_but_stays_a_member() -> None:
     bench = GroupBench()
     leader, follower = statics(bench, "i", "j", session=FOREVER, rebalance=10_000)
     options: dict[str, Any] = {"session": FOREVER, "rebalance": 10_000, "protocols": CHANGED}
@@ -79,7 +79,7 @@ def test_a_static_leader_that_has_not_joined_again_leads_no_more_and_stays_a_mem
     assert {each["memberId"] for each in answer["members"]} == {leader, follower}
 
 
-def test_of_those_that_miss_a_join_static_members_stay_and_dynamic_ones_go() -> None:
+def test_static_members_that_miss_a_join_stay_and_dynamic_ones_are_removed() -> None:
     bench = GroupBench()
     joins = [bench.new_member(session=FOREVER, rebalance=10_000)[1] for _ in range(2)]
     joins.append(bench.join(instance="i", session=FOREVER, rebalance=10_000))
@@ -99,7 +99,7 @@ def test_of_those_that_miss_a_join_static_members_stay_and_dynamic_ones_go() -> 
     "protocols", [CHANGED, [*RANGE, ("sticky", "")]], ids=["metadata", "protocols"]
 )
 @pytest.mark.parametrize("place", [0, 1], ids=["leader", "follower"])
-def test_a_member_that_has_changed_rebalances_a_stable_group(
+def test_member_with_changed_protocols_rebalances_a_stable_group(
     place: int, protocols: list[tuple[str, str]]
 ) -> None:
     bench = GroupBench()
@@ -111,7 +111,7 @@ def test_a_member_that_has_changed_rebalances_a_stable_group(
     assert bench.answer(join)["generationId"] == 2
 
 
-def test_while_a_rebalance_completes_the_same_join_is_answered_again() -> None:
+def test_repeated_join_gets_the_same_response_in_completing_rebalance() -> None:
     bench = GroupBench()
     follower = [bench.new_member()[0] for _ in range(2)][1]
     bench.after(2 * DELAY)
@@ -121,7 +121,7 @@ def test_while_a_rebalance_completes_the_same_join_is_answered_again() -> None:
     assert bench.state() == "CompletingRebalance"
 
 
-def test_while_a_rebalance_completes_a_changed_join_begins_another() -> None:
+def test_changed_join_starts_a_rebalance_in_completing_rebalance() -> None:
     bench = GroupBench()
     leader, follower = (bench.new_member()[0] for _ in range(2))
     bench.after(2 * DELAY)
@@ -134,7 +134,7 @@ def test_while_a_rebalance_completes_a_changed_join_begins_another() -> None:
     assert bench.answer(join)["generationId"] == 2
 
 
-def test_a_full_group_takes_the_id_back_that_it_gave_away() -> None:
+def test_full_group_discards_its_pending_member_id() -> None:
     bench = GroupBench(group_max_size=1)
     refused = bench.answer(bench.join(client="late"))
     assert refused["errorCode"] == 79
@@ -143,11 +143,11 @@ def test_a_full_group_takes_the_id_back_that_it_gave_away() -> None:
     assert (full["errorCode"], full["memberId"]) == (81, "")
     bench.after(2 * DELAY)
     bench.sync(member, 1, {})
-    # were the id still to come, the next join would wait for it
+    # otherwise the next join would wait for the id
     assert bench.answer(bench.join(member))["generationId"] == 2
 
 
-def test_who_leaves_while_its_join_waits_is_told_that_it_is_unknown() -> None:
+def test_pending_join_of_a_leaving_member_gets_unknown_member_id() -> None:
     bench = GroupBench()
     member, join = bench.new_member()
     assert bench.leave(member) == [0]
@@ -156,10 +156,8 @@ def test_who_leaves_while_its_join_waits_is_told_that_it_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [("consumer", 79), ("connect", 23)])
-def test_a_rebalance_that_all_have_left_takes_members_with_any_protocol_of_its_type(
-    kind: str, error: int
-) -> None:
-    # asked of Apache Kafka 4.3.1
+def test_rebalance_without_members_accepts_any_protocol_of_its_type(kind: str, error: int) -> None:
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     (leader,) = bench.stable("a")
     assert bench.answer(bench.join(client="b"))["errorCode"] == 79
@@ -170,7 +168,7 @@ def test_a_rebalance_that_all_have_left_takes_members_with_any_protocol_of_its_t
     assert bench.answer(join)["errorCode"] == error
 
 
-def test_a_group_whose_joins_wait_is_not_deleted() -> None:
+def test_group_with_pending_joins_cannot_be_deleted() -> None:
     bench = GroupBench()
     member, join = bench.new_member()
 
@@ -185,7 +183,7 @@ def test_a_group_whose_joins_wait_is_not_deleted() -> None:
     assert delete() == 0
 
 
-def test_a_static_member_that_comes_twice_fences_the_join_that_waits() -> None:
+def test_duplicate_static_member_fences_the_pending_join() -> None:
     bench = GroupBench()
     first = bench.join(instance="i")
     second = bench.join(instance="i")
@@ -194,7 +192,7 @@ def test_a_static_member_that_comes_twice_fences_the_join_that_waits() -> None:
     assert bench.after(2 * DELAY).answer(second)["generationId"] == 1
 
 
-def test_a_static_member_that_comes_twice_fences_the_sync_that_waits() -> None:
+def test_duplicate_static_member_fences_the_pending_sync() -> None:
     bench = GroupBench()
     joins = [bench.join(instance=name) for name in ("i", "j")]
     bench.after(2 * DELAY)
@@ -205,7 +203,7 @@ def test_a_static_member_that_comes_twice_fences_the_sync_that_waits() -> None:
     assert bench.answer(sync)["errorCode"] == 82
 
 
-def test_a_leave_takes_the_id_back_that_was_given_away() -> None:
+def test_leave_discards_a_pending_member_id() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
     given = bench.answer(bench.join(client="b"))["memberId"]
@@ -214,7 +212,7 @@ def test_a_leave_takes_the_id_back_that_was_given_away() -> None:
     assert bench.answer(bench.join(member))["generationId"] == 2
 
 
-def test_each_heartbeat_gives_the_session_time_out_to_the_millisecond() -> None:
+def test_heartbeat_restarts_the_session_timeout_exactly() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a", session=10_000)
     for _ in range(3):
@@ -224,7 +222,7 @@ def test_each_heartbeat_gives_the_session_time_out_to_the_millisecond() -> None:
     assert bench.heartbeat(member, 1) == 25
 
 
-def test_members_come_in_the_order_of_javas_hash_map() -> None:
+def test_members_have_the_order_of_javas_hash_map() -> None:
     bench = GroupBench()
     for number in range(20):
         chosen = {"memberId": f"member-{number}"}
@@ -255,7 +253,7 @@ def test_groups_are_never_throttled() -> None:
     assert bench.request("HEARTBEAT", 4, body) == {"throttleTimeMs": 0, "errorCode": 0}
 
 
-def test_what_offset_delete_refuses_stays_committed() -> None:
+def test_offsets_rejected_by_offset_delete_stay_committed() -> None:
     # version 0, one topic "foo", no user data
     subscription = "AAAAAAABAANmb28AAAAA"
     bench = GroupBench()
@@ -275,8 +273,8 @@ def test_what_offset_delete_refuses_stays_committed() -> None:
     assert after_delete() == (0, [])
 
 
-def test_a_topic_that_offset_delete_refuses_whole_is_named_without_partitions_too() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     (member,) = bench.stable("a")
     assert bench.commit(member, 1) == 0
@@ -300,8 +298,8 @@ def test_a_topic_that_offset_delete_refuses_whole_is_named_without_partitions_to
     assert found == (0, [(TOPIC, [(9, 3), (0, 0)]), ("none", [(3, 3)])])
 
 
-def test_an_id_that_was_given_away_is_no_static_members() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_pending_member_id_is_not_valid_for_a_static_member() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     given = bench.answer(bench.join())
     assert given["errorCode"] == 79
@@ -310,7 +308,7 @@ def test_an_id_that_was_given_away_is_no_static_members() -> None:
     assert bench.waits(bench.join(given["memberId"]))
 
 
-def test_a_join_that_its_member_sends_again_is_forgotten() -> None:
+def test_repeated_join_replaces_the_pending_one() -> None:
     bench = GroupBench()
     first, second = bench.stable("a", "b")
     overtaken = bench.join(second, CHANGED)
@@ -322,7 +320,7 @@ def test_a_join_that_its_member_sends_again_is_forgotten() -> None:
     assert overtaken not in bench.answers
 
 
-def test_a_sync_that_its_member_sends_again_is_forgotten() -> None:
+def test_repeated_sync_replaces_the_pending_one() -> None:
     bench = GroupBench()
     leader, follower = (bench.new_member()[0] for _ in range(2))
     bench.after(2 * DELAY)
@@ -334,8 +332,8 @@ def test_a_sync_that_its_member_sends_again_is_forgotten() -> None:
     assert overtaken not in bench.answers
 
 
-def test_the_sync_of_a_member_that_has_left_is_forgotten() -> None:
-    """It waited for ever, in the state."""
+def test_pending_sync_of_a_leaving_member_is_dropped() -> None:
+    """It stayed pending in the state forever."""
     bench = GroupBench()
     _, follower = (bench.new_member()[0] for _ in range(2))
     bench.after(2 * DELAY)

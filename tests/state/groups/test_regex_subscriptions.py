@@ -1,6 +1,6 @@
-"""Subscriptions by regular expression: when they are resolved, and what members get.
+"""Subscriptions by regular expression: resolution and assignment.
 
-What a real broker answers is in the capture `topic_regexes`; here are the rules, one by one.
+Responses of a real broker are in the capture `topic_regexes`. These tests cover single rules.
 """
 
 from typing import Any
@@ -15,17 +15,17 @@ ALL_FOO = [0, 1, 2, 3, 4, 5]
 
 
 def join(bench: ConsumerBench, member: str, regex: str, *names: str, **fields: Any) -> Any:
-    """The answer to a join with a regular expression, and with names where some are given."""
+    """Join with a regular expression and optional names; return the response."""
     said = {"subscribedTopicNames": list(names), "subscribedTopicRegex": regex}
     return bench.join(member, **{**said, **fields})
 
 
 def found(bench: ConsumerBench) -> dict[str, list[str]]:
-    """What the group's expressions were resolved to."""
+    """Return the topics of the group's resolved expressions."""
     return {regex: each.topics for regex, each in bench.group().resolved.items()}
 
 
-def test_the_topics_come_with_the_next_heartbeat() -> None:
+def test_topics_are_assigned_with_the_next_heartbeat() -> None:
     bench = ConsumerBench()
     answer = join(bench, "a", "fo+")
     assert (answer["memberEpoch"], bench.told(answer)) == (1, {})
@@ -36,14 +36,14 @@ def test_the_topics_come_with_the_next_heartbeat() -> None:
     assert (answer["memberEpoch"], bench.told(answer)) == (2, {"foo": ALL_FOO})
 
 
-def test_names_and_an_expression_are_united() -> None:
+def test_names_and_an_expression_are_combined() -> None:
     bench = ConsumerBench()
     assert bench.told(join(bench, "a", "f.*", "bar")) == {"bar": [0, 1, 2]}
     bench.tick(1_000)
     assert bench.told(bench.beat("a", 2)) == {"foo": ALL_FOO, "bar": [0, 1, 2]}
 
 
-def test_an_expression_that_others_have_is_resolved_already() -> None:
+def test_expression_of_other_members_is_already_resolved() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.tick(1_000)
@@ -58,16 +58,16 @@ def test_expressions_are_resolved_at_most_every_ten_seconds() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     join(bench, "b", "b.*")
-    assert found(bench) == {"f.*": ["foo"]}, "the second one waits"
+    assert found(bench) == {"f.*": ["foo"]}, "the second expression is unresolved"
     bench.tick(10_000)
     bench.beat("a", 1)
     assert found(bench) == {"f.*": ["foo"]}
     bench.tick(1)
     bench.beat("a", 2)
-    assert found(bench) == {"f.*": ["foo"], "b.*": ["bar"]}, "by anybody's heartbeat"
+    assert found(bench) == {"f.*": ["foo"], "b.*": ["bar"]}, "by the heartbeat of any member"
 
 
-def test_a_topic_that_comes_is_found() -> None:
+def test_created_topic_is_found() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.beat("a", 1)
@@ -79,10 +79,10 @@ def test_a_topic_that_comes_is_found() -> None:
     before = bench.group().resolved
     bench.tick(10_001)
     bench.beat("a", 3)
-    assert bench.group().resolved == before, "nothing is new, and nothing is written"
+    assert bench.group().resolved == before, "nothing new, so nothing is written"
 
 
-def test_a_topic_that_goes_is_no_longer_assigned() -> None:
+def test_deleted_topic_is_no_longer_assigned() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*|bar")
     bench.tick(1_000)
@@ -93,7 +93,7 @@ def test_a_topic_that_goes_is_no_longer_assigned() -> None:
     assert found(bench) == {"f.*|bar": ["bar", "foo"]}, "until they are resolved again"
 
 
-def test_the_interval_of_the_settings_resolves_again() -> None:
+def test_refresh_interval_resolves_again() -> None:
     bench = ConsumerBench(group_consumer_regex_refresh_interval_ms=30_000)
     join(bench, "a", "f.*")
     before = bench.now
@@ -105,20 +105,20 @@ def test_the_interval_of_the_settings_resolves_again() -> None:
     assert bench.group().resolved["f.*"].timestamp == bench.now
 
 
-def test_who_has_the_last_of_an_expression_takes_it_along() -> None:
+def test_last_member_of_an_expression_removes_it() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.beat("a", 1)
     answer = bench.beat("a", 2, subscribedTopicRegex="")
     assert (found(bench), bench.group().regex_subscribers) == ({}, {})
-    assert bench.told(answer) == {}, "it gives all back"
+    assert bench.told(answer) == {}, "it revokes all"
     bench.beat("a", answer["memberEpoch"], subscribedTopicRegex="b.*", topicPartitions=[])
     assert found(bench) == {"b.*": ["bar"]}
     bench.beat("a", -1)
     assert found(bench) == {}
 
 
-def test_a_new_expression_in_the_place_of_another_waits_for_its_topics() -> None:
+def test_replacing_expression_waits_for_its_topics() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.beat("a", 1)
@@ -130,7 +130,7 @@ def test_a_new_expression_in_the_place_of_another_waits_for_its_topics() -> None
     assert bench.group().group_epoch == epoch + 1, "one epoch, not two"
 
 
-def test_what_is_invalid_changes_nothing() -> None:
+def test_invalid_expression_changes_nothing() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*", instanceId="i")
     bench.beat("a", 1)
@@ -144,9 +144,9 @@ def test_what_is_invalid_changes_nothing() -> None:
     assert bench.group() == before
     bench.beat("a", -2, instanceId="i")
     assert join(bench, "b", "(", instanceId="i")["errorCode"] == 128
-    assert list(bench.group().members) == ["a"], "nor does it take a static member's place"
+    assert list(bench.group().members) == ["a"], "and no static member is replaced"
     bench.tick(46_000)
-    assert bench.group().members == {}, "whose session ends as it would have"
+    assert bench.group().members == {}, "whose session timeout is unchanged"
 
 
 def test_only_topics_that_the_member_may_describe_are_found() -> None:
@@ -165,7 +165,7 @@ def test_only_topics_that_the_member_may_describe_are_found() -> None:
     assert found(bench) == {".*": ["__consumer_offsets", "bar", "foo"], "b.*": ["bar"]}
 
 
-def test_offsets_of_topics_that_an_expression_has_found_are_not_deleted() -> None:
+def test_offsets_of_topics_found_by_an_expression_are_not_deleted() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     topics = [{"name": name, "partitions": [{"partitionIndex": 0}]} for name in ("foo", "bar")]
@@ -174,7 +174,7 @@ def test_offsets_of_topics_that_an_expression_has_found_are_not_deleted() -> Non
     assert errors == {"foo": Error.GROUP_SUBSCRIBED_TO_TOPIC, "bar": Error.NONE}
 
 
-def test_a_group_that_becomes_classic_keeps_no_expression() -> None:
+def test_converted_classic_group_has_no_expressions() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.tick(1_000)
@@ -187,7 +187,7 @@ def test_a_group_that_becomes_classic_keeps_no_expression() -> None:
 
 
 @pytest.mark.parametrize(("regexes", "count"), [(("f.*", "f.*"), 6), (("f.*|bar", "foo|b.*"), 9)])
-def test_members_share_what_their_expressions_find(regexes: list[str], count: int) -> None:
+def test_members_share_the_topics_of_their_expressions(regexes: list[str], count: int) -> None:
     bench = ConsumerBench()
     members = [
         Consumer(bench, name, subscribedTopicNames=[], subscribedTopicRegex=regex)

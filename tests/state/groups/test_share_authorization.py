@@ -1,4 +1,4 @@
-"""Who may ask for offsets of share groups, and who may speak to share coordinators."""
+"""Permissions for offsets of share groups and for share coordinators."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 
 
 class GuardedShares(Guarded, ShareBench):
-    """Alice may do what `let` lets her; the group has offsets of `bar` and `foo`."""
+    """Alice has only the permissions granted by `let`."""
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
@@ -30,13 +30,13 @@ class GuardedShares(Guarded, ShareBench):
         return self.request("DELETE_SHARE_GROUP_OFFSETS", 0, body)
 
 
-def test_the_group_comes_first() -> None:
+def test_group_permission_is_checked_first() -> None:
     bench = GuardedShares()
     answers = [bench.describe("bar"), alter(bench, "bar", (0, 1)), bench.forget("bar")]
     assert [each["errorCode"] for each in answers] == [GROUP_DENIED] * 3
 
 
-def test_topics_that_may_not_be_described_are_left_out_or_refused() -> None:
+def test_topics_without_describe_permission_are_omitted_or_rejected() -> None:
     bench = GuardedShares()
     bench.let(Operation.DESCRIBE, ResourceType.GROUP, GROUP)
     bench.let(Operation.DESCRIBE, ResourceType.TOPIC, "bar")
@@ -46,7 +46,7 @@ def test_topics_that_may_not_be_described_are_left_out_or_refused() -> None:
     assert found == {"bar": 0, "foo": TOPIC_DENIED}
 
 
-def test_topics_that_may_not_be_read_keep_their_offsets() -> None:
+def test_topics_without_read_permission_keep_their_offsets() -> None:
     bench = GuardedShares()
     for operation in (Operation.READ, Operation.DELETE):
         bench.let(operation, ResourceType.GROUP, GROUP)
@@ -63,7 +63,7 @@ def test_topics_that_may_not_be_read_keep_their_offsets() -> None:
     assert (left["topicName"], left["partitions"][0]["startOffset"]) == ("foo", 1)
 
 
-def test_share_coordinators_answer_who_may_act_in_the_cluster() -> None:
+def test_share_coordinators_require_cluster_permission() -> None:
     bench = GuardedShares()
     asked = {"partition": 0, "leaderEpoch": 0, "stateEpoch": -1, "startOffset": -1}
     topic = {"topicId": bench.ids["bar"], "partitions": [asked]}

@@ -1,6 +1,6 @@
-"""Share groups on the bench: members, epochs, and partitions that several members have.
+"""Share groups: members, epochs, shared partitions.
 
-What a real broker answers is in the capture `share_groups`; here are the rules, one by one.
+Responses of a real broker are in the capture `share_groups`. These tests cover single rules.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ RETRY_MS = 30_000
 """group.share.initialize.retry.interval.ms."""
 
 
-def test_the_first_member_has_its_partitions_with_its_second_heartbeat() -> None:
-    """A partition is assigned when its state is there; that is asked for by the first one."""
+def test_first_member_has_partitions_with_its_second_heartbeat() -> None:
+    """Its first heartbeat requests the initialization of the states."""
     bench = ShareBench()
     joined = bench.beat("a", 0, "foo")
     assert (joined["memberEpoch"], bench.told(joined)) == (2, {})
@@ -30,7 +30,7 @@ def test_the_first_member_has_its_partitions_with_its_second_heartbeat() -> None
     assert bench.beat("a", 3)["assignment"] is None
 
 
-def test_members_share_partitions_where_there_are_more_of_them() -> None:
+def test_members_share_partitions_if_there_are_more_of_them() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     for name in ("b", "c", "d"):
@@ -39,7 +39,7 @@ def test_members_share_partitions_where_there_are_more_of_them() -> None:
     assert sorted(p for each in told for p in each["bar"]) == [0, 0, 1, 1]
 
 
-def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
+def test_member_without_heartbeats_is_removed() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     bench.tick(44_999)
@@ -49,7 +49,7 @@ def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
     assert bench.beat("a", 2)["errorCode"] == 25
 
 
-def test_the_epoch_before_is_taken_and_an_older_one_fenced() -> None:
+def test_previous_epoch_is_valid_and_an_older_one_is_fenced() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     assert bench.later("a", 2)["memberEpoch"] == 3
@@ -57,14 +57,14 @@ def test_the_epoch_before_is_taken_and_an_older_one_fenced() -> None:
     assert [bench.beat("a", epoch)["errorCode"] for epoch in (1, 4)] == [110, 110]
 
 
-def test_a_group_is_full() -> None:
+def test_full_group_rejects_members() -> None:
     bench = ShareBench(given={"group.share.max.size": "1"})
     bench.beat("a", 0, "foo")
     refused = bench.beat("b", 0, "foo")
     assert (refused["errorCode"], bench.beat("a", 2)["errorCode"]) == (81, 0)
 
 
-def test_partitions_that_are_added_are_shared_too() -> None:
+def test_added_partitions_are_assigned() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     bench.later("a", 2)
@@ -75,12 +75,12 @@ def test_partitions_that_are_added_are_shared_too() -> None:
 
 
 def is_state_gone(row: dict[str, Any]) -> bool:
-    """Whether a record is the tombstone of a share state."""
+    """True if a record is the tombstone of a share state."""
     record = row["record"]
     return record["type"] == "ShareStateWritten" and record["snapshot"] is None
 
 
-def test_a_topic_that_is_deleted_takes_its_states_along() -> None:
+def test_deleting_a_topic_deletes_its_states() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo", "bar")
     bench.later("a", 2)
@@ -94,7 +94,7 @@ def test_a_topic_that_is_deleted_takes_its_states_along() -> None:
     assert bench.told(bench.later("a", 3)) == {"bar": [0, 1]}
 
 
-def test_states_that_are_there_are_not_asked_for_again() -> None:
+def test_initialized_states_are_not_requested_again() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     before = len(bench.records())
@@ -103,7 +103,7 @@ def test_states_that_are_there_are_not_asked_for_again() -> None:
     assert "ShareStateWritten" not in written
 
 
-def test_a_group_that_is_deleted_takes_its_states_along() -> None:
+def test_deleting_a_group_deletes_its_states() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     delete = {"groupsNames": [GROUP]}
@@ -114,7 +114,7 @@ def test_a_group_that_is_deleted_takes_its_states_along() -> None:
 
 
 @pytest.mark.parametrize("name", ["share.session.timeout.ms", "share.heartbeat.interval.ms"])
-def test_a_group_has_settings_of_its_own(name: str) -> None:
+def test_group_has_its_own_configs(name: str) -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     value = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "7000"}[name]
@@ -127,28 +127,30 @@ def test_a_group_has_settings_of_its_own(name: str) -> None:
     assert (interval, is_there) == ((5_000, True) if "session" in name else (7_000, False))
 
 
-def test_the_check_finds_what_does_not_hold() -> None:
+def test_check_finds_violations() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     bench.later("a", 2)
     bench.reload()
     broken: dict[str, Callable[[ShareGroup], None]] = {
-        "topics are counted": lambda group: group.subscribers.update(foo=2),
-        "are no members": lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
-        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
-        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 2),
-        "which are not ready": lambda group: group.initialized[bench.ids["foo"]].partitions.pop(),
-        "its timers are": lambda group: group.remove("a"),
+        "counts of topics": lambda group: group.subscribers.update(foo=2),
+        "targets of unknown members": lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
+        "is above group epoch": lambda group: setattr(group, "group_epoch", 1),
+        "above the assignment epoch": lambda group: setattr(group, "assignment_epoch", 2),
+        "uninitialized partitions": lambda group: group.initialized[
+            bench.ids["foo"]
+        ].partitions.pop(),
+        "has timers": lambda group: group.remove("a"),
     }
     for found, breaks in broken.items():
         tables = bench.cell.tables
-        breaks(groups.change_written(tables.groups, 1, GROUP, ShareGroup))
+        breaks(groups.change_stored(tables.groups, 1, GROUP, ShareGroup))
         assert found in " ".join(check.check(bench.cell))
         tables.rollback()
         assert check.check(bench.cell) == []
 
 
-def test_another_brokers_group_is_not_coordinated_here() -> None:
+def test_other_brokers_reject_requests_for_the_group() -> None:
     bench = ShareBench(offsets_topic_num_partitions=1)
     body = {"groupId": GROUP, "memberId": "a", "memberEpoch": 0, "subscribedTopicNames": ["foo"]}
     fresh = Bench()
@@ -156,14 +158,14 @@ def test_another_brokers_group_is_not_coordinated_here() -> None:
     assert bench.request("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
 
 
-def test_a_restored_cell_goes_on() -> None:
+def test_restored_cell_continues() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     bench.reload()
     assert bench.told(bench.later("a", 2)) == {"foo": [0, 1, 2]}
 
 
-def test_a_cluster_without_the_feature_has_no_share_groups() -> None:
+def test_share_groups_need_the_feature() -> None:
     bench = ShareBench()
     update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
     bench.request("UPDATE_FEATURES", 2, {"timeoutMs": 1000, "featureUpdates": [update]})
@@ -173,8 +175,8 @@ def test_a_cluster_without_the_feature_has_no_share_groups() -> None:
     assert [each["errorCode"] for each in described] == [35]
 
 
-def test_a_member_is_answered_while_the_topic_of_states_cannot_be_created() -> None:
-    """Two replicas are asked for, and one broker is there: it is tried again with a heartbeat."""
+def test_member_gets_a_response_while_the_state_topic_cannot_be_created() -> None:
+    """Two replicas are required, but only one broker is alive."""
     factor = {"share.coordinator.state.topic.replication.factor": "2"}
     bench = ShareBench(brokers=(1, 2), given=factor)
     replicas = Replicas((1,), bench)

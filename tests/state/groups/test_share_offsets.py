@@ -1,6 +1,6 @@
-"""Where share groups are in partitions: asked for, set, forgotten.
+"""Offsets of share groups: describe, alter, delete.
 
-What a real broker answers is in the capture `share_offsets`; here are the rules, one by one.
+Responses of a real broker are in the capture `share_offsets`. These tests cover single rules.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def forget(bench: Bench, *topics: str, group: str = GROUP) -> Any:
 
 
 def described(bench: Bench, group: str = GROUP, topics: Any = None) -> dict[str, Any]:
-    """By topic name: start offset and lag of each partition."""
+    """Return start offset and lag of each partition by topic name."""
     body = {"groups": [{"groupId": group, "topics": topics}]}
     (answer,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
     assert answer["errorCode"] == 0
@@ -37,7 +37,7 @@ def described(bench: Bench, group: str = GROUP, topics: Any = None) -> dict[str,
 
 
 def left() -> ShareBench:
-    """A group whose only member has left, with states of `bar`."""
+    """Return a bench with an empty group that has states of `bar`."""
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     bench.later("a", 2)
@@ -46,7 +46,7 @@ def left() -> ShareBench:
 
 
 def deleted(bench: Bench, group: str) -> int:
-    """The error of DeleteGroups."""
+    """Return the error of DeleteGroups."""
     return int(
         bench.request("DELETE_GROUPS", 2, {"groupsNames": [group]})["results"][0]["errorCode"]
     )
@@ -60,7 +60,7 @@ def topics_of(bench: ShareBench) -> set[str]:
     return {each["name"] for each in bench.request("METADATA", 12, {"topics": None})["topics"]}
 
 
-def test_the_lag_is_what_is_left_to_do() -> None:
+def test_lag_is_the_number_of_undone_records() -> None:
     bench = left()
     for count in (4, 3):
         bench.append("bar", header(count))
@@ -74,7 +74,7 @@ def test_the_lag_is_what_is_left_to_do() -> None:
     assert described(bench)["bar"][0] == (3, 3)
 
 
-def test_a_group_that_there_is_not_is_made() -> None:
+def test_alter_creates_a_missing_group() -> None:
     bench = left()
     assert codes(alter(bench, "foo", (0, 7), (1, 9), group="new")) == [0, 0]
     assert described(bench, "new") == {"foo": [(7, -7), (9, -9)]}
@@ -84,11 +84,11 @@ def test_a_group_that_there_is_not_is_made() -> None:
 
 
 @pytest.mark.parametrize("offsets", [(), ((9, 7),)])
-def test_a_group_is_made_by_a_topic_without_any_of_its_partitions(offsets: Any) -> None:
+def test_alter_with_a_topic_without_partitions_creates_the_group(offsets: Any) -> None:
     bench = left()
     answer = alter(bench, "foo", *offsets, group="new")
     assert (answer["errorCode"], codes(answer)) == (0, [3] * len(offsets))
-    assert isinstance(groups.written(bench.cell.tables.groups, 1, "new"), ShareGroup)
+    assert isinstance(groups.find_stored(bench.cell.tables.groups, 1, "new"), ShareGroup)
     assert described(bench, "new") == {}
     assert forget(bench, "foo", group="new")["responses"][0]["errorCode"] == 3
     assert [deleted(bench, "new") for _ in range(2)] == [0, 69]
@@ -97,10 +97,10 @@ def test_a_group_is_made_by_a_topic_without_any_of_its_partitions(offsets: Any) 
 
 
 @pytest.mark.parametrize("partition", [-1, None])
-def test_what_share_coordinators_cannot_be_asked_to_delete_they_are_asked_the_next_time(
+def test_states_that_cannot_be_deleted_are_deleted_by_the_next_request(
     partition: int | None,
 ) -> None:
-    """A partition below 0, or a topic of which there is none beside one of which there is one."""
+    """A negative partition, or a topic with only unknown partitions."""
     bench = left()
     alter(bench, "bar", (0, 5), group="new")
     alter(bench, "foo", *([] if partition is None else [(partition, 0)]), group="new")
@@ -111,7 +111,7 @@ def test_what_share_coordinators_cannot_be_asked_to_delete_they_are_asked_the_ne
     assert described(bench, "new", [{"topicName": "bar", "partitions": [0]}]) == {"bar": [(-1, -1)]}
 
 
-def test_who_joins_goes_on_where_it_was_set() -> None:
+def test_member_continues_at_the_altered_offset() -> None:
     bench = left()
     alter(bench, "bar", (1, 4))
     joined = bench.later("b", 0, "bar")
@@ -119,7 +119,7 @@ def test_who_joins_goes_on_where_it_was_set() -> None:
     assert described(bench)["bar"][1][0] == 4
 
 
-def test_a_group_with_members_keeps_its_offsets() -> None:
+def test_group_with_members_keeps_its_offsets() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     for answer in (alter(bench, "bar", (0, 1)), forget(bench, "bar")):
@@ -127,7 +127,7 @@ def test_a_group_with_members_keeps_its_offsets() -> None:
     assert described(bench) == {"bar": [(-1, -1), (-1, -1)]}
 
 
-def test_what_is_not_there_is_said_of_each_partition() -> None:
+def test_missing_partitions_have_errors() -> None:
     bench = left()
     assert codes(alter(bench, "bar", (0, 1), (2, 1))) == [0, 3]
     assert codes(alter(bench, "nope", (0, 1))) == [3]
@@ -136,8 +136,8 @@ def test_what_is_not_there_is_said_of_each_partition() -> None:
     assert described(bench, topics=unknown) == {"nope": [(-1, -1)]}
 
 
-def test_what_kafka_cannot_ask_share_coordinators_is_a_server_error() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = left()
     alter(bench, "bar", (0, 3))
     answer = alter(bench, "bar", (0, 1), (-1, 1))
@@ -158,8 +158,8 @@ def test_what_kafka_cannot_ask_share_coordinators_is_a_server_error() -> None:
     assert told["topics"][0]["partitions"][0]["startOffset"] == 3
 
 
-def test_topics_that_come_twice_are_told_once_where_they_are_there() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_duplicate_topics_are_in_the_response_once() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = left()
 
     def both(name: str) -> Any:
@@ -177,7 +177,7 @@ def test_topics_that_come_twice_are_told_once_where_they_are_there() -> None:
     assert [each["topicName"] for each in answer["responses"]] == ["bar", "nope", "nope"]
 
 
-def test_topics_are_forgotten_and_others_are_not() -> None:
+def test_only_the_given_topics_are_deleted() -> None:
     bench = left()
     alter(bench, "foo", (0, 1), (1, 1), (2, 1))
     answer = forget(bench, "bar", "nope")
@@ -190,24 +190,24 @@ def test_topics_are_forgotten_and_others_are_not() -> None:
     assert bench.group().deleting == {}
 
 
-def test_a_topic_that_could_not_be_forgotten_can_be_asked_for_again() -> None:
-    """A share coordinator that does not answer leaves the topic among those to delete."""
+def test_failed_deletion_can_be_repeated() -> None:
+    """Without a response of a share coordinator, the deletion is pending."""
     bench = left()
-    group = groups.change_written(bench.cell.tables.groups, 1, GROUP, ShareGroup)
+    group = groups.change_stored(bench.cell.tables.groups, 1, GROUP, ShareGroup)
     group.deleting, group.initialized = {bench.ids["bar"]: "bar"}, {}
     assert described(bench) == {}
     assert forget(bench, "bar")["responses"][0]["errorCode"] == 0
     assert (bench.states(), bench.group().deleting) == ([], {})
 
 
-def test_where_the_internal_topic_is_not_there_it_is_made_first() -> None:
+def test_internal_topic_is_created_first() -> None:
     bench = ShareBench()
     answer = alter(bench, "foo", (0, 1))
     assert (answer["errorCode"], codes(answer)) == (0, [0])
     assert described(bench)["foo"] == [(1, -1)]
 
 
-def test_asking_for_partitions_makes_the_internal_topic() -> None:
+def test_describe_creates_the_internal_topic() -> None:
     bench = ShareBench()
     assert described(bench) == {}
     assert "__share_group_state" not in topics_of(bench)
@@ -219,8 +219,8 @@ def test_asking_for_partitions_makes_the_internal_topic() -> None:
     assert "__share_group_state" in topics_of(bench)
 
 
-def test_the_internal_topic_is_not_made_where_nothing_is_to_begin() -> None:
-    """A client is told of topics that there are not, whether the internal topic is there or not."""
+def test_internal_topic_is_not_created_without_partitions_to_initialize() -> None:
+    """The response does not depend on the existence of the internal topic."""
     bench = ShareBench()
     for _ in range(2):
         assert codes(alter(bench, "absent", (0, 3))) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
@@ -228,7 +228,7 @@ def test_the_internal_topic_is_not_made_where_nothing_is_to_begin() -> None:
 
 
 @pytest.mark.parametrize("group", ["", "classic", "absent"])
-def test_other_groups_have_no_offsets_to_forget(group: str) -> None:
+def test_groups_of_other_kinds_have_no_share_offsets(group: str) -> None:
     bench = left()
     partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
     topic = {"name": "foo", "partitions": [partition]}
@@ -238,7 +238,7 @@ def test_other_groups_have_no_offsets_to_forget(group: str) -> None:
     assert described(bench, group) == {}
 
 
-def test_a_cluster_without_the_feature_has_no_offsets() -> None:
+def test_share_offsets_need_the_feature() -> None:
     bench = left()
     update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
     bench.request("UPDATE_FEATURES", 2, {"timeoutMs": 1000, "featureUpdates": [update]})
@@ -246,8 +246,8 @@ def test_a_cluster_without_the_feature_has_no_offsets() -> None:
     assert refused == [35, 35]
 
 
-def test_several_brokers_are_asked_one_after_the_other() -> None:
-    """States of ten partitions lie with three brokers; all of them begin."""
+def test_share_coordinators_are_called_one_after_the_other() -> None:
+    """States of ten partitions are initialized on three brokers."""
     bench = Bench((1, 2, 3), offsets_topic_num_partitions=1)
     bench.topic("many", 10)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
@@ -267,8 +267,8 @@ def test_several_brokers_are_asked_one_after_the_other() -> None:
     assert len({key.split("/")[0] for key in keys if "/share-state/" in key}) > 1
 
 
-def test_who_does_not_coordinate_a_group_asks_for_named_partitions_all_the_same() -> None:
-    """Kafka asks the group coordinator for all partitions of a group, else share coordinators."""
+def test_other_brokers_describe_named_partitions() -> None:
+    """Kafka needs the group coordinator only for all partitions."""
     bench = ShareBench(brokers=(1, 2, 3))
     for _ in range(2):
         alter(bench, "bar", (0, 3))

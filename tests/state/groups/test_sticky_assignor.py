@@ -1,7 +1,7 @@
-"""The assignor of tasks: a task at one member, its copies elsewhere, as Kafka's own class does.
+"""The sticky task assignor, compared with Kafka's class.
 
-`TaskAssignors.java` beside this file drives that class, from the jars. `GOLDENS=compare
-EXAMPLES=1000` tries as many groups.
+`TaskAssignors.java` runs Kafka's class from the jars. `GOLDENS=compare EXAMPLES=1000` compares a
+thousand groups.
 """
 
 import json
@@ -27,7 +27,7 @@ DRIVER = Path(__file__).with_name("TaskAssignors.java")
 
 
 class Application:
-    """A streams application that changes: threads and processes come and go, topics grow."""
+    """A streams application whose threads, processes and topics change."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -40,7 +40,7 @@ class Application:
         self.change()
 
     def change(self) -> None:
-        """Some members go, some come; a topic may grow, and the number of copies change."""
+        """Add and remove members; topics and the number of standbys may grow."""
         for member in list(self.members):
             if self.chance.random() < 0.2:
                 del self.members[member]
@@ -54,7 +54,7 @@ class Application:
             self.replicas = self.chance.randint(0, 2)
 
     def question(self) -> str:
-        """The group as the driver reads it."""
+        """Return the group in the driver's input format."""
         members = {
             member: {
                 "process": process,
@@ -67,7 +67,7 @@ class Application:
         return json.dumps({**said, "standbyReplicas": self.replicas})
 
     def assign(self) -> dict[str, TargetTasks]:
-        """What each member is to have; it is theirs from then on."""
+        """Return the targets; they are the former targets of the next assignment."""
         members: JavaMap[str, TaskMember] = JavaMap(java_hash)
         for member, process in self.members.items():
             members[member] = TaskMember(process, self.targets[member])
@@ -83,7 +83,7 @@ def places(tasks: Tasks) -> list[tuple[str, int]]:
 
 
 def holds(application: Application, targets: dict[str, TargetTasks]) -> None:
-    """Each task once; copies at other processes, as many as there can be; nothing else."""
+    """Check that tasks are assigned once, and standbys to other processes."""
     wanted = {(part, n) for part, count in application.counts.items() for n in range(count)}
     active = Counter(each for target in targets.values() for each in places(target.active))
     assert active == Counter(wanted)
@@ -101,14 +101,14 @@ def holds(application: Application, targets: dict[str, TargetTasks]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_each_task_has_one_member_and_copies_elsewhere(seed: int) -> None:
+def test_each_task_has_one_member_and_standbys_elsewhere(seed: int) -> None:
     application = Application(seed)
     for _ in range(ROUNDS):
         holds(application, application.assign())
         application.change()
 
 
-def test_who_stays_keeps_its_part_when_somebody_comes() -> None:
+def test_remaining_members_keep_their_quota_when_a_member_joins() -> None:
     application = Application(0)
     application.counts, application.stateful, application.replicas = {"0": 6}, set(), 0
     application.members = {"a": "p1", "b": "p2"}
@@ -125,7 +125,7 @@ def test_who_stays_keeps_its_part_when_somebody_comes() -> None:
 
 
 @pytest.mark.parametrize("gone", range(3))
-def test_a_copy_becomes_the_task_when_its_member_goes(gone: int) -> None:
+def test_standby_becomes_active_when_the_member_leaves(gone: int) -> None:
     application = Application(0)
     application.counts, application.stateful, application.replicas = {"0": 3}, {"0"}, 1
     application.members = {name: f"p-{name}" for name in "abc"}
@@ -138,7 +138,7 @@ def test_a_copy_becomes_the_task_when_its_member_goes(gone: int) -> None:
     assert set(places(application.assign()[heir].active)) > set(places(lost))
 
 
-def test_the_queue_gives_what_weighs_the_same_as_java_does() -> None:
+def test_queue_breaks_ties_like_java() -> None:
     queue: JavaPriorityQueue[list[int]] = JavaPriorityQueue(lambda item: item[0])
     for number in range(6):
         queue.add([0, number])
@@ -149,7 +149,7 @@ def test_the_queue_gives_what_weighs_the_same_as_java_does() -> None:
 
 
 @pytest.mark.compares
-def test_tasks_are_assigned_as_by_kafkas_class() -> None:
+def test_tasks_are_assigned_like_by_kafkas_class() -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
     for seed in range(inputs(GROUPS)):
         application = Application(seed)

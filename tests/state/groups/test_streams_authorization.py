@@ -1,4 +1,4 @@
-"""Who may be in a streams group, see one, and have its internal topics created."""
+"""Permissions to join and describe streams groups and create topics."""
 
 from brokertwin.state.access.authorizer import CLASS_NAME, CLUSTER_NAME, Operation, ResourceType
 from tests.support.guarded import ADMIN, ALICE, Guarded
@@ -16,20 +16,20 @@ TOPICS = ["foo", REPARTITION, CHANGELOG]
 
 
 class GuardedStreams(Guarded, StreamsBench):
-    """Alice may do what `let` lets her."""
+    """Alice has only the permissions granted by `let`."""
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
         self.principal = ALICE
 
     def let_join(self) -> None:
-        """Alice may join, and describe what the topology names."""
+        """Let Alice join and describe the topology's topics."""
         self.let(Operation.READ, ResourceType.GROUP, GROUP)
         for name in TOPICS:
             self.let(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def test_who_joins_needs_the_group_and_each_topic_of_the_topology() -> None:
+def test_join_needs_permissions_for_the_group_and_each_topic() -> None:
     bench = GuardedStreams()
     assert bench.join("a", COUNTING)["errorCode"] == GROUP_DENIED
     bench.let(Operation.READ, ResourceType.GROUP, GROUP)
@@ -39,7 +39,7 @@ def test_who_joins_needs_the_group_and_each_topic_of_the_topology() -> None:
     assert bench.join("a", COUNTING)["errorCode"] == 0
 
 
-def test_without_the_right_to_create_each_internal_topic_none_is_created() -> None:
+def test_no_internal_topic_is_created_without_permission_for_each() -> None:
     bench = GuardedStreams()
     bench.let_join()
     bench.let(Operation.CREATE, ResourceType.TOPIC, CHANGELOG)
@@ -53,7 +53,7 @@ def test_without_the_right_to_create_each_internal_topic_none_is_created() -> No
     assert codes(bench.later("a", 2)) == []
 
 
-def test_a_group_is_seen_with_the_group_and_each_of_its_topics() -> None:
+def test_describe_needs_permissions_for_the_group_and_each_topic() -> None:
     bench = GuardedStreams()
     bench.principal = ADMIN
     bench.join("a", COUNTING)

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): members join with a topology, get tasks, give them back, and go."""
+"""Streams groups (KIP-1071): joins, topologies, task assignment, leaves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ from tests.support.streams_groups import (
 ALL = ["0_0", "0_1", "0_2", "0_3"]
 
 
-def test_the_first_member_has_every_task() -> None:
+def test_first_member_has_all_tasks() -> None:
     bench = StreamsBench()
     joined = bench.join("a")
     assert (joined["memberEpoch"], codes(joined), tasks(joined["activeTasks"])) == (2, [], ALL)
@@ -41,17 +41,17 @@ def test_the_first_member_has_every_task() -> None:
     assert bench.describe()["groupState"] == "Stable"
 
 
-def test_a_group_waits_for_more_members_than_the_first() -> None:
+def test_group_waits_for_more_members_in_the_initial_delay() -> None:
     bench = StreamsBench(delay_ms=3_000)
     assert (codes(bench.join("a")), codes(bench.join("b"))) == ([5], [5])
-    assert codes(bench.beat("a", 1)) == [5], "which also lets the delay know the topics"
+    assert codes(bench.beat("a", 1)) == [5], "the topology is then known at the end of the delay"
     bench.tick(3_000)
     told = [bench.beat(name, 1) for name in ("a", "b")]
     assert [len(tasks(each["activeTasks"])) for each in told] == [2, 2]
 
 
-def test_nothing_is_assigned_at_the_end_of_the_delay_where_nobody_came_again() -> None:
-    """What the first heartbeat has found of topics is forgotten with it, as in Kafka."""
+def test_no_assignment_after_the_delay_without_another_heartbeat() -> None:
+    """As in Kafka, the first heartbeat's configured topology is lost."""
     bench = StreamsBench(delay_ms=3_000)
     bench.join("a")
     bench.tick(3_000)
@@ -59,7 +59,7 @@ def test_nothing_is_assigned_at_the_end_of_the_delay_where_nobody_came_again() -
     assert tasks(bench.beat("a", 1)["activeTasks"]) == ALL
 
 
-def test_a_task_is_taken_back_before_it_is_given_to_another() -> None:
+def test_task_is_revoked_before_it_is_reassigned() -> None:
     bench = StreamsBench()
     bench.join("a")
     joined = bench.later("b", 0, **_join("b"))
@@ -67,8 +67,8 @@ def test_a_task_is_taken_back_before_it_is_given_to_another() -> None:
     asked = bench.beat("a", 2)
     kept = tasks(asked["activeTasks"])
     assert (asked["memberEpoch"], len(kept)) == (2, 2)
-    assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not given them back yet"
-    assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "nor now"
+    assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not revoked them yet"
+    assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "still not"
     assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3
     given = tasks(bench.beat("b", 3)["activeTasks"])
     assert sorted(kept + given) == ALL
@@ -80,7 +80,7 @@ def _join(member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> dict[st
     return {**said, **NO_TASKS, "clientTags": [], **fields}
 
 
-def test_a_member_that_does_not_give_tasks_back_in_time_is_gone() -> None:
+def test_member_that_does_not_revoke_tasks_in_time_is_removed() -> None:
     bench = StreamsBench()
     bench.join("a", rebalanceTimeoutMs=500)
     bench.later("b", 0, **_join("b"))
@@ -93,7 +93,7 @@ def test_a_member_that_does_not_give_tasks_back_in_time_is_gone() -> None:
     assert tasks(bench.beat("b", 3)["activeTasks"]) == ALL
 
 
-def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
+def test_member_without_heartbeats_is_removed() -> None:
     bench = StreamsBench()
     bench.join("a")
     bench.tick(44_999)
@@ -103,7 +103,7 @@ def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
     assert bench.beat("a", 2)["errorCode"] == Error.UNKNOWN_MEMBER_ID
 
 
-def test_the_epoch_before_is_taken_from_who_has_what_it_was_given() -> None:
+def test_previous_epoch_is_valid_if_the_member_owns_only_assigned_tasks() -> None:
     bench = StreamsBench()
     bench.join("a")
     bench.later("b", 0, **_join("b"))
@@ -114,7 +114,7 @@ def test_the_epoch_before_is_taken_from_who_has_what_it_was_given() -> None:
     assert [each["errorCode"] for each in refused] == [Error.FENCED_MEMBER_EPOCH] * 3
 
 
-def test_internal_topics_are_created_with_their_settings() -> None:
+def test_internal_topics_are_created_with_their_configs() -> None:
     bench = StreamsBench()
     joined = bench.join("a", COUNTING)
     assert codes(joined) == [3]
@@ -133,7 +133,7 @@ def test_internal_topics_are_created_with_their_settings() -> None:
     assert described[0]["partitions"] == 4
 
 
-def test_a_topic_that_cannot_be_created_is_not_asked_for_again_at_once() -> None:
+def test_failed_topic_is_not_requested_again_at_once() -> None:
     bench = StreamsBench()
     changelog = {**internal("g-c"), "replicationFactor": 3}
     bench.join("a", topology(part("0", "foo", stateChangelogTopics=[changelog])))
@@ -144,10 +144,10 @@ def test_a_topic_that_cannot_be_created_is_not_asked_for_again_at_once() -> None
     assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"]
     bench.now += 1
     assert "Creation failed" not in bench.beat("a", 2)["status"][0]["statusDetail"]
-    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"], "tried again"
+    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"], "retried"
 
 
-def test_topics_that_come_grow_and_go_are_noticed() -> None:
+def test_created_grown_and_deleted_topics_are_detected() -> None:
     bench = StreamsBench()
     joined = bench.join("a", topology(part("0", "late")))
     assert (codes(joined), joined["memberEpoch"]) == ([1], 2)
@@ -161,7 +161,7 @@ def test_topics_that_come_grow_and_go_are_noticed() -> None:
     assert (codes(gone), tasks(gone["activeTasks"])) == ([1], [])
 
 
-def test_tasks_with_state_have_copies_at_other_processes() -> None:
+def test_stateful_tasks_have_standbys_on_other_processes() -> None:
     bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
     bench.join("a", STATEFUL)
     bench.later("a", 2)
@@ -179,7 +179,7 @@ def test_tasks_with_state_have_copies_at_other_processes() -> None:
     assert copies == {"a": active["b"], "b": active["a"]}
 
 
-def test_another_number_of_copies_is_another_assignment() -> None:
+def test_changed_number_of_standbys_changes_the_assignment() -> None:
     bench = StreamsBench()
     bench.join("a", STATEFUL)
     bench.later("a", 2)
@@ -189,7 +189,7 @@ def test_another_number_of_copies_is_another_assignment() -> None:
     assert bench.later("a", 3)["memberEpoch"] == 4
 
 
-def test_an_older_topology_is_stale_and_another_one_refused() -> None:
+def test_older_topology_is_stale_and_another_one_is_rejected() -> None:
     bench = StreamsBench()
     bench.join("a", topology(part("0", "foo"), epoch=2))
     assert codes(bench.join("b", topology(part("0", "bar"), epoch=1))) == [0, 5]
@@ -197,7 +197,7 @@ def test_an_older_topology_is_stale_and_another_one_refused() -> None:
     assert refused["errorMessage"] == "Topology updates are not supported yet."
 
 
-def test_who_asks_for_a_shutdown_is_heard_until_nobody_is_left() -> None:
+def test_shutdown_request_is_sent_until_the_group_is_empty() -> None:
     bench = StreamsBench()
     bench.join("a")
     bench.later("b", 0, **_join("b"))
@@ -208,7 +208,7 @@ def test_who_asks_for_a_shutdown_is_heard_until_nobody_is_left() -> None:
     assert 4 not in codes(bench.join("a"))
 
 
-def test_members_are_told_where_which_partitions_are() -> None:
+def test_members_get_the_partitions_of_other_instances() -> None:
     bench = StreamsBench()
     said = {"userEndpoint": {"host": "ha", "port": 8080}}
     bench.join("a", **said)
@@ -219,14 +219,14 @@ def test_members_are_told_where_which_partitions_are() -> None:
     assert bench.beat("a", 2)["partitionsByUserEndpoint"] is None
 
 
-def test_a_port_is_one_that_kafkas_uint16_has() -> None:
+def test_ports_are_uint16() -> None:
     bench = StreamsBench()
     bench.join("a", userEndpoint={"host": "ha", "port": 65_535})
     with pytest.raises(RefusedError, match="out of range"):
         bench.join("b", userEndpoint={"host": "hb", "port": 65_536})
 
 
-def test_a_group_is_full_for_who_joins() -> None:
+def test_full_group_rejects_joins_only() -> None:
     bench = StreamsBench(given={"group.streams.max.size": "1"})
     bench.join("a")
     assert bench.join("b")["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
@@ -234,7 +234,7 @@ def test_a_group_is_full_for_who_joins() -> None:
     assert bench.beat("a", 2)["errorCode"] == 0
 
 
-def test_without_the_feature_nothing_of_it_is_there() -> None:
+def test_streams_groups_need_the_feature() -> None:
     bench = StreamsBench()
     update = {"feature": features.STREAMS, "maxVersionLevel": 0, "upgradeType": 2}
     bench.request("UPDATE_FEATURES", 1, {"featureUpdates": [update]})
@@ -256,14 +256,14 @@ def test_without_the_feature_nothing_of_it_is_there() -> None:
         ({"topology": topology(part("0", "foo"), part("0"))}, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_join_that_is_refused_leaves_nothing(fields: dict[str, Any], error: Error) -> None:
+def test_rejected_join_changes_nothing(fields: dict[str, Any], error: Error) -> None:
     bench = StreamsBench()
     assert bench.join("a", **fields)["errorCode"] == error
-    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
     assert check(bench.cell) == []
 
 
-def test_tasks_that_the_topology_has_not_are_refused() -> None:
+def test_unknown_tasks_are_rejected() -> None:
     bench = StreamsBench()
     bench.join("a")
     for wrong in (["1_0"], ["0_4"]):
@@ -286,14 +286,14 @@ def commit(
     return error
 
 
-def test_offsets_are_taken_in_the_epoch_of_the_task() -> None:
+def test_offsets_are_committed_in_the_epoch_of_the_task() -> None:
     bench = StreamsBench()
     bench.join("a")
     bench.later("b", 0, **_join("b"))
     kept = tasks(bench.beat("a", 2)["activeTasks"])
     mine = [int(each[-1]) for each in kept]
     given = [each for each in range(4) if each not in mine]
-    assert commit(bench, "a", 2, 0, 1, 2, 3) == 0, "what it is to give back, too"
+    assert commit(bench, "a", 2, 0, 1, 2, 3) == 0, "including tasks to revoke"
     bench.beat("a", 2, **has(kept))
     bench.beat("b", 3)
     assert [commit(bench, "a", epoch, *mine) for epoch in (3, 2)] == [0, 0]
@@ -304,7 +304,7 @@ def test_offsets_are_taken_in_the_epoch_of_the_task() -> None:
     assert commit(bench, "x", 3, 0) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_without_members_can_be_deleted_and_leaves_nothing() -> None:
+def test_empty_group_can_be_deleted_completely() -> None:
     bench = StreamsBench(delay_ms=3_000)
     bench.join("a")
     deleted = {"groupsNames": [GROUP]}
@@ -312,12 +312,12 @@ def test_a_group_without_members_can_be_deleted_and_leaves_nothing() -> None:
     bench.beat("a", 1)
     bench.beat("a", -1)
     assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 0
-    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
     assert not bench.cell.tables.live_groups.keys("1/live-streams/")
     assert check(bench.cell) == []
 
 
-def test_groups_are_listed_by_kafkas_names_of_states() -> None:
+def test_groups_are_listed_with_kafkas_state_names() -> None:
     bench = StreamsBench()
     bench.join("a", topology(part("0", "absent")))
 
@@ -327,7 +327,7 @@ def test_groups_are_listed_by_kafkas_names_of_states() -> None:
     assert [listed(state) for state in ("NotReady", "not_ready", "stable")] == [0, 1, 0]
 
 
-def test_a_classic_group_takes_the_place_of_an_empty_one_and_the_other_way_round() -> None:
+def test_streams_and_classic_groups_replace_empty_groups_of_each_other() -> None:
     bench = StreamsBench()
     assert commit(bench, "", -1, 0) == 0
     bench.join("a")
@@ -338,23 +338,23 @@ def test_a_classic_group_takes_the_place_of_an_empty_one_and_the_other_way_round
     assert refused["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
     bench.beat("a", -1)
     assert bench.request("JOIN_GROUP", 4, join)["errorCode"] == Error.MEMBER_ID_REQUIRED
-    assert not isinstance(groups.known(bench.cell.tables, 1, GROUP), StreamsGroup)
+    assert not isinstance(groups.find_in_tables(bench.cell.tables, 1, GROUP), StreamsGroup)
     assert check(bench.cell) == []
 
 
-def test_what_must_hold_is_checked() -> None:
+def test_check_finds_violations() -> None:
     broken: dict[str, Callable[[StreamsGroup], None]] = {
-        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 1),
-        "are to have tasks": lambda group: group.target.update(x=group.target["a"]),
-        "its timers are": lambda group: group.put(type(group.members["a"])("b")),
-        "no topology": lambda group: setattr(group, "topology", None),
-        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
-        "more than one member has": lambda group: group.put(_again(group)),
+        "above the assignment epoch": lambda group: setattr(group, "assignment_epoch", 1),
+        "targets of unknown members": lambda group: group.target.update(x=group.target["a"]),
+        "has timers": lambda group: group.put(type(group.members["a"])("b")),
+        "but no topology": lambda group: setattr(group, "topology", None),
+        "is above group epoch": lambda group: setattr(group, "group_epoch", 1),
+        "is owned more than once": lambda group: group.put(_again(group)),
     }
     for what, breaks in broken.items():
         bench = StreamsBench()
         bench.join("a")
-        breaks(groups.change_written(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
+        breaks(groups.change_stored(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
         assert any(what in each for each in check(bench.cell)), what
 
 

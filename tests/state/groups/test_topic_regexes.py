@@ -1,4 +1,4 @@
-"""Regular expressions of topics: what is refused, in RE2/J's words, and what matches."""
+"""Regular expressions of topics: RE2/J's error messages, and matches."""
 
 from pathlib import Path
 from random import Random
@@ -32,17 +32,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("regex", "words"), REFUSED.items())
-def test_what_is_refused_and_in_which_words(regex: str, words: str) -> None:
+def test_errors_have_the_messages_of_re2j(regex: str, words: str) -> None:
     assert topic_regexes.invalid(regex) == words
     assert topic_regexes.matching([regex], ["a"]) == {regex: []}
 
 
 @pytest.mark.parametrize("regex", [r"\QC\C\E", r"[(?P<a>]", r"(?P<a>x)(?P<b>\\C)", "a{,2}", ".*"])
-def test_what_only_looks_wrong_is_taken(regex: str) -> None:
+def test_unusual_valid_expressions_are_accepted(regex: str) -> None:
     assert topic_regexes.invalid(regex) is None
 
 
-def test_a_name_is_matched_as_a_whole() -> None:
+def test_names_must_match_completely() -> None:
     names = ["foo", "foot", "a-foo", "FOO"]
     found = topic_regexes.matching(["foo", "foo|foot", "(?i)foo", "^foo$", ".*oo"], names)
     assert found == {
@@ -65,8 +65,8 @@ NAMES = ["a", "foo", "foo-bar", "bar", "A", "_", "1", "b.a", "FOO", "aab", "-", 
 
 
 @pytest.mark.compares
-def test_expressions_are_taken_and_match_as_in_kafkas_own_library() -> None:
-    """Random ones, through RE2/J from the broker's jars; of two faults each may name the other."""
+def test_expressions_are_valid_and_match_like_in_kafkas_library() -> None:
+    """Random expressions, compared with RE2/J from the broker's jars."""
     random = Random(2)
     rows = [
         ("".join(random.choices(PARTS, k=random.randint(1, 5))), random.choice(NAMES))

@@ -1,4 +1,4 @@
-"""A topology's topics: how many partitions they have, what is missing, what cannot work."""
+"""Partition counts of a topology's topics, and invalid topologies."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ import pytest
 
 from brokertwin.state.apis.streams_bodies import Topology, topology_of
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
-    Status,
+    TopologyStatus,
     configure,
     summary,
 )
 from tests.support.streams_groups import internal, part, topology
 
 
-def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Refused:
-    """The topology with topics of so many partitions."""
+def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
+    """Return the topology for topics with these partition counts."""
     said = topology_of(msgspec.convert(runs, Topology))
     assert said is not None
     return configure(said, {name.replace("_", "-"): n for name, n in existing.items()}.get)
@@ -33,7 +33,7 @@ def fault(runs: dict[str, Any], **existing: int) -> tuple[int, str]:
 
 def refused(runs: dict[str, Any], **existing: int) -> Error:
     found = configured(runs, **existing)
-    assert isinstance(found, Refused)
+    assert isinstance(found, Rejection)
     return found.error
 
 
@@ -42,8 +42,8 @@ def joined(*sources: int, repartitions: tuple[int, ...] = ()) -> list[dict[str, 
     return [{**places, "sourceTopicRegex": []}]
 
 
-def test_a_repartition_topic_has_the_most_that_its_writers_read() -> None:
-    """From the first subtopology to the last, whatever their order."""
+def test_repartition_topic_has_the_maximum_count_that_its_writers_read() -> None:
+    """Independent of the order of the subtopologies."""
     runs = topology(
         part("0", repartitionSourceTopics=[internal("r2")], stateChangelogTopics=[internal("c")]),
         part("1", repartitionSourceTopics=[internal("r1")], repartitionSinkTopics=["r2"]),
@@ -57,7 +57,7 @@ def test_a_repartition_topic_has_the_most_that_its_writers_read() -> None:
     assert [each.task_count for each in found.subtopologies.values()] == [5, 5, 5]
 
 
-def test_repartition_topics_that_are_joined_have_as_many() -> None:
+def test_copartitioned_repartition_topics_have_equal_counts() -> None:
     both = [internal("r1"), internal("r2")]
     runs = topology(
         part("0", "a", repartitionSinkTopics=["r1"]),
@@ -69,10 +69,10 @@ def test_repartition_topics_that_are_joined_have_as_many() -> None:
     assert {topic.name: topic.partitions for topic in found.missing} == {"r1": 7, "r2": 7}
 
 
-def test_what_is_joined_and_differs_is_told() -> None:
+def test_copartitioned_topics_with_different_counts_are_a_fault() -> None:
     sources = topology(part("0", "a", "b", copartitionGroups=joined(0, 1)))
     told = "Following topics do not have the same number of partitions: [{a=1, b=2}]"
-    assert fault(sources, a=1, b=2) == (Status.INCORRECTLY_PARTITIONED_TOPICS, told)
+    assert fault(sources, a=1, b=2) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
     fixed, both = [internal("r", 3)], joined(0, repartitions=(0,))
     runs = topology(
         part("0", "a", repartitionSinkTopics=["r"]),
@@ -82,23 +82,23 @@ def test_what_is_joined_and_differs_is_told() -> None:
     assert (code, "[3] of repartition topic [r]" in text) == (2, True)
 
 
-def test_an_internal_topic_with_other_partitions_is_told() -> None:
+def test_internal_topic_with_a_wrong_count_is_a_fault() -> None:
     runs = topology(part("0", "a", stateChangelogTopics=[internal("c")]))
     told = "Existing topic c has different number of partitions: expected 3, found 1"
-    assert fault(runs, a=3, c=1) == (Status.INCORRECTLY_PARTITIONED_TOPICS, told)
+    assert fault(runs, a=3, c=1) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
     complete = configured(runs, a=3, c=3)
     assert isinstance(complete, ConfiguredTopology)
     assert complete.is_ready
 
 
-def test_missing_topics_are_told_up_to_three() -> None:
+def test_at_most_three_missing_topics_are_listed() -> None:
     assert fault(topology(part("0", "b", "a"))) == (1, "Source topics a, b are missing.")
     assert summary(["a", "b", "c", "d", "e"]) == "a, b, c and 2 additional topics"
 
 
-def test_repartition_topics_that_run_in_a_circle_are_told() -> None:
+def test_loops_of_repartition_topics_are_rejected() -> None:
     found = configured(topology(*LOOP))
-    assert isinstance(found, Refused)
+    assert isinstance(found, Rejection)
     assert "There may be loops in the topology" in str(found.message)
 
 
@@ -124,5 +124,5 @@ LOOP = [
         ),
     ],
 )
-def test_a_topology_that_cannot_work_is_refused(runs: dict[str, Any], error: Error) -> None:
+def test_invalid_topology_is_rejected(runs: dict[str, Any], error: Error) -> None:
     assert refused(runs, a=2) == error

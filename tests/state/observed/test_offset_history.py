@@ -1,4 +1,4 @@
-"""Who moved which offset: the rows of `__consumer_offsets` as a history."""
+"""The rows of `__consumer_offsets` as a history of committed offsets."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -53,7 +53,7 @@ def commit(offset: int, **changes: Any) -> tuple[bytes, bytes]:
     return offset_row("g", "orders", 0, offset, **changes)
 
 
-def test_each_commit_goes_somewhere() -> None:
+def test_each_commit_has_a_direction() -> None:
     gone = (commit(0)[0], None)
     moves = moves_of(commit(5), commit(9), commit(9), commit(2), gone, gone, commit(1))
     assert [move.direction for move in moves] == [
@@ -63,16 +63,16 @@ def test_each_commit_goes_somewhere() -> None:
     assert [move.distance for move in moves] == [None, 4, 0, -7, None, None, None]
 
 
-def test_the_time_since_is_that_since_the_commit_before() -> None:
+def test_time_since_is_that_since_the_former_commit() -> None:
     assert moves_of(commit(5, at=0), commit(9))[1].since_ms == HOUR_MS
 
 
-def test_it_was_the_member_that_has_the_partition() -> None:
+def test_author_is_the_member_with_the_partition() -> None:
     group = classic_row("g", 3, {"a": {"orders": [1]}, "b": {"orders": [0]}})
     assert moves_of(group, commit(5))[0].by == "b (client client at h), generation 3"
 
 
-def test_it_was_the_member_of_a_consumer_group() -> None:
+def test_author_is_the_member_of_a_consumer_group() -> None:
     rows = (
         *(epoch_row("g", 4), member_row("g", "a"), member_row("g", "b")),
         *(assignment_row("g", "a", 4, {RAW_ID: [1]}), assignment_row("g", "b", 4, {RAW_ID: [0]})),
@@ -81,7 +81,7 @@ def test_it_was_the_member_of_a_consumer_group() -> None:
     assert moves[0].by == "b (client client at h), generation 4"
     left = ((member_row("g", "b")[0], None), (assignment_row("g", "b", 4, {})[0], None))
     assert moves_of(*rows, *left, commit(5, topic_id=TOPIC_ID))[0].by == (
-        "one of generation 4, of whom none has the partition: a (client client at h)"
+        "generation 4, no member has the partition: a (client client at h)"
     )
 
 
@@ -95,10 +95,10 @@ def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
     ]
     nothing = MemberTasks()
     for member, tasks in (("a", {"0": {1: 4}}), ("b", {"0": {0: 4}, "1": {0: 4}})):
-        said = StreamsMemberMetadata(None, None, "client", "/h", 1, 1, "p", None, {})
+        entries = StreamsMemberMetadata(None, None, "client", "/h", 1, 1, "p", None, {})
         has = StreamsMemberAssignment(4, 3, 0, MemberTasks(tasks), nothing)
         records += [
-            StreamsGroupMemberMetadataWritten("g", member, said),
+            StreamsGroupMemberMetadataWritten("g", member, entries),
             StreamsGroupCurrentMemberAssignmentWritten("g", member, has),
         ]
     return (ENCODERS[type(record)](record) for record in records)
@@ -106,9 +106,9 @@ def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
 
 @pytest.mark.parametrize(
     ("topic", "partition", "by"),
-    [("orders", 1, "a"), ("orders", 0, "b"), ("counts", 0, "b"), ("counts", 1, "one of")],
+    [("orders", 1, "a"), ("orders", 0, "b"), ("counts", 0, "b"), ("counts", 1, "generation")],
 )
-def test_it_was_the_member_that_runs_the_task(topic: str, partition: int, by: str) -> None:
+def test_author_is_the_member_that_runs_the_task(topic: str, partition: int, by: str) -> None:
     (move,) = moves_of(*streams_rows(), offset_row("g", topic, partition, 5))
     assert move.by.startswith(f"{by} ")
 
@@ -117,26 +117,26 @@ def test_it_was_the_member_that_runs_the_task(topic: str, partition: int, by: st
     ("before", "by"),
     [
         ((), f"no member is known: {OUTSIDER}"),
-        ((classic_row("g", 4, {}),), f"nobody was a member: {OUTSIDER}"),
+        ((classic_row("g", 4, {}),), f"the group was empty: {OUTSIDER}"),
         ((classic_row("h", 4, {"m": {"orders": [0]}}),), f"no member is known: {OUTSIDER}"),
-        ((epoch_row("g", 4),), f"nobody was a member: {OUTSIDER}"),
+        ((epoch_row("g", 4),), f"the group was empty: {OUTSIDER}"),
         (
             (classic_row("g", 4, {"m": {"orders": [0]}}), classic_row("g", 5, {})),
-            f"nobody was a member: {OUTSIDER}",
+            f"the group was empty: {OUTSIDER}",
         ),
     ],
     ids=["no rows", "empty", "another group's", "new empty", "left"],
 )
-def test_it_was_nobody_of_the_group(before: tuple[Any, ...], by: str) -> None:
+def test_author_is_outside_of_the_group(before: tuple[Any, ...], by: str) -> None:
     assert moves_of(*before, commit(5))[0].by == by
 
 
-def test_the_broker_removes_offsets() -> None:
+def test_broker_removes_offsets() -> None:
     group = classic_row("g", 3, {"a": {"orders": [0]}})
     assert moves_of(group, commit(5), (commit(0)[0], None))[1].by.startswith("the broker")
 
 
-def test_a_row_that_cannot_be_read_is_told_and_the_others_are_read() -> None:
+def test_unreadable_row_is_reported_and_the_others_are_read() -> None:
     history = OffsetHistory()
     broken = CoordinatorRow(0, 7, 0, commit(1)[0], b"\x00\x09")
     assert [move.after for move in history.read([broken, *written([commit(5)])])] != []
@@ -149,10 +149,10 @@ def test_a_row_that_cannot_be_read_is_told_and_the_others_are_read() -> None:
         max_size=30,
     )
 )
-def test_what_is_there_is_what_was_said_last(said: list[tuple[str, int, int | None]]) -> None:
+def test_offsets_are_those_of_the_last_rows(entries: list[tuple[str, int, int | None]]) -> None:
     rows: list[tuple[bytes, bytes | None]] = []
     last: dict[OffsetKey, int] = {}
-    for group, partition, offset in said:
+    for group, partition, offset in entries:
         key, value = offset_row(group, "orders", partition, offset or 0)
         rows.append((key, None if offset is None else value))
         last.pop(OffsetKey(group, "orders", partition), None)

@@ -1,4 +1,4 @@
-"""A verdict on each offset before it is committed to another cluster."""
+"""Verdicts on offsets before they are committed to another cluster."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def found(committed: int | None, log: tuple[int, int] | None, has_members: bool)
         (None, None, (3, 9), False, OffsetVerdict.UNTRANSLATED),
     ],
 )
-def test_the_verdict(
+def test_verdict(
     offset: int | None,
     committed: int | None,
     log: tuple[int, int] | None,
@@ -54,7 +54,7 @@ def test_the_verdict(
     has_members=st.booleans(),
     may_go_back=st.booleans(),
 )
-def test_what_is_written_harms_nobody(
+def test_written_offsets_lose_and_repeat_nothing(
     offset: int | None,
     committed: int | None,
     log: tuple[int, int] | None,
@@ -70,7 +70,7 @@ def test_what_is_written_harms_nobody(
         assert may_go_back or committed is None or step.wanted > committed
 
 
-def test_for_a_share_group_nobody_can_commit() -> None:
+def test_share_group_has_no_committed_offsets() -> None:
     at = found(5, (3, 9), has_members=False)._replace(sharing=frozenset({"g"}))
     for offset in (5, 7, 20):
         steps = plan({KEY: (0, offset)}, at)
@@ -80,7 +80,7 @@ def test_for_a_share_group_nobody_can_commit() -> None:
         )
 
 
-def test_steps_are_in_the_order_of_their_names() -> None:
+def test_steps_are_sorted_by_name() -> None:
     keys = [OffsetKey("h", "a", 0), OffsetKey("g", "b", 2), OffsetKey("g", "b", 10)]
     steps = plan(dict.fromkeys(keys, (0, 0)), ClusterOffsets({}, {}, frozenset()))
     assert [step.key for step in steps] == [keys[1], keys[2], keys[0]]

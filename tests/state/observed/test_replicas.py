@@ -1,4 +1,4 @@
-"""The high watermark by rule, and what a change of leader does to it."""
+"""The high watermark by rule, and the effects of a new leader."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,46 +16,46 @@ def led(isr: list[int], leader_end: int = 10, **ends: int) -> PartitionReplicas:
     return known
 
 
-def test_the_least_of_those_in_sync() -> None:
+def test_high_watermark_is_the_least_of_the_in_sync_leos() -> None:
     known = led([1, 2, 3], b2=8, b3=5)
     assert known.raise_high_watermark(1)
     assert known.high_watermark == 5
 
 
-def test_who_is_not_in_sync_does_not_count() -> None:
+def test_replica_out_of_sync_does_not_count() -> None:
     known = led([1, 2], b2=8, b3=5)
     assert known.raise_high_watermark(1)
     assert known.high_watermark == 8
 
 
-def test_who_is_let_in_counts_before_it_is_in() -> None:
+def test_joining_replica_counts() -> None:
     known = led([1, 2], b2=8, b3=5)
     known.joining = [3]
     assert known.raise_high_watermark(1)
     assert known.high_watermark == 5
 
 
-def test_below_min_insync_replicas_it_stands_still() -> None:
+def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     known = led([1])
     assert not known.raise_high_watermark(2)
     assert known.high_watermark == UNKNOWN
     assert known.raise_high_watermark(1)
 
 
-def test_min_insync_replicas_is_no_more_than_there_are_replicas() -> None:
+def test_min_insync_replicas_is_at_most_the_number_of_replicas() -> None:
     known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1], isr=[1])
     known.append(4)
     assert known.raise_high_watermark(2)
 
 
-def test_a_follower_that_has_not_fetched_yet_holds_it_back() -> None:
+def test_follower_without_a_fetch_holds_the_high_watermark() -> None:
     assert not led([1, 2, 3], b2=8).raise_high_watermark(1)
 
 
-def test_a_new_leader_begins_with_what_it_was_told_and_knows_of_no_follower() -> None:
+def test_new_leader_starts_with_the_high_watermark_it_was_sent() -> None:
     known = led([1, 2, 3], b2=8, b3=7)
     known.raise_high_watermark(1)
-    known.told = {2: 6}
+    known.sent_hws = {2: 6}
     assert known.lead(2, 1)
     assert (known.high_watermark, known.leader_end, known.ends) == (6, 8, {})
     assert not known.is_assumed
@@ -63,21 +63,21 @@ def test_a_new_leader_begins_with_what_it_was_told_and_knows_of_no_follower() ->
     assert not known.raise_high_watermark(1), "broker 1 is in sync, and has not fetched"
 
 
-def test_a_new_leader_that_nobody_has_told_anything_is_open() -> None:
+def test_new_leader_without_a_sent_high_watermark_is_open() -> None:
     known = led([1, 2, 3], b2=8)
     assert known.lead(3, 1)
     assert known.high_watermark == UNKNOWN
     assert known.is_assumed
 
 
-def test_an_older_epoch_is_no_news() -> None:
+def test_older_epoch_is_no_news() -> None:
     known = led([1, 2, 3])
     known.lead(2, 3)
     assert not known.lead(1, 2)
     assert known.leader == 2
 
 
-def test_all_replicas_are_in_sync_until_somebody_says_otherwise() -> None:
+def test_all_replicas_are_in_sync_until_an_isr_is_known() -> None:
     known = PartitionReplicas("id", 0, leader=1, leader_epoch=0)
     known.fetched(2, 3, 1)
     assert known.in_sync == [1, 2]
@@ -87,7 +87,7 @@ def test_all_replicas_are_in_sync_until_somebody_says_otherwise() -> None:
     assert known.in_sync == [2]
 
 
-def test_a_follower_is_caught_up_at_the_end_or_where_the_end_was_at_its_last_fetch() -> None:
+def test_follower_is_caught_up_at_the_leo_now_or_at_its_last_fetch() -> None:
     known = led([1, 2, 3], leader_end=6)
     known.fetched(2, 3, 500)
     assert known.progress[2].caught_up == UNKNOWN
@@ -95,13 +95,13 @@ def test_a_follower_is_caught_up_at_the_end_or_where_the_end_was_at_its_last_fet
     assert known.progress[2].caught_up == 1000
     known.append(15)
     known.fetched(2, 6, 1500)
-    assert known.progress[2].caught_up == 1000, "it is at what was the end a fetch before"
+    assert known.progress[2].caught_up == 1000, "it reached the LEO of its last fetch"
     known.append(20)
     known.fetched(2, 15, 2000)
     assert known.progress[2].caught_up == 1500
 
 
-def test_it_does_not_go_back_when_somebody_behind_comes_in() -> None:
+def test_high_watermark_does_not_go_back_when_a_lagging_replica_joins() -> None:
     known = led([1, 2], b2=8, b3=5)
     known.raise_high_watermark(1)
     known.isr = [1, 2, 3]
@@ -121,7 +121,7 @@ def test_it_does_not_go_back_when_somebody_behind_comes_in() -> None:
     ),
     st.integers(1, 3),
 )
-def test_on_one_leader_it_never_goes_back_nor_beyond_anybody_in_sync(
+def test_high_watermark_of_a_leader_never_goes_back_nor_beyond_an_in_sync_replica(
     facts: list[tuple[str, int | tuple[int, ...]]], min_isr: int
 ) -> None:
     known = led([1, 2, 3], leader_end=0, b2=0, b3=0)

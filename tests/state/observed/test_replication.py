@@ -1,4 +1,4 @@
-"""A real three-broker cluster, followed from its request logs."""
+"""The request logs of a real three-broker cluster."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from tests.support.observed import exchanges, observed, snapshots
 from tests.support.requestlogs import RUNS
 
 AGREED = {"steady": (1524, 1525), "follower_stop": (584, 590), "leader_kill": (544, 549)}
-"""High watermarks that the rule gives, of all that leaders have told."""
+"""High watermarks equal to the rule, of all that leaders reported."""
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_the_rule_gives_the_high_watermarks_that_leaders_told(run: str) -> None:
+def test_rule_gives_the_reported_high_watermarks(run: str) -> None:
     observer = observed(exchanges(run))
-    agreed, told = AGREED[run]
+    agreed, reported = AGREED[run]
     assert observer.agreed.total() == agreed
-    assert observer.agreed.total() + len(observer.differences) == told
+    assert observer.agreed.total() + len(observer.differences) == reported
     assert {each.why for each in observer.differences} == {RACE}
     assert not observer.adopted
     assert not observer.unread
@@ -42,7 +42,7 @@ def last_before(observer: ReplicationObserver, topic: str, time: int) -> dict[in
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_at_each_snapshot_it_knows_what_the_brokers_say(run: str) -> None:
+def test_state_at_each_snapshot_equals_that_of_the_brokers(run: str) -> None:
     observer = observed(exchanges(run))
     compared: Counter[str] = Counter()
     for snapshot in snapshots(run):
@@ -61,7 +61,7 @@ def test_at_each_snapshot_it_knows_what_the_brokers_say(run: str) -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_brokers_wrote_to_their_checkpoints_was_derived(run: str) -> None:
+def test_checkpoint_entries_were_derived(run: str) -> None:
     observer = observed(exchanges(run))
     found = [
         (int(name.removeprefix("broker-")), checkpoint_files.parse(text))
@@ -74,27 +74,27 @@ def test_what_brokers_wrote_to_their_checkpoints_was_derived(run: str) -> None:
     assert [entry for entry in checked if entry.why] == []
 
 
-def test_a_checkpoint_that_cannot_be_is_noticed() -> None:
+def test_impossible_checkpoint_entry_is_found() -> None:
     observer = observed(exchanges("steady"))
     entries = {("steady", 0): 10_000, ("steady", 1): 0, ("nobody", 0): 3}
     checked = checkpoints.check(observer.samples, [], [(1, entries)])
     assert [each.why for each in checked] == [
         "beyond the recording",
         "",
-        "nothing of the partition is in the recording",
+        "the partition is not in the recording",
     ]
 
 
 @pytest.mark.parametrize(
     ("run", "count"), [("steady", 0), ("follower_stop", 18), ("leader_kill", 3)]
 )
-def test_leaders_want_in_and_out_of_sync_whom_the_rules_say(run: str, count: int) -> None:
+def test_in_sync_sets_change_by_the_rules(run: str, count: int) -> None:
     observer = observed(exchanges(run), replica_lag_time_max_ms=3000)
     assert [change for change in observer.isr_changes if change.why] == []
     assert len(observer.isr_changes) == count
 
 
-def test_who_is_out_too_early_is_noticed() -> None:
+def test_early_removal_from_the_in_sync_set_is_found() -> None:
     observer = observed(exchanges("follower_stop"), replica_lag_time_max_ms=30_000)
     whys = [change.why for change in observer.isr_changes if change.why]
     assert whys
@@ -127,7 +127,7 @@ RAISE = PartitionReplicas.raise_high_watermark
 @pytest.mark.parametrize(
     "broken", [always_enough, from_the_append, all_replicas], ids=lambda rule: rule.__name__
 )
-def test_a_broken_rule_is_noticed(
+def test_broken_rule_is_found(
     broken: Callable[[PartitionReplicas, int], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", broken)
@@ -135,7 +135,7 @@ def test_a_broken_rule_is_noticed(
     assert [each for each in observer.differences if each.why == UNEXPLAINED]
 
 
-def test_a_follower_that_is_believed_to_have_what_it_was_sent_is_noticed(
+def test_follower_credited_with_sent_records_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def sent(known: PartitionReplicas, follower: int, offset: int, time: float) -> bool:
@@ -151,7 +151,7 @@ FETCHED = PartitionReplicas.fetched
 
 @settings(max_examples=examples(25))
 @given(st.sampled_from(RUNS), st.floats(0, 1), st.floats(0, 1))
-def test_a_log_that_is_cut_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
+def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
     whole = exchanges(run)
     first, last = sorted((int(begin * len(whole)), int(end * len(whole))))
     observer = observed(whole[first:last])
@@ -160,12 +160,12 @@ def test_a_log_that_is_cut_gives_no_false_verdict(run: str, begin: float, end: f
 
 @settings(max_examples=examples(15))
 @given(st.sampled_from(RUNS), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
-def test_logs_of_some_brokers_alone_give_no_false_verdict(run: str, brokers: set[int]) -> None:
+def test_logs_of_some_brokers_give_no_false_verdict(run: str, brokers: set[int]) -> None:
     observer = observed([each for each in exchanges(run) if each.broker in brokers])
     assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
 
 
-def test_an_exchange_of_another_shape_is_counted_and_stops_nothing() -> None:
+def test_malformed_exchange_is_counted_and_skipped() -> None:
     whole = list(exchanges("steady"))
     place = next(i for i, e in enumerate(whole) if e.header.request_api_key == 1)
     whole[place] = whole[place]._replace(request=msgspec.json.encode({"topics": 7}))
@@ -175,14 +175,14 @@ def test_an_exchange_of_another_shape_is_counted_and_stops_nothing() -> None:
 
 
 def reasons(race_ms: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Why leaders told what the rule does not give, where a race may last so long."""
+    """Reasons of differences with this limit for races."""
     monkeypatch.setattr(replication, "RACE_MS", race_ms)
     found = [observed(exchanges(run)).differences for run in RUNS]
     return Counter(each.why for differences in found for each in differences)
 
 
-def test_a_longer_race_would_explain_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is taken for a race is one: it lasts some milliseconds, and no other lasts seconds."""
+def test_longer_race_limit_explains_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Races last some milliseconds; no other difference is explained by seconds."""
     races = reasons(replication.RACE_MS, monkeypatch)
     assert races == reasons(10_000, monkeypatch)
     assert reasons(0.5, monkeypatch)[UNEXPLAINED] > races[UNEXPLAINED]

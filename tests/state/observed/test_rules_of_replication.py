@@ -1,4 +1,4 @@
-"""Replication observed, rule by rule: exchanges of one partition that nobody has recorded."""
+"""Rules of the replication observer, with synthetic exchanges of one partition."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ LEADER, CONSUMER = 1, -1
 
 
 class Cluster:
-    """What its brokers are asked and answer, a second apart; each answer is made at once."""
+    """Exchanges of its brokers, one per second; each response is immediate."""
 
     def __init__(self) -> None:
         self.observer = ReplicationObserver()
@@ -46,26 +46,26 @@ class Cluster:
             "replicaNodes": [1, 2, 3],
             "isrNodes": isr,
         }
-        told = {"topicId": TOPIC, "name": "orders", "partitions": [shown], **topic}
-        self.exchange("METADATA", {}, {"topics": [told]})
+        fields = {"topicId": TOPIC, "name": "orders", "partitions": [shown], **topic}
+        self.exchange("METADATA", {}, {"topics": [fields]})
 
-    def fetch(self, follower: int, offset: int, high_watermark: int, **told: Any) -> None:
+    def fetch(self, follower: int, offset: int, high_watermark: int, **fields: Any) -> None:
         partition = {"partition": 0, "fetchOffset": offset, "currentLeaderEpoch": 0}
         topics = [{"topicId": TOPIC, "partitions": [partition]}]
-        asked = {"replicaState": {"replicaId": follower}, "topics": topics}
-        read = {"partitionIndex": 0, "highWatermark": high_watermark, **told}
+        request = {"replicaState": {"replicaId": follower}, "topics": topics}
+        read = {"partitionIndex": 0, "highWatermark": high_watermark, **fields}
         response = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
-        self.exchange("FETCH", asked, response)
+        self.exchange("FETCH", request, response)
 
     def altered(self, isr: list[int], partition_epoch: int, **more: Any) -> None:
-        told = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
-        told |= {"partitionEpoch": partition_epoch, **more}
-        response = {"topics": [{"topicId": TOPIC, "partitions": [told]}]}
+        fields = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
+        fields |= {"partitionEpoch": partition_epoch, **more}
+        response = {"topics": [{"topicId": TOPIC, "partitions": [fields]}]}
         self.exchange("ALTER_PARTITION", {"brokerId": LEADER}, response)
 
 
 def replicated() -> Cluster:
-    """Five records that all three replicas have, and a high watermark that was told."""
+    """Five records on all three replicas, and a reported high watermark."""
     cluster = Cluster()
     cluster.metadata([1, 2, 3])
     for follower in (2, 3):
@@ -74,7 +74,7 @@ def replicated() -> Cluster:
     return cluster
 
 
-def test_a_follower_that_has_diverged_does_not_have_what_it_fetches_from() -> None:
+def test_diverged_follower_is_not_credited_with_its_fetch_offset() -> None:
     cluster = replicated()
     diverging = {"epoch": 0, "endOffset": 4}
     cluster.fetch(2, 9, -1, divergingEpoch=diverging)
@@ -85,7 +85,7 @@ def test_a_follower_that_has_diverged_does_not_have_what_it_fetches_from() -> No
     assert cluster.known.ends[2] == 9
 
 
-def test_an_answer_of_a_former_partition_epoch_changes_no_in_sync_set() -> None:
+def test_response_of_a_former_partition_epoch_does_not_change_the_in_sync_set() -> None:
     cluster = replicated()
     cluster.altered([1, 2], 7)
     assert cluster.known.isr == [1, 2]
@@ -97,26 +97,26 @@ def test_an_answer_of_a_former_partition_epoch_changes_no_in_sync_set() -> None:
     assert (cluster.known.isr, cluster.known.partition_epoch) == ([1, 2, 3], 8)
 
 
-def test_a_difference_names_who_has_not_shown_that_much() -> None:
+def test_difference_has_the_lagging_followers() -> None:
     cluster = replicated()
     cluster.exchange("BROKER_HEARTBEAT", {}, {})
     cluster.fetch(3, 7, 5)
     cluster.fetch(CONSUMER, 0, 7)
     (found,) = cluster.observer.differences
-    assert (found.told, found.derived, found.behind) == (7, 5, {2: 5})
+    assert (found.reported, found.derived, found.behind) == (7, 5, {2: 5})
 
 
-def test_a_lower_high_watermark_may_be_for_want_of_replicas_and_not_where_all_are_in_sync() -> None:
+def test_lower_high_watermark_is_explained_by_missing_replicas_only() -> None:
     cluster = replicated()
     cluster.fetch(CONSUMER, 0, 4)
-    assert [each.told for each in cluster.observer.differences] == [4]
+    assert [each.reported for each in cluster.observer.differences] == [4]
     cluster.altered([1, 2], 1)
     cluster.fetch(CONSUMER, 0, 4)
     assert len(cluster.observer.differences) == 1
     assert cluster.known.high_watermark == 4
 
 
-def test_a_topic_that_metadata_knows_nothing_of_gets_no_name() -> None:
+def test_topic_unknown_to_metadata_has_no_name() -> None:
     cluster = Cluster()
     cluster.metadata([1], topicId=ZERO_UUID)
     cluster.metadata([1], errorCode=29)

@@ -1,8 +1,8 @@
-"""How far share groups are, by rows of a real `__share_group_state`.
+"""Progress of share groups, from the rows of a real `__share_group_state`.
 
-A broker of Kafka 4.3.1 wrote them: of ten records three are given back, three rejected, two given
-back twice, two accepted, by six runs of `kafka-console-share-consumer`. In the end its
-`kafka-share-groups --describe --offsets` said START-OFFSET 4, LAG 5.
+Written by Kafka 4.3.1: of ten records three were released, three rejected, two released twice, two
+accepted, in six runs of `kafka-console-share-consumer`. Afterwards
+`kafka-share-groups --describe --offsets` showed START-OFFSET 4, LAG 5.
 """
 
 import pytest
@@ -26,7 +26,7 @@ VALUES = [
     "00000000000000000000000000000000000302000000000000000300000000000000030200050001000400000001",
     "00000000000000000000000000000000000402000000000000000400000000000000040200050001000400000001",
 ]
-"""What it wrote, a snapshot and ten updates; each key begins with its kind."""
+"""A snapshot and ten updates; each key starts with its kind."""
 
 NOTES = ShareKey("sharers", "H2oHSoyPTFK1pdy0n9b0iw", 0)
 
@@ -38,7 +38,7 @@ def row(place: int, value: str | None, kind: int) -> CoordinatorRow:
 
 
 def after(count: int) -> ShareProgress:
-    """What is known after so many rows."""
+    """State after this number of rows."""
     progress = ShareProgress()
     for place, value in enumerate(VALUES[:count]):
         progress.take(row(place, value, min(place, 1)))
@@ -46,7 +46,7 @@ def after(count: int) -> ShareProgress:
     return progress
 
 
-def test_in_the_end_it_is_where_kafkas_own_tool_says() -> None:
+def test_final_state_equals_that_of_kafkas_tool() -> None:
     found = after(len(VALUES)).found[NOTES]
     assert found.start_offset == 4
     assert lag(found, end_offset=10) == 5
@@ -66,32 +66,32 @@ def test_in_the_end_it_is_where_kafkas_own_tool_says() -> None:
         (5, 3, [ShareStateBatch(3, 9, AVAILABLE, 2)]),
     ],
 )
-def test_each_row_says_what_is_new(count: int, start: int, batches: list[ShareStateBatch]) -> None:
+def test_each_row_has_the_changes(count: int, start: int, batches: list[ShareStateBatch]) -> None:
     found = after(count).found[NOTES]
     assert (found.start_offset, found.batches) == (start, batches)
 
 
-def test_nobody_says_how_much_is_left_where_no_start_is_settled() -> None:
-    """A group that has not read yet, and one from before Kafka 4.2, which counts nothing."""
+def test_lag_is_unknown_without_a_start_offset() -> None:
+    """A group that has not read yet, and one from before Kafka 4.2, which does not count."""
     assert lag(after(1).found[NOTES], 10) is None
     assert lag(ShareSnapshot(0, 0, 3, -1), 10) is None
 
 
-def test_an_update_whose_snapshot_is_gone_says_what_it_says() -> None:
+def test_update_without_its_snapshot_is_applied_to_an_empty_state() -> None:
     progress = ShareProgress()
     progress.take(row(4, VALUES[4], 1))
     found = progress.found[NOTES]
     assert (found.start_offset, found.batches) == (3, [ShareStateBatch(3, 9, AVAILABLE, 2)])
 
 
-def test_a_tombstone_takes_it_back() -> None:
+def test_tombstone_removes_the_state() -> None:
     progress = after(3)
     progress.take(row(3, None, 0))
     assert progress.found == {}
 
 
 @pytest.mark.parametrize("value", [VALUES[0][:-2], VALUES[0] + "00", "0001" + VALUES[0][4:]])
-def test_what_cannot_be_read_is_named_and_changes_nothing(value: str) -> None:
+def test_unreadable_row_is_reported_and_changes_nothing(value: str) -> None:
     progress = after(3)
     before = progress.found[NOTES]
     progress.take(row(3, value, 0))
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(value: str) -> None:
     assert progress.found == {NOTES: before}
 
 
-def test_rows_of_other_kinds_are_left_out() -> None:
+def test_rows_of_other_kinds_are_ignored() -> None:
     progress = ShareProgress()
     progress.take(row(0, VALUES[0], 7))
     assert (progress.found, progress.unread) == ({}, {})

@@ -40,7 +40,7 @@ def cluster(**settings: Any) -> Bench:
     return bench
 
 
-def test_each_thread_asks_for_its_own_partitions() -> None:
+def test_each_thread_fetches_its_own_partitions() -> None:
     """The seed's cluster: four threads for each leader."""
     bench = cluster(num_replica_fetchers=4)
     broker = Broker(2, bench.cell.tables, bench.settings, bench.now)

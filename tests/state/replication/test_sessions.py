@@ -9,7 +9,7 @@ from brokertwin.state.cluster import topics
 from brokertwin.state.core import pending
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.copying import IN_SYNC_TIMER
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 from tests.support.coordinators import TRANSACTIONS, Coordinators
 from tests.support.machine import CLUSTER, RefusedError
 from tests.support.replicas import BROKERS, FEATURES, TOPIC, Replicas
@@ -227,11 +227,11 @@ def test_markers_for_a_killed_leader_are_written_by_the_next_one() -> None:
     assert brokers.answer(brokers.ask("END_TXN", 4, end, coordinator))["errorCode"] == 0
     end_offset = elect.log(leader).log_end_offset
     elect.bench.tick(SESSION_MS)
-    assert brokers.state() == State.PREPARE_COMMIT
+    assert brokers.state() == TransactionState.PREPARE_COMMIT
     assert elect.log(leader).log_end_offset == end_offset == 0
     elect.bench.tick(3 * SESSION_MS)
     assert elect.leader()[0] != leader
-    assert brokers.state() == State.COMPLETE_COMMIT
+    assert brokers.state() == TransactionState.COMPLETE_COMMIT
 
 
 def beat(replicas: Replicas, broker: int) -> Any:

@@ -1,4 +1,4 @@
-"""Members of a share group on the bench: sessions, fetches that wait, acknowledgements, locks."""
+"""ShareFetch: sessions, pending fetches, acknowledgements, locks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ LOCK_MS = 30_000
 FULL, NO_SESSION, OTHER_EPOCH = 133, 122, 123
 
 
-def test_a_lock_that_is_over_wakes_who_waits() -> None:
+def test_expired_lock_wakes_a_pending_fetch() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.fetch("b", 60_000) is None
@@ -28,7 +28,7 @@ def test_a_lock_that_is_over_wakes_who_waits() -> None:
     assert bench.say("a", batch(0, 2, 1)) == 121
 
 
-def test_records_are_delivered_as_often_as_the_broker_setting_allows() -> None:
+def test_records_are_delivered_up_to_the_brokers_limit() -> None:
     bench = Shared(given={"group.share.delivery.count.limit": "2"})
     for count in (1, 2):
         assert bench.fetch("a") == [(0, 2, count)]
@@ -39,7 +39,7 @@ def test_records_are_delivered_as_often_as_the_broker_setting_allows() -> None:
     assert bench.fetch("a") == [(3, 3, 1)]
 
 
-def test_what_is_released_goes_to_who_waits() -> None:
+def test_released_records_go_to_a_pending_fetch() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -47,20 +47,20 @@ def test_what_is_released_goes_to_who_waits() -> None:
     assert [(1, 1, 2)] in [got(each["response"]) for each in answered(bench)]
 
 
-def test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over() -> None:
+def test_records_of_a_lost_connection_are_found_after_a_max_wait() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.fetch("b", 2_000) is None
     count = len(answered(bench))
     assert bench.lose("a") == []
     bench.tick(1_999)
-    assert len(answered(bench)) == count, "what is given back wakes nobody"
+    assert len(answered(bench)) == count, "released records wake no fetch"
     bench.tick(1)
     assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
     assert bench.fetch("a") == NO_SESSION
 
 
-def test_what_is_released_alone_is_found_when_another_one_has_read() -> None:
+def test_released_records_alone_are_found_after_another_fetch() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -72,15 +72,15 @@ def test_what_is_released_alone_is_found_when_another_one_has_read() -> None:
     assert [(1, 2, 2)] in [got(each["response"]) for each in answered(bench)]
 
 
-def test_who_releases_and_does_not_wait_gets_it_with_the_next_request() -> None:
+def test_releasing_member_gets_its_records_with_the_next_request() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("a", 0, batch(0, 2, 2)) == []
     assert bench.fetch("a") == [(0, 2, 2)]
 
 
-def test_of_two_who_wait_the_one_that_came_first_gets_what_comes() -> None:
-    """The second one has released it: its own acknowledgements give it no advantage."""
+def test_first_of_two_pending_fetches_gets_new_records() -> None:
+    """The second one has released records, which gives it no priority."""
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -89,8 +89,8 @@ def test_of_two_who_wait_the_one_that_came_first_gets_what_comes() -> None:
     assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 2, 2)]]
 
 
-def test_a_lost_connection_takes_the_session_along_that_it_has_opened_last() -> None:
-    """Also where another connection goes on in it; one that has only gone on in it takes none."""
+def test_connection_ends_the_last_session_that_it_has_opened() -> None:
+    """A connection that only continues a session does not end it."""
     bench = Shared()
     assert got(bench.share("a", 0, connection="one")) == [(0, 2, 1)]
     bench.append("foo", header(1))
@@ -108,8 +108,8 @@ def test_a_lost_connection_takes_the_session_along_that_it_has_opened_last() -> 
 
 
 @pytest.mark.parametrize("closed", ["a", "b"])
-def test_no_session_ends_with_a_connection_of_whose_sessions_one_was_closed(closed: str) -> None:
-    """Whichever it was, and by whom; what is opened on it then is another matter."""
+def test_closed_session_detaches_its_connection(closed: str) -> None:
+    """Sessions that it opens later end with it again."""
     bench = Shared()
     for member in ("a", "b"):
         bench.share(member, 0, connection="one")
@@ -122,7 +122,7 @@ def test_no_session_ends_with_a_connection_of_whose_sessions_one_was_closed(clos
     assert (got(bench.share("c", 1)), got(bench.share(left, 2))) == (NO_SESSION, [])
 
 
-def test_a_session_that_is_opened_elsewhere_stays_when_its_former_connection_ends() -> None:
+def test_session_reopened_by_another_connection_does_not_end_with_the_former() -> None:
     bench = Shared()
     bench.share("a", 0, connection="one")
     bench.share("a", 0, connection="other")
@@ -130,7 +130,7 @@ def test_a_session_that_is_opened_elsewhere_stays_when_its_former_connection_end
     assert got(bench.share("a", 1, connection="other")) == []
 
 
-def test_who_waits_on_a_lost_connection_gives_back_what_it_gets() -> None:
+def test_pending_fetch_of_a_lost_connection_releases_its_records() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     bench.fetch("b")
@@ -140,7 +140,7 @@ def test_who_waits_on_a_lost_connection_gives_back_what_it_gets() -> None:
     assert bench.fetch("c") == [(3, 3, 2)]
 
 
-def test_who_waits_is_answered_though_another_connection_closes_the_session() -> None:
+def test_pending_fetch_completes_if_another_connection_closes_the_session() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     bench.fetch("b")
@@ -150,14 +150,14 @@ def test_who_waits_is_answered_though_another_connection_closes_the_session() ->
     assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
 
 
-def test_a_connection_that_nobody_names_ends_nothing() -> None:
+def test_unknown_connection_ends_no_session() -> None:
     bench = Shared()
     assert got(bench.share("a", 0, connection="")) == [(0, 2, 1)]
     assert bench.lose("") != []
     assert got(bench.share("a", 1, connection="")) == []
 
 
-def test_new_records_wake_who_waits() -> None:
+def test_new_records_wake_a_pending_fetch() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -165,7 +165,7 @@ def test_new_records_wake_who_waits() -> None:
     assert [(3, 4, 1)] in [got(each["response"]) for each in answered(bench)]
 
 
-def test_a_member_that_closes_its_session_gives_back_what_it_has() -> None:
+def test_closing_a_session_releases_its_records() -> None:
     bench = Shared()
     bench.fetch("a")
     assert got(bench.share("a", -1, 0, batch(0, 0, 1))) == []
@@ -173,7 +173,7 @@ def test_a_member_that_closes_its_session_gives_back_what_it_has() -> None:
     assert got(bench.share("a", 1)) == NO_SESSION
 
 
-def test_epochs_of_a_session_come_one_after_the_other() -> None:
+def test_session_epochs_are_consecutive() -> None:
     bench = Shared()
     bench.share("a", 0)
     assert got(bench.share("a", 2)) == OTHER_EPOCH
@@ -181,8 +181,8 @@ def test_epochs_of_a_session_come_one_after_the_other() -> None:
     assert got(bench.share("b", 1)) == NO_SESSION
 
 
-def test_a_broker_that_starts_again_knows_what_was_acknowledged() -> None:
-    """What is in flight is not durable; what share coordinators were told is."""
+def test_restarted_broker_knows_written_acknowledgements() -> None:
+    """Records in flight are volatile, written states are durable."""
     bench = Shared()
     bench.fetch("a")
     bench.say("a", batch(0, 0, 1), batch(1, 1, 2))
@@ -193,7 +193,7 @@ def test_a_broker_that_starts_again_knows_what_was_acknowledged() -> None:
     assert bench.fetch("b") == [(1, 1, 2), (2, 2, 1)]
 
 
-def test_a_group_without_a_state_is_told_after_the_wait() -> None:
+def test_group_without_state_gets_an_error_after_the_wait() -> None:
     bench = Shared()
     assert bench.share("a", 0, 500, groupId="nobody") is None
     bench.tick(500)
@@ -201,7 +201,7 @@ def test_a_group_without_a_state_is_told_after_the_wait() -> None:
     assert answer["responses"][0]["partitions"][0]["errorCode"] == -1
 
 
-def test_offsets_that_were_set_hold_for_the_next_session() -> None:
+def test_altered_offsets_are_used_by_the_next_session() -> None:
     bench = Shared()
     bench.fetch("a")
     bench.say("a", batch(0, 2, 1))
@@ -214,8 +214,8 @@ def test_offsets_that_were_set_hold_for_the_next_session() -> None:
     assert bench.fetch("b") == [(1, 2, 1)]
 
 
-def test_there_are_only_so_many_sessions() -> None:
-    """None goes for another one, as long as its connection may be; who has one may begin anew."""
+def test_number_of_sessions_is_limited() -> None:
+    """No session is evicted, but a member may replace its own."""
     bench = Shared(given={"group.share.max.share.sessions": "2"})
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.share("b", 0, 500) is None
@@ -232,10 +232,8 @@ def test_there_are_only_so_many_sessions() -> None:
 
 
 @pytest.mark.parametrize(("idle_ms", "answer"), [("700000", FULL), ("600000", [(0, 2, 2)])])
-def test_a_session_whose_connection_was_silent_for_too_long_makes_room(
-    idle_ms: str, answer: object
-) -> None:
-    """Of a gateway that was killed nobody tells that its connections have ended."""
+def test_session_of_an_idle_connection_is_replaced(idle_ms: str, answer: object) -> None:
+    """The end of connections of a killed gateway is unknown."""
     given = {"group.share.max.share.sessions": "2", "connections.max.idle.ms": idle_ms}
     bench = Shared(given=given)
     assert bench.fetch("a") == [(0, 2, 1)]
@@ -246,7 +244,7 @@ def test_a_session_whose_connection_was_silent_for_too_long_makes_room(
     assert check.check(bench.cell) == []
 
 
-def test_a_topic_that_goes_takes_its_records_along() -> None:
+def test_deleting_a_topic_drops_its_records() -> None:
     bench = Shared()
     bench.fetch("a")
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
@@ -255,7 +253,7 @@ def test_a_topic_that_goes_takes_its_records_along() -> None:
     assert got(bench.share("a", 1)) == -1
 
 
-def test_who_waits_for_a_topic_that_goes_waits_no_longer() -> None:
+def test_pending_fetch_completes_when_its_topic_is_deleted() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -268,8 +266,8 @@ def test_who_waits_for_a_topic_that_goes_waits_no_longer() -> None:
     assert [each["acquisitionLockTimeoutMs"] for each in told] == [LOCK_MS]
 
 
-def test_who_is_too_fast_gets_nothing_and_has_it_all_the_same() -> None:
-    """The answer has 77 bytes beside its records; one more where these are more than 126."""
+def test_throttled_member_gets_no_records_but_acquires_them() -> None:
+    """The response has 77 bytes besides records; 78 above 126 bytes of them."""
     bench = Shared(quota_window_num=2, quota_window_size_seconds=1)
     entity = [{"entityType": "client-id", "entityName": "bench"}]
     rate = {"key": "consumer_byte_rate", "value": 100.0, "remove": False}
@@ -290,7 +288,7 @@ def test_who_is_too_fast_gets_nothing_and_has_it_all_the_same() -> None:
 
 
 def places(bench: Shared, said: dict[int, list[Any]]) -> list[dict[str, Any]]:
-    """Partitions of `foo` with acknowledgements, as requests have them."""
+    """Return partitions of `foo` with acknowledgements, as in a request."""
     named = [
         {"partitionIndex": number, "acknowledgementBatches": batches}
         for number, batches in said.items()
@@ -298,8 +296,8 @@ def places(bench: Shared, said: dict[int, list[Any]]) -> list[dict[str, Any]]:
     return [{"topicId": bench.ids["foo"], "partitions": named}]
 
 
-def test_partitions_are_read_in_turn_and_who_was_read_just_now_comes_last() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_partitions_are_read_in_turn_and_those_with_records_move_to_the_end() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     assert bench.share("y", 0, 100, topics=places(bench, {1: [], 2: []})) is None
     bench.tick(100)
@@ -319,7 +317,7 @@ def test_partitions_are_read_in_turn_and_who_was_read_just_now_comes_last() -> N
     assert found == in_turn
 
 
-def test_who_renews_locks_asks_for_no_records() -> None:
+def test_renewing_request_gets_no_records() -> None:
     bench = Shared()
     assert bench.share("a", 0, isRenewAck=True, maxBytes=1)["errorCode"] == 42
     nothing = {"minBytes": 0, "maxBytes": 0, "maxRecords": 0}
@@ -327,8 +325,8 @@ def test_who_renews_locks_asks_for_no_records() -> None:
     assert bench.share("a", 1, isRenewAck=True, **nothing)["errorCode"] == 0
 
 
-def test_who_says_nothing_of_a_partition_is_told_so_beside_others() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_partitions_without_acknowledgements_are_in_the_response_beside_others() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     bench.fetch("a")
     asked: dict[str, Any] = {"groupId": GROUP, "memberId": "a", "isRenewAck": False}
@@ -361,8 +359,8 @@ def test_who_says_nothing_of_a_partition_is_told_so_beside_others() -> None:
     ],
     ids=["too few", "too many", "none", "below", "unknown", "renewal", "descending"],
 )
-def test_acknowledgements_that_make_no_sense_change_nothing(said: list[Any]) -> None:
-    """One type is for all records, else each has one; who renews has to say so."""
+def test_invalid_acknowledgements_change_nothing(said: list[Any]) -> None:
+    """One type for all records, or one for each; renewals need the flag."""
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.say("a", *said) == 42
@@ -370,7 +368,7 @@ def test_acknowledgements_that_make_no_sense_change_nothing(said: list[Any]) -> 
     assert bench.fetch("b") == [(1, 1, 2)]
 
 
-def test_the_last_record_of_a_batch_comes_with_its_batch() -> None:
+def test_last_record_of_a_batch_is_returned_with_its_batch() -> None:
     bench = Shared()
     bench.append("foo", header(2))
     shown = []
@@ -381,8 +379,8 @@ def test_the_last_record_of_a_batch_comes_with_its_batch() -> None:
     assert shown == [([(n, n, 1)], [0 if n < 3 else 3]) for n in range(4)]
 
 
-def test_a_mode_that_there_is_not_and_topics_that_are_gone_at_the_end_of_a_session() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_unknown_acquire_mode_and_deleted_topics_in_a_final_request() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     assert got(bench.share("a", 0, shareAcquireMode=7)) == -1
     assert got(bench.share("a", 1)) == [(0, 2, 1)]
@@ -392,8 +390,8 @@ def test_a_mode_that_there_is_not_and_topics_that_are_gone_at_the_end_of_a_sessi
     assert got(bench.share("a", 3)) == NO_SESSION
 
 
-def test_what_is_fetched_beside_a_topic_that_is_gone_is_its_members() -> None:
-    """Kafka fails when it answers: by then all else is done, acknowledgements, too."""
+def test_records_fetched_beside_a_deleted_topic_are_acquired() -> None:
+    """Kafka fails in the response, after the acknowledgements."""
     bench = Shared()
     bench.share("a", 0, maxRecords=1, shareAcquireMode=1)
     here = {"partitionIndex": 0, "acknowledgementBatches": [batch(0, 0, 2)]}
@@ -402,11 +400,11 @@ def test_what_is_fetched_beside_a_topic_that_is_gone_is_its_members() -> None:
         {"topicId": "AAAAAAAAAAAAAAAAAAAABQ", "partitions": []},
     ]
     assert got(bench.share("a", 1, topics=topics)) == -1
-    assert bench.fetch("b") == [(0, 0, 2)], "what was given back; the rest was fetched"
+    assert bench.fetch("b") == [(0, 0, 2)], "the released records; the rest was fetched"
 
 
-def test_partitions_are_answered_for_in_the_order_of_a_map_of_scala() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_partitions_have_the_order_of_a_scala_map() -> None:
+    # compared with Apache Kafka 4.3.1
     ids = {"shared": "QoislpHATHaIQ3khUxQUZg", "parted": "RKjIAFaJQruOB22gGkKTtw"}
     ids |= {"split": "mT7F5Y7AQqK3q0NwW9hsbQ"}
     asked = [("shared", 0), ("shared", 1), ("parted", 0), ("split", 0)]
@@ -416,7 +414,7 @@ def test_partitions_are_answered_for_in_the_order_of_a_map_of_scala() -> None:
     assert found == [("split", 0), ("shared", 0), ("shared", 1), ("parted", 0)]
 
 
-def test_a_share_coordinator_that_refuses_is_quoted() -> None:
+def test_error_message_of_a_share_coordinator_is_returned() -> None:
     bench = Shared()
     bench.fetch("a")
     bench.beat("z", -1)
@@ -429,7 +427,7 @@ def test_a_share_coordinator_that_refuses_is_quoted() -> None:
     assert told["acknowledgeErrorMessage"].startswith("Error in write state RPC. The share coord")
 
 
-def test_who_waits_for_a_partition_that_has_another_leader_by_now_is_told_nothing_of_it() -> None:
+def test_pending_fetch_omits_a_partition_that_has_moved() -> None:
     bench = Shared(brokers=(1, 2))
     bench.fetch("a")
     assert bench.fetch("a", 5_000) is None
@@ -438,17 +436,17 @@ def test_who_waits_for_a_partition_that_has_another_leader_by_now_is_told_nothin
     before = len(answered(bench))
     bench.tick(5_000)
     answers = answered(bench)
-    assert len(answers) == before + 1, "the wait was over at once"
+    assert len(answers) == before + 1, "the wait ended at once"
     assert answers[-1]["response"]["responses"] == []
     partition = bench.share("a", 2)["responses"][0]["partitions"][0]
     assert (partition["errorCode"], partition["currentLeader"]["leaderId"]) == (6, 2)
 
 
-# What was released before
+# Released records
 
 
 def released() -> tuple[Shared, int]:
-    """`a` has five records, `b` waits, and `a` releases 1 to 3; how many answers there are."""
+    """`b` is pending, `a` releases records; return the number of responses."""
     bench = Shared()
     bench.append("foo", header(2))
     assert bench.fetch("a") == [(0, 4, 1)]
@@ -460,14 +458,14 @@ def released() -> tuple[Shared, int]:
 
 
 @pytest.mark.parametrize(("said", "code"), [((4, 4, 1), 0), ((4, 4, 2), 0), ((1, 1, 1), 121)])
-def test_the_next_acknowledgement_wakes_who_waits(said: tuple[int, ...], code: int) -> None:
-    """Whatever becomes of it; what it releases itself is not free yet."""
+def test_next_acknowledgement_wakes_pending_fetches(said: tuple[int, ...], code: int) -> None:
+    """Whatever its result; the records it releases are not available yet."""
     bench, count = released()
     assert bench.say("a", batch(*said)) == code
     assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 3, 2)]]
 
 
-def test_who_waits_comes_before_a_fetch_that_brings_acknowledgements() -> None:
+def test_pending_fetch_comes_before_a_fetch_with_acknowledgements() -> None:
     bench, count = released()
     one = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
     assert got(bench.share("a", 2, 0, batch(4, 4, 1), **one)) == []
@@ -475,14 +473,14 @@ def test_who_waits_comes_before_a_fetch_that_brings_acknowledgements() -> None:
 
 
 @pytest.mark.parametrize("ends", [Shared.lose, lambda bench, member: bench.share(member, -1)])
-def test_the_end_of_a_session_wakes_who_waits(ends: Callable[[Shared, str], Any]) -> None:
+def test_closing_a_session_wakes_pending_fetches(ends: Callable[[Shared, str], Any]) -> None:
     bench, count = released()
     ends(bench, "a")
     assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
     assert bench.fetch("b") == [(0, 0, 2), (4, 4, 2)]
 
 
-def test_who_reads_wakes_the_others_before_what_it_releases_is_free() -> None:
+def test_fetch_wakes_others_before_its_released_records_are_available() -> None:
     bench = Shared()
     assert bench.share("y", 0, 100, topics=places(bench, {1: []})) is None
     bench.tick(100)
@@ -497,14 +495,14 @@ def test_who_reads_wakes_the_others_before_what_it_releases_is_free() -> None:
         (0, 0, 2)
     ]
     answers = [got(each["response"]) for each in answered(bench)[count:]]
-    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c still waits"
+    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c is still pending"
 
 
 ONE = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
 
 
-def test_each_of_many_that_look_at_once_gets_its_own_once() -> None:
-    """One of them is lost, and gives back what it gets."""
+def test_woken_fetches_get_distinct_records_once() -> None:
+    """One of them is disconnected and releases its records."""
     bench = Shared()
     bench.append("foo", header(2))
     assert bench.fetch("a") == [(0, 4, 1)]
@@ -520,7 +518,7 @@ def test_each_of_many_that_look_at_once_gets_its_own_once() -> None:
     assert bench.fetch("z2") == [(1, 1, 3), (3, 3, 2)]
 
 
-def test_any_number_of_lost_members_gives_back() -> None:
+def test_any_number_of_lost_members_release_their_records() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     members = [f"m{number}" for number in range(130)]
@@ -534,7 +532,7 @@ def test_any_number_of_lost_members_gives_back() -> None:
     assert check.check(bench.cell) == []
 
 
-def test_what_an_acknowledgement_releases_is_for_nobody_whom_it_wakes() -> None:
+def test_records_released_by_an_acknowledgement_are_not_for_fetches_that_it_wakes() -> None:
     bench = Shared()
     bench.append("foo", header(2))
     assert bench.fetch("a") == [(0, 4, 1)]

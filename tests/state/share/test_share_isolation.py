@@ -1,4 +1,4 @@
-"""Which records of transactions a share group gets."""
+"""Isolation level of share groups: records of transactions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.transactions import TransactionBench
 
 
 class Isolated(TransactionBench):
-    """A share group `g` of which two transactions have written: one committed, one aborted."""
+    """A share group `g` and records of a committed and an aborted transaction."""
 
     def __init__(self, level: str) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Isolated(TransactionBench):
         self.epoch = 0
 
     def fetch(self) -> Any:
-        """What a member gets, as first and last offset."""
+        """Return acquired records as first and last offset."""
         place = {"partitionIndex": 0, "acknowledgementBatches": []}
         body = {
             "groupId": "g",
@@ -56,18 +56,18 @@ class Isolated(TransactionBench):
         ]
 
 
-def test_aborted_records_are_delivered_to_who_does_not_mind() -> None:
-    """Offsets 1 and 3 are the markers; who gets them acknowledges them as gaps."""
+def test_aborted_records_are_delivered_with_read_uncommitted() -> None:
+    """Offsets 1 and 3 are markers; members acknowledge them as gaps."""
     assert Isolated("read_uncommitted").fetch() == [(0, 3)]
 
 
-def test_aborted_records_are_archived_for_who_reads_committed_ones() -> None:
+def test_aborted_records_are_archived_with_read_committed() -> None:
     bench = Isolated("read_committed")
     assert bench.fetch() == [(0, 1), (3, 3)]
     assert bench.fetch() == []
 
 
-def test_records_of_open_transactions_come_with_their_end() -> None:
+def test_records_of_open_transactions_are_delivered_after_their_end() -> None:
     bench = Isolated("read_committed")
     bench.fetch()
     holder = bench.init("t1")
@@ -80,7 +80,7 @@ def test_records_of_open_transactions_come_with_their_end() -> None:
 
 @pytest.fixture
 def short_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log keeps four batches in state; those before are sealed."""
+    """Keep only four batches of a log in state; earlier ones are sealed."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
 
@@ -89,8 +89,8 @@ def short_index(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("level", "records"), [("read_committed", set()), ("read_uncommitted", {2, 4, 5})]
 )
-def test_aborted_records_of_sealed_parts_are_archived_too(level: str, records: set[int]) -> None:
-    """One transaction is aborted before its records are sealed, another one after that."""
+def test_aborted_records_of_sealed_segments_are_archived(level: str, records: set[int]) -> None:
+    """One transaction is aborted before its records are sealed, one after."""
     bench = Isolated(level)
     late = bench.init("t2")
     bench.add("t2", late, a=[0])

@@ -1,6 +1,6 @@
-"""What members do with the records of a partition, step by step and in any order.
+"""State machine of a share partition, in steps and random order.
 
-What a real broker answers is in the capture `share_fetch`.
+Responses of a real broker are in the capture `share_fetch`.
 """
 
 import sys
@@ -20,67 +20,67 @@ from brokertwin.state.share.share_partition import (
     REJECT,
     RELEASE,
     RENEW,
-    Acknowledgement,
-    Limits,
-    Run,
+    AcknowledgedRecords,
+    AcquireRequest,
+    LogBatch,
+    ShareLimits,
     SharePartition,
-    Wish,
 )
 from brokertwin.state.share.state_bodies import StateBatch
-from brokertwin.state.share.state_store import Fault
+from brokertwin.state.share.state_store import ShareStateError
 
 LOCK_MS = 1_000
-LOG = [Run(0, 2), Run(3, 4), Run(5, 9), Run(10, 13)]
-LIMITS = Limits(lock_ms=LOCK_MS, records=200, deliveries=5)
+LOG = [LogBatch(0, 2), LogBatch(3, 4), LogBatch(5, 9), LogBatch(10, 13)]
+LIMITS = ShareLimits(lock_ms=LOCK_MS, records=200, deliveries=5)
 
 
 class Partition:
-    """A share partition, its log, and the clock; a share coordinator answers when it is told to."""
+    """A share partition, its log, a clock and explicit responses."""
 
-    def __init__(self, limits: Limits = LIMITS, told: list[StateBatch] | None = None) -> None:
+    def __init__(self, limits: ShareLimits = LIMITS, told: list[StateBatch] | None = None) -> None:
         self.share = SharePartition("g", "t", 0, 0)
         self.share.load(1, 0, told or [])
         self.limits, self.now = limits, 0
         self.unanswered: list[list[StateBatch]] = []
 
     def fetch(self, member: str, records: int = 500, size: int = 500, exact: bool = False) -> Any:
-        """What a member gets: first and last offset, and the delivery count."""
+        """Return acquired records as first offset, last offset, delivery count."""
         if not self.share.can_acquire(self.limits):
             return []
         offset = self.share.next_fetch_offset()
         runs = [run for run in LOG if run.last >= offset]
         if not runs:
             return []
-        wish = Wish(member, records, size, exact)
+        wish = AcquireRequest(member, records, size, exact)
         locked_until = self.now + self.limits.lock_ms
-        got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).run()
+        got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).acquire()
         return [(each.first, each.last, each.delivery_count) for each in got]
 
     def say(self, member: str, first: int, last: int, *types: int) -> Error:
-        """Acknowledges; a share coordinator has yet to answer."""
-        given_now = [Acknowledgement(first, last, types)]
+        """Acknowledge; the share coordinator's response is pending."""
+        given_now = [AcknowledgedRecords(first, last, types)]
         told = self.share.acknowledge(member, given_now, self.limits, self.now)
-        if isinstance(told, Fault):
+        if isinstance(told, ShareStateError):
             return told.error
         self.unanswered.append(told)
         return Error.NONE
 
     def answer(self, is_written: bool = True) -> None:
-        """The share coordinator answers what it was told first."""
+        """Deliver the first pending response of the share coordinator."""
         if self.unanswered:
-            self.share.written(self.unanswered.pop(0), is_written, self.now)
+            self.share.complete_write(self.unanswered.pop(0), is_written, self.now)
 
     def states(self) -> dict[int, tuple[RecordState, str, int]]:
-        """By offset, of what is in flight: state, member, delivery count."""
+        """Return state, member and delivery count in flight by offset."""
         return {
             offset: (RecordState(record.state), record.member_id, record.delivery_count)
             for batch in self.share.batches
-            for first, last, record in batch.parts()
+            for first, last, record in batch.states()
             for offset in range(first, last + 1)
         }
 
 
-def test_what_one_has_nobody_else_gets() -> None:
+def test_acquired_record_is_not_delivered_to_others() -> None:
     partition = Partition()
     assert partition.fetch("a", records=4) == [(0, 4, 1)]
     assert partition.fetch("b") == [(5, 13, 1)]
@@ -88,7 +88,7 @@ def test_what_one_has_nobody_else_gets() -> None:
     assert partition.say("a", 5, 9, ACCEPT) is Error.INVALID_RECORD_STATE
 
 
-def test_the_start_offset_moves_once_the_share_coordinator_has_it() -> None:
+def test_start_offset_advances_after_the_share_coordinator_has_stored_it() -> None:
     partition = Partition()
     partition.fetch("a")
     assert partition.say("a", 0, 4, ACCEPT) is Error.NONE
@@ -97,7 +97,7 @@ def test_the_start_offset_moves_once_the_share_coordinator_has_it() -> None:
     assert partition.share.start_offset == 5
 
 
-def test_what_the_share_coordinator_refuses_is_as_before() -> None:
+def test_rejected_write_undoes_its_changes() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
     partition.say("a", 0, 2, ACCEPT)
@@ -106,7 +106,7 @@ def test_what_the_share_coordinator_refuses_is_as_before() -> None:
     assert (partition.share.start_offset, partition.share.done_count) == (0, 0)
 
 
-def test_a_lock_ends_and_the_records_come_again() -> None:
+def test_expired_lock_makes_records_available() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
     partition.now = LOCK_MS - 1
@@ -118,8 +118,8 @@ def test_a_lock_ends_and_the_records_come_again() -> None:
     assert partition.fetch("b", records=2) == [(1, 2, 2)]
 
 
-def test_that_a_lock_was_over_and_is_not_written_says_nothing_of_what_came_after() -> None:
-    """As in Kafka: `releaseAcquisitionLockOnTimeout` goes on whatever becomes of its write."""
+def test_failed_write_of_an_expired_lock_does_not_affect_later_changes() -> None:
+    """As in Kafka (`releaseAcquisitionLockOnTimeout`)."""
     partition = Partition()
     partition.fetch("a", records=1)
     partition.now = LOCK_MS
@@ -132,8 +132,8 @@ def test_that_a_lock_was_over_and_is_not_written_says_nothing_of_what_came_after
     assert partition.share.start_offset == 3
 
 
-def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
-    """After half of its deliveries it comes in smaller parts, the last time alone."""
+def test_never_accepted_record_is_archived() -> None:
+    """From half of its deliveries on, it is acquired in smaller parts."""
     partition = Partition()
     seen = []
     for _ in range(40):
@@ -142,7 +142,7 @@ def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
         for first, last, _ in got:
             if first > 2:
                 return_all = partition.share.release("a", partition.limits)
-                partition.share.written(return_all, True, partition.now)
+                partition.share.complete_write(return_all, True, partition.now)
                 break
             partition.say("a", first, last, RELEASE)
             partition.answer()
@@ -154,7 +154,7 @@ def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
 
 
 def give_back(partition: Partition, how: str) -> None:
-    """Member `a` loses the records 0 to 2, which it has not accepted."""
+    """Member `a` loses the records 0 to 2 without accepting them."""
     if how == "released":
         assert partition.say("a", 0, 2, RELEASE) is Error.NONE
     elif how == "session closed":
@@ -167,8 +167,8 @@ def give_back(partition: Partition, how: str) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
-def test_records_are_not_delivered_more_often_than_the_limit(how: str, limit: int) -> None:
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=limit))
+def test_delivery_count_does_not_exceed_the_limit(how: str, limit: int) -> None:
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=limit))
     for count in range(1, limit + 1):
         assert partition.fetch("a", records=1, size=1) == [(0, 2, count)]
         give_back(partition, how)
@@ -177,8 +177,8 @@ def test_records_are_not_delivered_more_often_than_the_limit(how: str, limit: in
 
 
 @pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
-def test_single_records_are_not_delivered_more_often_than_the_limit(how: str) -> None:
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=4))
+def test_delivery_count_of_single_records_does_not_exceed_the_limit(how: str) -> None:
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=4))
     counts: dict[int, list[int]] = {0: [], 1: [], 2: []}
     while partition.share.start_offset < 3:
         for first, last, count in partition.fetch("a", records=1, size=1):
@@ -194,7 +194,7 @@ def test_single_records_are_not_delivered_more_often_than_the_limit(how: str) ->
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Count the calls of Python functions, which unlike seconds are the same in every run."""
+    """Count calls of Python functions, which do not vary like seconds."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:
@@ -210,27 +210,27 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("size", [1, 10_000], ids=["a batch for each record", "one batch"])
-def test_the_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size: int) -> None:
+def test_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size: int) -> None:
     def cost(count: int) -> int:
-        limits = Limits(LOCK_MS, records=count, deliveries=5)
+        limits = ShareLimits(LOCK_MS, records=count, deliveries=5)
         partition = Partition(limits)
-        runs = [Run(each, each) for each in range(count)]
-        wish = Wish("a", count, size, False)
-        Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).run()
-        one_by_one = [Acknowledgement(each, each, (ACCEPT,)) for each in range(count)]
+        runs = [LogBatch(each, each) for each in range(count)]
+        wish = AcquireRequest("a", count, size, False)
+        Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).acquire()
+        one_by_one = [AcknowledgedRecords(each, each, (ACCEPT,)) for each in range(count)]
 
         def work() -> None:
             told = partition.share.acknowledge("a", one_by_one, limits, 0)
-            assert not isinstance(told, Fault)
-            assert partition.share.written(told, True, 0)
+            assert not isinstance(told, ShareStateError)
+            assert partition.share.complete_write(told, True, 0)
 
         return calls_of(work)
 
     assert cost(400) <= 2.5 * cost(200)
 
 
-def test_only_so_many_records_are_in_flight() -> None:
-    partition = Partition(Limits(LOCK_MS, records=4, deliveries=5))
+def test_number_of_records_in_flight_is_limited() -> None:
+    partition = Partition(ShareLimits(LOCK_MS, records=4, deliveries=5))
     assert partition.fetch("a") == [(0, 4, 1)]
     assert partition.fetch("b") == []
     partition.say("a", 0, 2, ACCEPT)
@@ -238,25 +238,25 @@ def test_only_so_many_records_are_in_flight() -> None:
     assert partition.fetch("b", records=1) == [(5, 9, 1)]
 
 
-def test_a_record_limit_is_kept_to_the_record() -> None:
+def test_record_limit_is_exact() -> None:
     partition = Partition()
     assert partition.fetch("a", records=2, exact=True) == [(0, 1, 1)]
     assert partition.fetch("b", records=2, exact=True) == [(2, 2, 1), (3, 3, 1)]
 
 
-def test_offsets_that_the_share_coordinator_did_not_tell_of_are_fetched() -> None:
+def test_offsets_missing_in_the_share_coordinators_state_are_fetched() -> None:
     told = [StateBatch(3, 4, 2, 1), StateBatch(10, 13, 0, 2)]
     partition = Partition(told=told)
     assert partition.share.next_fetch_offset() == 0
     assert partition.fetch("a") == [(0, 2, 1), (5, 9, 1), (10, 13, 3)]
 
 
-def test_a_batch_ends_with_the_batch_of_the_log_that_reaches_the_size_asked_for() -> None:
+def test_batch_ends_with_the_log_batch_that_reaches_the_requested_size() -> None:
     assert Partition().fetch("a", size=3) == [(0, 2, 1), (3, 9, 1), (10, 13, 1)]
     assert Partition().fetch("a", size=4) == [(0, 4, 1), (5, 9, 1), (10, 13, 1)]
 
 
-def test_behind_the_last_record_that_is_not_done_begins_what_nobody_had() -> None:
+def test_new_records_start_after_the_last_record_that_is_not_done() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
     partition.say("a", 0, 1, ACCEPT)
@@ -264,7 +264,7 @@ def test_behind_the_last_record_that_is_not_done_begins_what_nobody_had() -> Non
     assert (partition.share.start_offset, partition.share.next_fetch_offset()) == (2, 3)
 
 
-def test_a_single_record_that_is_done_with_lets_the_start_offset_go_on() -> None:
+def test_single_done_record_advances_the_start_offset() -> None:
     partition = Partition(told=[StateBatch(0, 0, 2, 1), StateBatch(1, 4, 0, 1)])
     assert partition.share.start_offset == 1
     assert partition.fetch("a", records=1) == [(1, 4, 2)]
@@ -277,28 +277,28 @@ def test_a_single_record_that_is_done_with_lets_the_start_offset_go_on() -> None
     ("count", "got"),
     [(4, (0, 9, 5)), (5, (0, 4, 6)), (6, (0, 1, 7)), (7, (0, 0, 8)), (9, (0, 0, 10))],
 )
-def test_a_batch_comes_in_half_a_quarter_and_single_records_the_more_often_it_came(
+def test_suspect_batch_is_acquired_in_halves_quarters_and_single_records(
     count: int, got: tuple[int, int, int]
 ) -> None:
-    """Ten records, of ten deliveries at most; from half of them on the batch is not trusted."""
-    limits = Limits(LOCK_MS, records=200, deliveries=10)
+    """Ten records with at most ten deliveries, suspect from five on."""
+    limits = ShareLimits(LOCK_MS, records=200, deliveries=10)
     partition = Partition(limits, told=[StateBatch(0, 9, 0, count)])
     assert partition.fetch("a")[0] == got
 
 
-def test_what_is_done_is_counted_from_the_start_offset_on() -> None:
+def test_done_records_are_counted_from_the_start_offset() -> None:
     partition = Partition(told=[StateBatch(0, 2, 0, 1), StateBatch(3, 4, 2, 1)])
     assert partition.share.done_count == 2
-    partition.share.cut(4)
+    partition.share.advance_to_log_start(4)
     assert (partition.share.start_offset, partition.share.done_count) == (4, 1)
 
 
-def test_records_that_the_log_has_no_more_are_not_delivered() -> None:
+def test_records_deleted_from_the_log_are_not_delivered() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
     partition.say("a", 0, 2, RELEASE)
     partition.answer()
-    partition.share.cut(2)
+    partition.share.advance_to_log_start(2)
     assert partition.share.start_offset == 2
     assert partition.states()[0][0] is RecordState.ARCHIVED
     assert partition.fetch("b", records=1) == [(2, 2, 2)]
@@ -317,9 +317,9 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_whatever_members_do(steps: list[Any]) -> None:
-    """The start offset and counts ascend; what is done with never comes again; one has a record."""
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=3))
+def test_invariants_hold_for_random_operations(steps: list[Any]) -> None:
+    """Offsets ascend, done records are not delivered, owners are unique."""
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=3))
     done: set[int] = set()
     counts: dict[int, int] = {}
     start = 0
@@ -329,7 +329,7 @@ def test_whatever_members_do(steps: list[Any]) -> None:
             for low, high, count in partition.fetch(member, more + 1, more + 1, is_exact):
                 for offset in range(low, high + 1):
                     assert before.get(offset, (RecordState.AVAILABLE,))[0] == RecordState.AVAILABLE
-                    assert offset not in done, "what is done with came again"
+                    assert offset not in done, "done records were delivered again"
                     assert count == counts.get(offset, 0) + 1 <= 3
                     counts[offset] = count
         elif what == "say":

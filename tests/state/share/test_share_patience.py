@@ -1,4 +1,4 @@
-"""A share coordinator on another broker: who fetches waits for it so long, and no longer."""
+"""Timeouts of requests to a share coordinator on another broker."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ UNAVAILABLE = 15
 
 
 class Cut(ShareBench):
-    """A partition that broker 1 leads, and whose share coordinator, 2, can be cut off."""
+    """A partition on broker 1 whose share coordinator is broker 2."""
 
     def __init__(self) -> None:
         super().__init__(brokers=(1, 2), offsets_topic_num_partitions=1)
@@ -34,21 +34,21 @@ class Cut(ShareBench):
         )
 
     def key(self, partition: int) -> str:
-        """What a share partition is named by to who looks for its coordinator."""
+        """Return the coordinator key of a share partition."""
         return f"{GROUP}:{self.ids[TOPIC]}:{partition}"
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Who coordinates something."""
+        """Return the coordinator of a key."""
         asked = {"keyType": kind, "coordinatorKeys": [key]}
         return int(self.request("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"])
 
     def cut(self) -> None:
-        """Broker 2 is not reached any more."""
+        """Make broker 2 unreachable."""
         event = {"id": "cut", "cluster": CLUSTER, "kind": "isolate-broker", "broker": 2}
         self.handle({**event, "time": self.now})
 
     def fetch(self, epoch: int, wait_ms: int, *said: Any) -> Any:
-        """The answer of the partition, None while there is none."""
+        """Return the partition in the response; None while pending."""
         place = {"partitionIndex": self.partition, "acknowledgementBatches": list(said)}
         body = {"groupId": GROUP, "memberId": "m", "shareSessionEpoch": epoch}
         body |= {
@@ -62,7 +62,7 @@ class Cut(ShareBench):
         return self.request("SHARE_FETCH", 2, body, id=f"f{epoch}")
 
     def answered_after(self, epoch: int) -> int:
-        """How long it takes, in ms, until a fetch that waits is answered."""
+        """Return the time in ms until a pending fetch gets its response."""
         start = self.now
         while f"f{epoch}" not in self.answers:
             self.tick(1_000)
@@ -72,14 +72,14 @@ class Cut(ShareBench):
 
 @pytest.fixture
 def bench() -> Cut:
-    """Its state has begun."""
+    """A cut whose state is initialized."""
     made = Cut()
     made.fetch(0, 0)
     return made
 
 
 @pytest.mark.parametrize("wait_ms", [0, 500, 2 * PATIENCE_MS])
-def test_an_acknowledgement_that_is_not_written_is_answered_in_time(
+def test_acknowledgement_that_cannot_be_written_gets_a_response_in_time(
     bench: Cut, wait_ms: int
 ) -> None:
     bench.append(TOPIC, header(3), partition=bench.partition, acks=1)
@@ -94,15 +94,15 @@ def test_an_acknowledgement_that_is_not_written_is_answered_in_time(
 
 
 @pytest.mark.parametrize("wait_ms", [0, 500])
-def test_a_state_that_is_not_loaded_is_waited_for_longer_than_max_wait(wait_ms: int) -> None:
+def test_loading_a_state_may_take_longer_than_max_wait(wait_ms: int) -> None:
     bench = Cut()
     bench.cut()
     assert bench.fetch(0, wait_ms) is None
     assert bench.answered_after(0) == PATIENCE_MS
 
 
-def test_a_broker_that_leads_again_begins_with_what_the_share_coordinator_knows(bench: Cut) -> None:
-    """Locks are of the leader epoch in which they began."""
+def test_leader_of_a_new_epoch_starts_with_the_share_coordinators_state(bench: Cut) -> None:
+    """Locks belong to the leader epoch in which they began."""
     bench.append(TOPIC, header(3), partition=bench.partition)
     bench.fetch(1, 0)
     bench.fetch(2, 0, {"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]})

@@ -1,4 +1,4 @@
-"""Batches in flight as one list: of each record what is later, whatever the order they came in."""
+"""Merging of state batches: the later state of each record, in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ BATCH = st.builds(
 
 
 def states(batches: list[ShareStateBatch], start: int) -> dict[int, tuple[int, int]]:
-    """By offset: how often it was delivered, and its state."""
+    """Return delivery count and state by offset."""
     found: dict[int, tuple[int, int]] = {}
     for each in batches:
         for offset in range(max(each.first_offset, start), each.last_offset + 1):
@@ -26,7 +26,7 @@ def states(batches: list[ShareStateBatch], start: int) -> dict[int, tuple[int, i
 
 
 @given(st.lists(BATCH, max_size=8), st.integers(-1, 12))
-def test_each_record_has_what_is_later_of_it(batches: list[ShareStateBatch], start: int) -> None:
+def test_each_record_has_its_latest_state(batches: list[ShareStateBatch], start: int) -> None:
     merged = combined(batches, start)
     assert states(merged, -1) == states(batches, start)
     offsets = [offset for each in merged for offset in (each.first_offset, each.last_offset)]
@@ -36,7 +36,7 @@ def test_each_record_has_what_is_later_of_it(batches: list[ShareStateBatch], sta
     )
 
 
-def test_neighbours_of_one_state_are_one_batch() -> None:
+def test_equal_neighbours_are_one_batch() -> None:
     given_batches = [ShareStateBatch(0, 4, 2, 1), ShareStateBatch(5, 9, 2, 1)]
     assert combined(given_batches, -1) == [ShareStateBatch(0, 9, 2, 1)]
     assert combined(given_batches, 7) == [ShareStateBatch(7, 9, 2, 1)]

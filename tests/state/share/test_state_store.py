@@ -1,4 +1,4 @@
-"""The durable state of share coordinators: who may begin it, and who is refused."""
+"""Durable state of share coordinators: initialization and fencing."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ def coordinated() -> ShareBench:
     return bench
 
 
-def test_a_state_begins_in_a_later_epoch_and_not_in_an_earlier_one() -> None:
+def test_state_is_initialized_in_a_later_epoch_only() -> None:
     bench = coordinated()
     assert result(initialize(bench, bench.ids["foo"])) == (0, None)
     assert result(initialize(bench, bench.ids["foo"], epoch=4))[0] == 124
     assert result(initialize(bench, bench.ids["foo"], epoch=-1)) == (0, None)
 
 
-def test_there_is_no_state_of_what_is_not_there() -> None:
+def test_missing_partitions_have_no_state() -> None:
     bench = coordinated()
     assert result(initialize(bench, bench.ids["foo"], 3))[0] == 3
     assert result(initialize(bench, bench.ids["foo"], -1)) == (
@@ -41,12 +41,12 @@ def test_there_is_no_state_of_what_is_not_there() -> None:
     )
 
 
-def test_before_there_is_the_internal_topic_nobody_coordinates() -> None:
+def test_coordinator_is_unavailable_without_the_internal_topic() -> None:
     bench = ShareBench()
     assert result(initialize(bench, bench.ids["foo"]))[0] == 16
 
 
-def test_a_state_is_deleted_and_so_is_what_is_not_there() -> None:
+def test_delete_succeeds_with_and_without_a_state() -> None:
     bench = coordinated()
     asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
     body = {"groupId": GROUP, "topics": [asked]}
@@ -55,7 +55,7 @@ def test_a_state_is_deleted_and_so_is_what_is_not_there() -> None:
     assert len(bench.states()) == 2
 
 
-def test_the_check_finds_batches_that_do_not_ascend() -> None:
+def test_check_finds_batches_that_do_not_ascend() -> None:
     bench = coordinated()
     (key, *_) = bench.states()
     state = bench.cell.tables.groups.change(key, ShareState)
@@ -78,7 +78,7 @@ def write(bench: ShareBench, *batches: tuple[int, int, int, int], **fields: Any)
     return int(written["errorCode"])
 
 
-def test_what_is_written_of_records_is_read_again() -> None:
+def test_written_state_can_be_read() -> None:
     bench = coordinated()
     assert write(bench, (0, 9, 0, 1), (2, 3, 2, 1), startOffset=0) == 0
     assert write(bench, (0, 1, 2, 1), startOffset=2, deliveryCompleteCount=2) == 0
@@ -90,7 +90,7 @@ def test_what_is_written_of_records_is_read_again() -> None:
     assert check.check(bench.cell) == []
 
 
-def test_a_leader_that_has_read_fences_those_before_it() -> None:
+def test_read_fences_earlier_leaders() -> None:
     bench = coordinated()
     assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
     assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
@@ -98,7 +98,7 @@ def test_a_leader_that_has_read_fences_those_before_it() -> None:
     assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
 
 
-def test_a_state_that_begins_again_still_fences_earlier_leaders() -> None:
+def test_reinitialized_state_still_fences_earlier_leaders() -> None:
     bench = coordinated()
     ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)
     assert result(initialize(bench, bench.ids["foo"])) == (0, None)
@@ -107,8 +107,8 @@ def test_a_state_that_begins_again_still_fences_earlier_leaders() -> None:
     assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
 
 
-def test_a_state_that_begins_anew_leaves_the_count_of_updates_as_it_is() -> None:
-    """`ShareCoordinatorShard.handleShareSnapshot`: only a count that is full begins again."""
+def test_initialization_does_not_reset_the_count_of_updates() -> None:
+    """Source: `ShareCoordinatorShard.handleShareSnapshot`."""
     bench = ShareBench(share_coordinator_snapshot_update_records_per_snapshot=2)
     bench.beat("a", 0, "foo")
     (key, *_) = bench.states()
@@ -124,12 +124,12 @@ def test_a_state_that_begins_anew_leaves_the_count_of_updates_as_it_is() -> None
     assert [snapshot_epoch() for _ in range(5)] == [1, 2, 2, 2, 3]
 
 
-def test_a_state_epoch_in_the_past_writes_nothing() -> None:
+def test_older_state_epoch_is_not_written() -> None:
     bench = coordinated()
     assert [write(bench, stateEpoch=epoch) for epoch in (1, 2, 3, -1)] == [124, 0, 0, 0]
 
 
-def test_a_state_that_has_not_begun_is_neither_read_nor_written() -> None:
+def test_uninitialized_state_cannot_be_read_or_written() -> None:
     bench = coordinated()
     asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
     bench.request("DELETE_SHARE_GROUP_STATE", 0, {"groupId": GROUP, "topics": [asked]})

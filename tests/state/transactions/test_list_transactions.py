@@ -1,10 +1,10 @@
-"""ListTransactions by a pattern, on the bench and on a real broker."""
+"""ListTransactions with a pattern, compared with a real broker."""
 
 from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.goldens import Connection, tape
 from tests.support.machine import Bench
@@ -28,7 +28,7 @@ PATTERNS: dict[str, list[str] | int] = {
     r".*\Ca": 128,
     "a{1001}": 128,
 }
-"""What a real broker lists, sorted, or the error that it answers."""
+"""Patterns with a real broker's list or error."""
 
 BEGIN = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
 
@@ -48,7 +48,7 @@ def asked(pattern: str | None) -> dict[str, Any]:
 @pytest.fixture
 def bench() -> Bench:
     bench = Bench()
-    for name in (NAMES[0], *NAMES):  # the first one creates the topic
+    for name in (NAMES[0], *NAMES):  # creates the topic
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
         for _ in range(2):
             bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": name, **BEGIN})
@@ -56,14 +56,14 @@ def bench() -> Bench:
 
 
 @pytest.mark.parametrize(("pattern", "expected"), PATTERNS.items())
-def test_a_pattern_matches_whole_names(
+def test_pattern_must_match_whole_names(
     bench: Bench, pattern: str, expected: list[str] | int
 ) -> None:
     assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(pattern))) == expected
 
 
 @pytest.mark.parametrize("nothing", ["", None])
-def test_no_pattern_lets_all_through(bench: Bench, nothing: str | None) -> None:
+def test_missing_pattern_matches_all(bench: Bench, nothing: str | None) -> None:
     assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(nothing))) == sorted(NAMES)
 
 
@@ -79,7 +79,7 @@ def test_kafka_matches_the_same_names(real_kafka: Address) -> None:
 
 
 def has_begun(real: Connection, name: str) -> bool:
-    """Whether a transactional id has a producer id now."""
+    """True if a transactional id has a producer id."""
     real.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
     begun = real.call("InitProducerId", 4, {"transactionalId": name, **BEGIN})
     return not begun["errorCode"]

@@ -1,4 +1,4 @@
-"""Producer id blocks by conditional write; numbers are those of the worked examples."""
+"""Producer id blocks in ZooKeeper, with the worked examples."""
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -12,14 +12,14 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.transactions.producer_id_blocks import (
     BLOCK_SIZE,
     INT64_MAX,
+    BlockAllocator,
+    ConditionalWrite,
     IdBlock,
-    IdTaker,
     ProducerIdsExhausted,
-    Stored,
-    Write,
+    VersionedDocument,
+    allocate_block,
     apply_written,
     block_after,
-    block_taken,
     decode,
     encode,
 )
@@ -29,12 +29,12 @@ SEED = '{"version":1,"broker":35,"block_start":"4000","block_end":"4999"}'
 
 
 class Store:
-    """The document at its path, as a broker at peace with everyone finds it."""
+    """The document at its path, without concurrent writers."""
 
-    def __init__(self, stored: Stored | None = None) -> None:
-        self.stored = stored or Stored()
+    def __init__(self, stored: VersionedDocument | None = None) -> None:
+        self.stored = stored or VersionedDocument()
 
-    def take(self, taker: IdTaker) -> None:
+    def take(self, taker: BlockAllocator) -> None:
         write = taker.read(self.stored)
         assert write is not None
         written = self.stored.write(*write)
@@ -42,7 +42,7 @@ class Store:
         self.stored = written
         taker.written(write)
 
-    def next_id(self, taker: IdTaker) -> int:
+    def next_id(self, taker: BlockAllocator) -> int:
         issued = taker.next_id()
         if issued is None:
             self.take(taker)
@@ -51,17 +51,17 @@ class Store:
         return issued
 
 
-def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
+def test_example_1_two_brokers_allocate_blocks_of_1000_in_turn() -> None:
     store = Store()
-    brokers = [IdTaker(0), IdTaker(1)]
+    brokers = [BlockAllocator(0), BlockAllocator(1)]
     first, second = ([store.next_id(b) for _ in range(BLOCK_SIZE)] for b in brokers)
     assert (first, second) == (list(range(1000)), list(range(1000, 2000)))
     assert [store.next_id(broker) for broker in brokers] == [2000, 3000]
 
 
-def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
-    stored = Stored(SEED, version=12)
-    seven, eight = IdTaker(7), IdTaker(8)
+def test_example_2_broker_reads_again_after_a_version_conflict() -> None:
+    stored = VersionedDocument(SEED, version=12)
+    seven, eight = BlockAllocator(7), BlockAllocator(8)
     write_of_seven, write_of_eight = seven.read(stored), eight.read(stored)
     assert write_of_seven is not None and write_of_eight is not None
     after = stored.write(*write_of_seven)
@@ -76,12 +76,12 @@ def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
 def test_example_3_there_is_no_block_beyond_2_to_the_63() -> None:
     at_the_end = encode(IdBlock(1, INT64_MAX - 1000, INT64_MAX - 1))
     with pytest.raises(ProducerIdsExhausted, match=str(INT64_MAX - 1)):
-        IdTaker(0).read(Stored(at_the_end, 5))
+        BlockAllocator(0).read(VersionedDocument(at_the_end, 5))
     last = encode(IdBlock(1, 0, INT64_MAX - BLOCK_SIZE))
     assert block_after(last, 0).last == INT64_MAX
 
 
-def test_the_document_is_the_seeds() -> None:
+def test_document_equals_the_seeds() -> None:
     assert encode(IdBlock(35, 4000, 4999)) == SEED
     assert decode(SEED) == IdBlock(35, 4000, 4999)
 
@@ -97,13 +97,13 @@ def test_the_document_is_the_seeds() -> None:
         '{"version":1,"broker":35,"block_start":"4000","block_end":"3999"}',
     ],
 )
-def test_any_other_document_is_refused(document: str) -> None:
+def test_invalid_documents_are_rejected(document: str) -> None:
     with pytest.raises(ValueError, match="no producer id block"):
         decode(document)
 
 
-def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
-    taker, stored = IdTaker(7), Stored(SEED, 12)
+def test_write_without_a_response_is_found_by_reading_again() -> None:
+    taker, stored = BlockAllocator(7), VersionedDocument(SEED, 12)
     write = taker.read(stored)
     assert write is not None
     after = stored.write(*write)
@@ -112,19 +112,19 @@ def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
     assert taker.next_id() == 5000
 
 
-def test_a_broker_that_starts_again_does_not_take_the_block_it_had() -> None:
+def test_restarted_broker_does_not_reuse_its_block() -> None:
     store = Store()
-    store.next_id(IdTaker(7))
-    assert store.next_id(IdTaker(7)) == 1000
+    store.next_id(BlockAllocator(7))
+    assert store.next_id(BlockAllocator(7)) == 1000
 
 
 class Race:
-    """Brokers that draw ids at once: what they read and write waits, is lost, or comes late."""
+    """Brokers that allocate concurrently: reads and writes are late or lost."""
 
     def __init__(self, is_guarded: bool = True) -> None:
-        self.stored = Stored()
-        self.takers = [IdTaker(broker) for broker in range(3)]
-        self.writes: dict[int, list[Write]] = {0: [], 1: [], 2: []}
+        self.stored = VersionedDocument()
+        self.takers = [BlockAllocator(broker) for broker in range(3)]
+        self.writes: dict[int, list[ConditionalWrite]] = {0: [], 1: [], 2: []}
         self.issued: list[int] = []
         self.is_guarded = is_guarded
 
@@ -139,12 +139,12 @@ class Race:
             write = taker.read(self.stored)
             writes += [] if write is None else [write]
         elif what == "start again":
-            self.takers[broker] = IdTaker(broker)
+            self.takers[broker] = BlockAllocator(broker)
             writes.clear()
         elif what in {"write", "write, answer lost"} and writes:
             self.write(taker, writes.pop(0), is_answered=what == "write")
 
-    def write(self, taker: IdTaker, write: Write, is_answered: bool) -> None:
+    def write(self, taker: BlockAllocator, write: ConditionalWrite, is_answered: bool) -> None:
         version = write.version if self.is_guarded else self.stored.version
         written = self.stored.write(write.document, version)
         if written is None:
@@ -168,11 +168,11 @@ def ids_issued_twice(race: Race, steps: list[tuple[int, str]]) -> int:
 
 
 @given(RACES)
-def test_brokers_that_draw_at_once_never_overlap(steps: list[tuple[int, str]]) -> None:
+def test_concurrent_allocations_never_overlap(steps: list[tuple[int, str]]) -> None:
     assert ids_issued_twice(Race(), steps) == 0
 
 
-def test_without_the_version_they_do() -> None:
+def test_concurrent_allocations_overlap_without_the_version() -> None:
     steps = find(
         RACES,
         lambda steps: ids_issued_twice(Race(is_guarded=False), steps) > 0,
@@ -188,17 +188,17 @@ def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
 
 
 def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
-    """Error and producer id of an InitProducerId."""
+    """Return error and producer id of an InitProducerId."""
     body = {"transactionalId": name, "transactionTimeoutMs": 1000}
     answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
     return answer["errorCode"], answer["producerId"]
 
 
-def written(bench: Bench) -> list[Stored]:
-    """The documents that were written, each with the version that it was written under."""
+def written(bench: Bench) -> list[VersionedDocument]:
+    """Return the written documents with the versions that they replaced."""
     records = [entry["record"] for entry in bench.records()]
     blocks = [each for each in records if each["type"] == "ProducerIdBlockWritten"]
-    return [Stored(each["document"], each["version"]) for each in blocks]
+    return [VersionedDocument(each["document"], each["version"]) for each in blocks]
 
 
 def test_example_1_through_the_brokers() -> None:
@@ -208,10 +208,10 @@ def test_example_1_through_the_brokers() -> None:
         assert ids == [(0, broker * BLOCK_SIZE + number) for number in range(BLOCK_SIZE)]
     assert [drawn(bench, broker) for broker in (0, 1)] == [(0, 2000), (0, 3000)]
     blocks = [IdBlock(n % 2, n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE - 1) for n in range(4)]
-    assert written(bench) == [Stored(encode(block), n) for n, block in enumerate(blocks)]
+    assert written(bench) == [VersionedDocument(encode(block), n) for n, block in enumerate(blocks)]
 
 
-def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
+def test_restarted_broker_continues_with_its_stored_block() -> None:
     bench = drawing()
     assert drawn(bench, 0) == (0, 0)
     bench.cell = Cell(bench.settings, bench.cell.columns())
@@ -219,7 +219,7 @@ def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "tx"])
-def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> None:
+def test_all_producers_fail_when_ids_are_exhausted(name: str | None) -> None:
     bench = drawing(brokers=(1,))
     bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["tx"]})
     last = encode(IdBlock(9, INT64_MAX - BLOCK_SIZE, INT64_MAX - 1))
@@ -228,13 +228,13 @@ def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> No
     assert written(bench) == []
 
 
-def test_a_document_is_not_written_under_an_old_version() -> None:
+def test_document_with_an_old_version_is_not_written() -> None:
     table = Table()
-    _, (first, _) = block_taken(table, 7)
-    _, (second, _) = block_taken(table, 8)
+    _, (first, _) = allocate_block(table, 7)
+    _, (second, _) = allocate_block(table, 8)
     assert isinstance(first, ProducerIdBlockWritten)
     assert isinstance(second, ProducerIdBlockWritten)
     apply_written(table, first)
     with pytest.raises(ValueError, match="another version than 0"):
         apply_written(table, second)
-    assert block_taken(table, 8)[0] == BLOCK_SIZE
+    assert allocate_block(table, 8)[0] == BLOCK_SIZE

@@ -22,7 +22,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Table, Tables
-from brokertwin.state.transactions import producer_id_drawing, producer_ids
+from brokertwin.state.transactions import producer_id_manager, producer_ids
 from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
 
@@ -30,7 +30,7 @@ NOBODY = {"transactionalId": None, "transactionTimeoutMs": -1}
 
 
 class IdBroker:
-    """A broker alone: its requests to the controller are answered, or not, by hand."""
+    """A broker whose requests to the controller get explicit responses."""
 
     def __init__(self) -> None:
         self.tables = Tables()
@@ -38,7 +38,7 @@ class IdBroker:
         self.now = 1_000
 
     def generate(self) -> tuple[int, bool]:
-        """The error or the id that a producer gets, and whether a block is asked for."""
+        """Return error or producer id, and whether a block is requested."""
         header = RequestHeader(22, 5)
         body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         request = Request(header, body, "", "", "", Choices())
@@ -50,7 +50,7 @@ class IdBroker:
         return answer, bool(decision.messages)
 
     def reply(self, **response: int) -> None:
-        message = producer_id_drawing.message(self.broker())
+        message = producer_id_manager.allocate_request(self.broker())
         answer = AllocateProducerIdsResponse(**response)
         self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
 
@@ -75,14 +75,14 @@ def allocated(next_producer_id: int, table: Table | None = None) -> Table:
     return table
 
 
-def test_example_3_the_controller_runs_out_of_ids_below_2_to_the_63() -> None:
+def test_example_3_controller_exhausts_ids_below_2_to_the_63() -> None:
     assert producer_ids.next_block(allocated(2**63 - 2), CONTROLLER) is None
     last = producer_ids.next_block(allocated(INT64_MAX - 1000), CONTROLLER)
     assert last == producer_ids.Block(INT64_MAX - 1000, 1000)
     assert producer_ids.next_block(allocated(INT64_MAX - 999), CONTROLLER) is None
 
 
-def test_example_3_the_broker_is_told_unknown_server_error() -> None:
+def test_example_3_broker_gets_unknown_server_error() -> None:
     bench = Bench()
     allocated(2**63 - 2, bench.cell.tables.metadata)
     bench.cell.tables.commit()
@@ -90,7 +90,7 @@ def test_example_3_the_broker_is_told_unknown_server_error() -> None:
     assert answer["errorCode"] == Error.UNKNOWN_SERVER_ERROR
 
 
-def test_example_4_the_first_block_is_0_to_999_and_the_next_begins_at_1000() -> None:
+def test_example_4_first_block_is_0_to_999_and_the_next_starts_at_1000() -> None:
     bench = Bench(brokers=(1, 2))
     ask = {"brokerId": 1, "brokerEpoch": 0}
     first = bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
@@ -101,12 +101,12 @@ def test_example_4_the_first_block_is_0_to_999_and_the_next_begins_at_1000() -> 
 
 
 @pytest.mark.parametrize("ask", [{"brokerId": 1, "brokerEpoch": 99}, {"brokerId": 7}])
-def test_example_4_a_broker_of_another_epoch_or_unknown_is_stale(ask: dict[str, Any]) -> None:
+def test_example_4_unknown_or_stale_broker_epoch_is_rejected(ask: dict[str, Any]) -> None:
     answer = Bench().request("ALLOCATE_PRODUCER_IDS", 0, {"brokerEpoch": 0, **ask})
     assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
 
 
-def test_example_4_a_replayed_record_moves_the_next_id_forward_only() -> None:
+def test_example_4_replayed_record_only_increases_the_next_id() -> None:
     table = allocated(42)
     assert producer_ids.next_block(table, CONTROLLER) == producer_ids.Block(42, 1000)
     for backward in (40, 42):
@@ -119,9 +119,9 @@ def test_example_5_blocks_of_one_id() -> None:
     broker = IdBroker()
     assert broker.generate() == (LOADING, True)
     broker.reply(producer_id_start=0, producer_id_len=1)
-    assert broker.generate() == (0, True), "the claim of 0 is already the 90 % mark"
+    assert broker.generate() == (0, True), "issuing 0 reaches the 90 % mark"
     broker.reply(error_code=Error.UNKNOWN_SERVER_ERROR)
-    assert broker.generate() == (LOADING, False), "nothing is asked within 50 ms of a failure"
+    assert broker.generate() == (LOADING, False), "no request within 50 ms of a failure"
     broker.now += 49
     assert broker.generate() == (LOADING, False)
     broker.now += 1
@@ -130,7 +130,7 @@ def test_example_5_blocks_of_one_id() -> None:
     assert broker.generate() == (1, True)
 
 
-def test_example_6_id_900_asks_for_the_next_block() -> None:
+def test_example_6_id_900_requests_the_next_block() -> None:
     broker = IdBroker()
     broker.generate()
     broker.reply(producer_id_start=0, producer_id_len=1000)
@@ -138,10 +138,10 @@ def test_example_6_id_900_asks_for_the_next_block() -> None:
     assert asked == [900]
 
 
-def test_a_block_is_asked_for_once_while_the_answer_is_out() -> None:
+def test_only_one_block_request_is_in_flight() -> None:
     broker = IdBroker()
     assert [broker.generate() for _ in range(3)] == [(LOADING, True)] + [(LOADING, False)] * 2
-    producer_ids.request_timed_out(broker.tables.in_flight, 1)
+    producer_ids.request_completed(broker.tables.in_flight, 1)
     assert broker.generate() == (LOADING, True)
 
 
@@ -155,7 +155,7 @@ def test_a_block_is_asked_for_once_while_the_answer_is_out() -> None:
         {"error_code": Error.STALE_BROKER_EPOCH, "producer_id_start": 1000, "producer_id_len": 9},
     ],
 )
-def test_a_block_that_overlaps_or_is_out_of_range_is_not_taken(bad: dict[str, int]) -> None:
+def test_overlapping_or_invalid_block_is_rejected(bad: dict[str, int]) -> None:
     broker = IdBroker()
     broker.generate()
     broker.reply(producer_id_start=0, producer_id_len=1000)
@@ -165,7 +165,7 @@ def test_a_block_that_overlaps_or_is_out_of_range_is_not_taken(bad: dict[str, in
     assert [broker.generate()[0] for _ in range(100)] == [*range(901, 1000), LOADING]
 
 
-def test_a_fresh_broker_loads_and_then_gives_ids_from_0() -> None:
+def test_new_broker_requests_a_block_and_then_issues_ids_from_0() -> None:
     bench = Bench()
     loading = bench.request("INIT_PRODUCER_ID", 4, NOBODY)
     assert loading == {"throttleTimeMs": 0, "errorCode": 14, "producerId": -1, "producerEpoch": -1}
@@ -174,7 +174,7 @@ def test_a_fresh_broker_loads_and_then_gives_ids_from_0() -> None:
     assert {(answer["errorCode"], answer["producerEpoch"]) for answer in answers} == {(0, 0)}
 
 
-def test_two_brokers_hand_out_different_blocks() -> None:
+def test_two_brokers_issue_ids_of_different_blocks() -> None:
     bench = Bench(brokers=(1, 2))
     for broker in (1, 2):
         bench.request("INIT_PRODUCER_ID", 4, NOBODY, broker=broker)
@@ -196,7 +196,7 @@ def test_two_brokers_hand_out_different_blocks() -> None:
         ({"producerId": 777, "producerEpoch": 3}, 0),
     ],
 )
-def test_what_the_request_holds_already(fields: dict[str, Any], error: int) -> None:
+def test_request_has_the_current_block(fields: dict[str, Any], error: int) -> None:
     bench = Bench()
     bench.request("INIT_PRODUCER_ID", 4, NOBODY)
     answer = bench.request("INIT_PRODUCER_ID", 4, NOBODY | fields)
@@ -204,7 +204,7 @@ def test_what_the_request_holds_already(fields: dict[str, Any], error: int) -> N
     assert answer["producerId"] == (-1 if error else 0)
 
 
-def test_a_chosen_id_takes_the_place_of_the_drawn_one_and_is_not_drawn_again() -> None:
+def test_recorded_id_replaces_the_next_id_and_is_not_issued_again() -> None:
     bench = Bench()
     choices = {"producerId": 15}
     assert bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices=choices)["errorCode"] == 14
@@ -212,7 +212,7 @@ def test_a_chosen_id_takes_the_place_of_the_drawn_one_and_is_not_drawn_again() -
     assert bench.request("INIT_PRODUCER_ID", 4, NOBODY)["producerId"] == 16
 
 
-def test_a_chosen_id_of_another_block_counts_as_one_of_the_own() -> None:
+def test_recorded_id_of_another_block_uses_up_an_own_id() -> None:
     bench = Bench()
     bench.request("INIT_PRODUCER_ID", 4, NOBODY)
     chosen = bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices={"producerId": 77_000})
@@ -224,7 +224,7 @@ def test_a_chosen_id_of_another_block_counts_as_one_of_the_own() -> None:
     st.lists(st.integers(0, 1100) | st.none(), max_size=60),
     st.integers(1, 20),
 )
-def test_no_id_is_drawn_twice(chosen: list[int | None], size: int) -> None:
+def test_no_id_is_issued_twice(chosen: list[int | None], size: int) -> None:
     table, first = Table(), 0
     seen: set[int] = set()
     for choice in chosen:

@@ -1,7 +1,7 @@
-"""Several brokers draw blocks of producer ids at once: no id is given out twice.
+"""Several brokers allocate blocks concurrently: no id is issued twice.
 
-First through a cell with its own delivery, then with a network that loses, delays, repeats and
-reorders the requests for blocks and their answers.
+First in a cell with its own delivery, then with a network that loses, delays, repeats and reorders
+requests and responses.
 """
 
 from unittest.mock import patch
@@ -34,10 +34,10 @@ NAMES = [f"t{number}" for number in range(12)]
     ),
     st.booleans(),
 )
-def test_no_id_is_given_out_twice_in_a_cell(
+def test_no_id_is_issued_twice_in_a_cell(
     size: int, draws: list[tuple[int, int, str | None]], is_written: bool
 ) -> None:
-    """Neither of the controller's blocks, nor of those that brokers write down themselves."""
+    """Neither from the controller's blocks nor from blocks in ZooKeeper."""
     bench = Bench(brokers=BROKERS, brokertwin_zk_producer_id_blocks=is_written)
     for name in NAMES:
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
@@ -59,7 +59,7 @@ def test_no_id_is_given_out_twice_in_a_cell(
 
 
 class _Lossy(RuleBasedStateMachine):
-    """Three brokers and a controller whose messages lie in a bag; anything may happen to them."""
+    """Three brokers and a controller with an unreliable network."""
 
     size = 3
 
@@ -133,7 +133,7 @@ class _Lossy(RuleBasedStateMachine):
     @rule(broker=st.sampled_from(BROKERS), milliseconds=st.integers(0, 100))
     def time_out(self, broker: int, milliseconds: int) -> None:
         self.now += milliseconds
-        producer_ids.request_timed_out(self.tables.in_flight, broker)
+        producer_ids.request_completed(self.tables.in_flight, broker)
 
     @invariant()
     def no_id_twice(self) -> None:

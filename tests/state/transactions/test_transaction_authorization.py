@@ -1,4 +1,4 @@
-"""Who may do what with transactions, in the order in which Kafka asks."""
+"""Permissions for transaction requests, in Kafka's order."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
 
 
 class Guarded(TransactionBench):
-    """Alice may do what `let` lets her; whoever has no name may do everything."""
+    """Alice has only permissions granted by `let`; anonymous clients have all."""
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
@@ -39,7 +39,7 @@ class Guarded(TransactionBench):
         assert [each["errorCode"] for each in answer["results"]] == [0]
 
 
-def test_the_transactional_id_comes_first() -> None:
+def test_transactional_id_permission_is_checked_first() -> None:
     bench = Guarded()
     assert bench.init().error == ID_DENIED
     assert bench.add("t1", bench.holder, a=[0], b=[0]) == {"a": [ID_DENIED], "b": [ID_DENIED]}
@@ -49,7 +49,7 @@ def test_the_transactional_id_comes_first() -> None:
     assert bench.described()["errorCode"] == ID_DENIED
 
 
-def test_then_the_topics_and_none_joins_where_one_is_denied() -> None:
+def test_topic_permissions_are_next_and_one_denied_topic_rejects_all() -> None:
     bench = Guarded()
     bench.let(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "t1")
     bench.let(Operation.WRITE, ResourceType.TOPIC, "a")
@@ -59,7 +59,7 @@ def test_then_the_topics_and_none_joins_where_one_is_denied() -> None:
     assert bench.end("t1", bench.holder)["errorCode"] == 0
 
 
-def test_then_the_group_and_its_topics() -> None:
+def test_group_and_topic_permissions_are_checked_for_offsets() -> None:
     bench = Guarded()
     bench.let(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "t1")
     assert bench.add_offsets("t1", bench.holder) == GROUP_DENIED
@@ -71,7 +71,7 @@ def test_then_the_group_and_its_topics() -> None:
     assert bench.commit_offset("t1", bench.holder, 1) == 0
 
 
-def test_what_brokers_ask_needs_the_cluster() -> None:
+def test_requests_between_brokers_need_cluster_permission() -> None:
     bench = Guarded()
     transaction = {
         "transactionalId": "t1",
@@ -83,7 +83,7 @@ def test_what_brokers_ask_needs_the_cluster() -> None:
     assert (answer["errorCode"], answer["resultsByTransaction"]) == (CLUSTER_DENIED, [])
 
 
-def test_descriptions_show_what_may_be_described() -> None:
+def test_descriptions_contain_only_ids_with_describe_permission() -> None:
     bench = Guarded()
     bench.principal = ADMIN
     bench.init("t2")

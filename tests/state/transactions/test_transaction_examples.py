@@ -1,8 +1,8 @@
-"""The worked examples of transactions that concern the coordinator, numbered as there.
+"""Worked examples of the transaction coordinator, with their numbers.
 
-1, 9 and 10 are in `test_transactional_ids.py`; those of the partitions (13 to 16, 18, 19) in
+1, 9 and 10 are in `test_transactional_ids.py`. Examples of partitions (13 to 16, 18, 19) are in
 `test_write_txn_markers.py`, `test_log_transactions.py` and `test_producer_transactions.py`. 7 needs
-a log that refuses a record. 6 and 8 are rules of version 1; what version 2 does is tested, too.
+a log that rejects a record. 6 and 8 are rules of version 1; version 2 is tested, too.
 """
 
 from typing import Any
@@ -21,12 +21,12 @@ BUSY, WRONG, FENCED = 51, 48, 90
 
 
 def finalized(version: int, **settings: Any) -> TransactionBench:
-    """A bench whose cluster has finalized a version of transactions."""
+    """A bench whose cluster has finalized a transaction version."""
     return TransactionBench(brokertwin_transaction_version=version, **settings)
 
 
 def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
-    """Brings t1, which is there, to an epoch."""
+    """Set the epoch of the existing t1."""
     table = bench.cell.tables.transactions
     known = transactional_ids.metadata(table, 1, "t1")
     assert known is not None
@@ -37,7 +37,7 @@ def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
 
 
 def written(bench: TransactionBench) -> list[dict[str, Any]]:
-    """What was written of t1, in order."""
+    """Return the written metadata of t1, in order."""
     return [
         entry["record"]["metadata"]
         for entry in bench.records()
@@ -45,7 +45,7 @@ def written(bench: TransactionBench) -> list[dict[str, Any]]:
     ]
 
 
-def test_example_2_partitions_join_and_the_first_begins_the_transaction() -> None:
+def test_example_2_first_added_partition_begins_the_transaction() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.now += 1000
@@ -60,7 +60,7 @@ def test_example_2_partitions_join_and_the_first_begins_the_transaction() -> Non
     assert described["topics"] == [{"topic": "a", "partitions": [0, 1]}]
 
 
-def test_example_3_who_does_not_hold_the_id_and_who_does_not_coordinate_it() -> None:
+def test_example_3_wrong_producer_and_wrong_coordinator() -> None:
     bench = TransactionBench(brokers=(1, 2))
     leader = bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})[
         "coordinators"
@@ -82,8 +82,8 @@ def test_example_3_who_does_not_hold_the_id_and_who_does_not_coordinate_it() -> 
     assert bench.add(ours[0], holder, a=[0]) == {"a": [49]}
 
 
-def test_what_the_coordinator_says_comes_as_often_as_the_request_names_partitions() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_partition_errors_have_the_order_and_repeats_of_the_request() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = TransactionBench()
     holder = bench.init()
     for name, topics, told in [
@@ -95,7 +95,7 @@ def test_what_the_coordinator_says_comes_as_often_as_the_request_names_partition
     assert bench.described()["topics"] == [{"topic": "a", "partitions": [0, 1]}]
 
 
-def test_below_version_2_a_fenced_producer_is_told_47() -> None:
+def test_fenced_producer_gets_invalid_producer_epoch_below_version_2() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.init()
@@ -103,7 +103,7 @@ def test_below_version_2_a_fenced_producer_is_told_47() -> None:
     assert bench.end("t1", holder, version=1)["errorCode"] == 47
 
 
-def test_example_4_the_outcome_is_decided_before_the_markers_are_written() -> None:
+def test_example_4_outcome_is_decided_before_markers_are_written() -> None:
     bench = TransactionBench(may_hold=True)
     holder = bench.init()
     bench.add("t1", holder, a=[0])
@@ -119,8 +119,8 @@ def test_example_4_the_outcome_is_decided_before_the_markers_are_written() -> No
     assert bench.end("t1", holder, is_commit=False)["errorCode"] == WRONG
 
 
-def test_kafka_9600_a_client_ends_a_transaction_in_its_own_epoch_alone() -> None:
-    """Kafka once took an EndTxn of a greater epoch from a client."""
+def test_kafka_9600_client_ends_a_transaction_only_in_its_own_epoch() -> None:
+    """Kafka once accepted an EndTxn with a higher epoch from a client."""
     bench = TransactionBench()
     holder = bench.init()
     bench.add("t1", holder, a=[0])
@@ -130,7 +130,7 @@ def test_kafka_9600_a_client_ends_a_transaction_in_its_own_epoch_alone() -> None
     assert bench.end("t1", holder)["errorCode"] == 0
 
 
-def test_example_5_nothing_to_end() -> None:
+def test_example_5_end_without_a_transaction() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.end("t1", holder)["errorCode"] == WRONG
@@ -138,7 +138,7 @@ def test_example_5_nothing_to_end() -> None:
 
 
 @pytest.mark.parametrize(("version", "last_epoch"), [(1, -1), (2, 1)])
-def test_example_6_a_new_producer_fences_the_old_one(version: int, last_epoch: int) -> None:
+def test_example_6_new_producer_fences_the_old_one(version: int, last_epoch: int) -> None:
     bench = finalized(version)
     bench.init()
     old = bench.init()
@@ -157,7 +157,7 @@ def test_example_6_a_new_producer_fences_the_old_one(version: int, last_epoch: i
     assert prepared["lastProducerEpoch"] == last_epoch
 
 
-def test_example_8_an_exhausted_epoch_is_fenced_with_the_last_one() -> None:
+def test_example_8_exhausted_epoch_is_fenced_with_the_last_one() -> None:
     bench = finalized(1)
     bench.init()
     old = at_epoch(bench, 32766)
@@ -168,7 +168,7 @@ def test_example_8_an_exhausted_epoch_is_fenced_with_the_last_one() -> None:
     assert (new.producer_id > old.producer_id, new.epoch) == (True, 0)
 
 
-def test_in_version_2_the_fence_of_an_exhausted_epoch_draws_the_next_producer_id() -> None:
+def test_fence_of_an_exhausted_epoch_allocates_a_producer_id_in_version_2() -> None:
     bench = TransactionBench()
     bench.init()
     old = at_epoch(bench, 32766)
@@ -182,7 +182,7 @@ def test_in_version_2_the_fence_of_an_exhausted_epoch_draws_the_next_producer_id
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_example_11_a_transaction_times_out_after_its_time_out(version: int) -> None:
+def test_example_11_transaction_is_aborted_after_its_timeout(version: int) -> None:
     bench, interval = finalized(version), 10_000
     holder = bench.init(timeout_ms=60_000)
     assert bench.now % interval == 0
@@ -202,7 +202,7 @@ def test_example_11_a_transaction_times_out_after_its_time_out(version: int) -> 
     assert bench.produce("t1", holder, 1)[0] == 47
 
 
-def test_example_11_to_the_millisecond() -> None:
+def test_example_11_timeout_is_exact_to_the_millisecond() -> None:
     bench = TransactionBench(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
     holder = bench.init(timeout_ms=60_000)
     bench.add("t1", holder, a=[0])
@@ -253,14 +253,14 @@ def commit_plainly(bench: TransactionBench, offset: int) -> None:
     assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
-def test_example_20_markers_that_were_lost_are_sent_again() -> None:
+def test_example_20_lost_markers_are_sent_again() -> None:
     bench = TransactionBench(may_hold=True)
     holder = bench.init()
     bench.add("t1", holder, a=[0, 1])
     bench.produce("t1", holder, 0)
     bench.end("t1", holder, isHeld=True, id="end")
     bench.tick(10_000)
-    assert bench.state_of() == "PrepareCommit", "its markers are under way"
+    assert bench.state_of() == "PrepareCommit", "its markers are pending"
     (lost,) = pending.take_late_messages(bench.cell.tables.pending, "end")
     bench.cell.tables.commit()
     bench.tick(10_000)
@@ -276,7 +276,7 @@ def test_example_20_markers_that_were_lost_are_sent_again() -> None:
 # --- Version 2 ------------------------------------------------------------------------------------
 
 
-def test_in_version_2_every_end_bumps_the_epoch() -> None:
+def test_every_end_bumps_the_epoch_in_version_2() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.produce("t1", holder, 0, version=12) == (0, 0)
@@ -286,7 +286,7 @@ def test_in_version_2_every_end_bumps_the_epoch() -> None:
         holder.producer_id,
         1,
     )
-    assert bench.end("t1", holder, version=5)["producerEpoch"] == 1, "a repeat"
+    assert bench.end("t1", holder, version=5)["producerEpoch"] == 1, "a retry"
     assert bench.end("t1", holder, is_commit=False, version=5)["errorCode"] == WRONG
     held = (holder.producer_id, 1)
     assert bench.produce("t1", holder, 1, version=12)[0] == 47
@@ -294,30 +294,30 @@ def test_in_version_2_every_end_bumps_the_epoch() -> None:
     assert bench.end("t1", held, is_commit=False, version=5)["producerEpoch"] == 2
 
 
-def test_in_version_2_an_abort_of_nothing_bumps_the_epoch_and_a_commit_is_wrong() -> None:
+def test_abort_without_a_transaction_bumps_the_epoch_in_version_2_but_commit_fails() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.end("t1", holder, version=5)["errorCode"] == WRONG
     assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1
     assert bench.state_of() == "CompleteAbort"
-    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1, "a repeat"
+    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1, "a retry"
     held = (holder.producer_id, 1)
     assert bench.end("t1", held, is_commit=False, version=5)["producerEpoch"] == 2
 
 
-def test_in_version_2_an_exhausted_epoch_goes_on_with_a_new_producer_id() -> None:
+def test_exhausted_epoch_continues_with_a_new_producer_id_in_version_2() -> None:
     bench = TransactionBench()
     bench.init()
     old = at_epoch(bench, 32766)
     bench.produce("t1", old, 0, version=12)
     answer = bench.end("t1", old, version=5)
     assert (answer["producerId"], answer["producerEpoch"]) == (old.producer_id + 1, 0)
-    assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a repeat"
+    assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a retry"
     assert bench.end("t1", old, is_commit=False, version=5)["errorCode"] == WRONG
     assert bench.read()["lastStableOffset"] == 2
 
 
-def test_without_a_block_of_producer_ids_an_exhausted_epoch_waits_for_one() -> None:
+def test_exhausted_epoch_waits_for_a_producer_id_block() -> None:
     bench = TransactionBench(has_producer_ids=False)
     ongoing = TransactionMetadata(
         7, 32766, state="Ongoing", transaction_start_timestamp=START, partitions={"a": [0]}
@@ -332,7 +332,7 @@ def test_without_a_block_of_producer_ids_an_exhausted_epoch_waits_for_one() -> N
     assert (answer["errorCode"], answer["producerId"], answer["producerEpoch"]) == (0, 0, 0)
 
 
-# --- What else a coordinator does -----------------------------------------------------------------
+# --- Other rules --------------------------------------------------------------------------------
 
 
 def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
@@ -349,7 +349,7 @@ def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
     assert bench.state_of() == "CompleteAbort"
 
 
-def test_a_marker_that_came_to_a_former_leader_is_sent_to_the_new_one() -> None:
+def test_marker_sent_to_a_former_leader_is_sent_to_the_new_one() -> None:
     bench = TransactionBench(brokers=(1, 2), may_hold=True)
     bench.settings.may_intervene = True
     place = {"keyType": 1, "coordinatorKeys": ["t1"]}
@@ -375,7 +375,7 @@ def test_a_marker_that_came_to_a_former_leader_is_sent_to_the_new_one() -> None:
     assert len(appended) == 2
 
 
-def test_a_marker_that_a_newer_owner_refuses_is_not_sent_again() -> None:
+def test_fenced_marker_is_not_sent_again() -> None:
     bench = TransactionBench()
     holder = bench.init()
     newer = {
@@ -393,7 +393,7 @@ def test_a_marker_that_a_newer_owner_refuses_is_not_sent_again() -> None:
     assert bench.init().error == BUSY
 
 
-def test_markers_go_to_every_leader_and_the_last_answer_completes() -> None:
+def test_markers_go_to_each_leader_and_the_last_response_completes() -> None:
     bench = TransactionBench(brokers=(1, 2, 3))
     place = {"keyType": 1, "coordinatorKeys": ["t1"]}
     leader = bench.request("FIND_COORDINATOR", 4, place)["coordinators"][0]["nodeId"]
@@ -409,7 +409,7 @@ def test_markers_go_to_every_leader_and_the_last_answer_completes() -> None:
     assert [len(each) for each in remaining] == [4, 2]
 
 
-def test_an_open_transaction_never_expires_and_a_closed_one_does() -> None:
+def test_open_transaction_never_expires_and_an_ended_one_does() -> None:
     week = 7 * 86_400_000
     bench = TransactionBench(transaction_max_timeout_ms=2_000_000_000)
     holder = bench.init(timeout_ms=2_000_000_000)
@@ -423,7 +423,7 @@ def test_an_open_transaction_never_expires_and_a_closed_one_does() -> None:
     assert bench.described("t1")["errorCode"] == 105
 
 
-def test_nobody_waits_for_an_open_transaction_to_time_out() -> None:
+def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.add("t1", holder, a=[0])
@@ -437,7 +437,7 @@ def test_nobody_waits_for_an_open_transaction_to_time_out() -> None:
     assert not pending.awaits_deadline(bench.cell.tables.pending)
 
 
-def test_replaying_what_was_written_gives_the_same_metadata() -> None:
+def test_replaying_the_records_gives_the_same_metadata() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.add("t1", holder, a=[0])

@@ -1,10 +1,10 @@
-"""Transactional producers in any order, and what readers of committed records see of them.
+"""Random interleavings of transactional producers and readers.
 
-All of a committed transaction, nothing of an aborted one; the last stable offset never goes back,
-and no transaction stays open once time passes.
+Readers see all records of committed transactions and none of aborted ones. The last stable offset
+never decreases, and no transaction stays open.
 
-Two of the producers share a transactional id; two speak version 1 of transactions, one version 2.
-They are fenced, time out, repeat requests whose answers were lost, and some markers are late.
+Two of the producers share a transactional id. Two use transaction version 1, one version 2. They
+are fenced, time out, and repeat requests after lost responses. Some markers are late.
 """
 
 from dataclasses import dataclass, field
@@ -24,21 +24,21 @@ IDLE = {"Empty", "CompleteCommit", "CompleteAbort", ""}
 HOUR = 3_600_000
 
 Place = tuple[int, int]
-"""A partition and an offset."""
+"""Partition and offset."""
 
 
 @dataclass
 class Client:
-    """A producer as a client has it.
+    """A producer's own view.
 
     Attributes:
         name: its transactional id.
-        version: the version of transactions that it speaks.
-        holder: its producer id and epoch, while it has one and knows of no other holder.
+        version: its transaction version.
+        holder: its producer id and epoch; None if it has none or is fenced.
         added: partitions of its transaction (version 1).
-        written: what was acknowledged in its transaction.
+        written: acknowledged records of its transaction.
         next_sequence: by partition.
-        last: its last EndTxn, to be repeated.
+        last: its last EndTxn, for repetition.
     """
 
     name: str
@@ -50,25 +50,25 @@ class Client:
     last: tuple[tuple[int, int], bool] | None = None
 
     def take(self, holder: tuple[int, int]) -> None:
-        """Goes on with a producer id and epoch; nothing is open."""
+        """Continue with a producer id and epoch, without an open transaction."""
         if holder != self.holder:
             self.next_sequence.clear()
         self.holder = holder
         self.close()
 
     def close(self) -> None:
-        """Nothing is open any more."""
+        """End the transaction."""
         self.added.clear()
         self.written = set()
 
     def fenced(self) -> None:
-        """Another producer, or a time-out, has ended what was open."""
+        """Note that another producer or a timeout has ended the transaction."""
         self.holder, self.last = None, None
         self.close()
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Requests of three producers, time, and markers that come later."""
+    """Requests of three producers, time, and late markers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """The last producer of each transactional id has it."""
+        """Initialize the last producer of each transactional id."""
         for who in (1, 2):
             self.init(who, 60_000, False)
 
@@ -111,14 +111,14 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(who=PRODUCER, partitions=st.lists(PARTITION, min_size=1, max_size=3))
     def write(self, who: int, partitions: list[int]) -> None:
-        """Some records, each to a partition that joins the transaction before."""
+        """Write records, adding their partitions first."""
         for partition in partitions:
             self.add(who, partition)
             self.produce(who, partition, False)
 
     @rule(who=PRODUCER, partitions=st.lists(PARTITION, min_size=1, max_size=3))
     def write_and_end(self, who: int, partitions: list[int]) -> None:
-        """A whole transaction."""
+        """Run a whole transaction."""
         self.write(who, partitions)
         self.end(who, len(partitions) % 3 > 0, len(partitions) == 1)
 
@@ -171,7 +171,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(who=PRODUCER)
     def end_again(self, who: int) -> None:
-        """The answer to an EndTxn was lost: the same one again changes nothing."""
+        """Repeat an EndTxn whose response was lost: it changes nothing."""
         client = self.clients[who]
         if client.last is None:
             return
@@ -188,7 +188,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule()
     def write_markers(self) -> None:
-        """The markers that have been late the longest come."""
+        """Deliver the oldest late markers."""
         if self.late:
             event = self.late.pop(0)
             complete = {"id": f"{event}/complete", "cluster": "bench", "kind": "complete"}
@@ -207,13 +207,13 @@ class Interleavings(RuleBasedStateMachine):
     def readers_see_what_is_committed_and_stable(self) -> None:
         for partition in range(PARTITIONS):
             stable, seen = self._read(partition)
-            assert stable >= self.stable[partition], "the last stable offset went back"
+            assert stable >= self.stable[partition], "the last stable offset has decreased"
             self.stable[partition] = stable
             committed = {offset for p, offset in self.committed if p == partition}
             assert seen == {offset for offset in committed if offset < stable}
 
     def _read(self, partition: int) -> tuple[int, set[int]]:
-        """The last stable offset, and the offsets that a reader of committed records keeps."""
+        """Return the last stable offset and the offsets that a reader keeps."""
         answer = self.bench.read(partition)
         aborted = sorted(
             (each["firstOffset"], each["producerId"]) for each in answer["abortedTransactions"]
@@ -231,7 +231,7 @@ class Interleavings(RuleBasedStateMachine):
         return answer["lastStableOffset"], seen
 
     def teardown(self) -> None:
-        """Once time has passed nothing is open, and everything committed is seen."""
+        """In the end nothing is open, and all committed records are visible."""
         while self.late:
             self.write_markers()
         self.bench.tick(60_000)

@@ -1,4 +1,4 @@
-"""Values of `__transaction_state`: those that a real 4.3.1 broker wrote at levels 1 and 0."""
+"""Values of `__transaction_state` as written by a real 4.3.1 broker."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("version", "known", "times", "value"), RECORDED)
-def test_a_value_is_what_a_real_broker_wrote(
+def test_value_equals_that_of_a_real_broker(
     version: int, known: dict[str, Any], times: tuple[int, int], value: str
 ) -> None:
     updated, started = times
@@ -66,7 +66,7 @@ def test_a_value_is_what_a_real_broker_wrote(
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_the_version_is_that_of_the_features_level(level: int) -> None:
+def test_version_depends_on_the_feature_level(level: int) -> None:
     bench = TransactionBench(brokertwin_transaction_version=level)
     bench.init()
     records = [row["record"] for row in bench.records()]

@@ -1,6 +1,6 @@
-"""InitProducerId with a transactional id: who gets which producer id and epoch, and who is fenced.
+"""InitProducerId with a transactional id: producer ids, epochs, fencing.
 
-The numbers are those of the worked examples; the probes of epochs 32766 were put to Kafka 4.3.1.
+Numbers are those of the worked examples. Results for epoch 32766 were compared with Kafka 4.3.1.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ NONE, LOADING, NOT_COORDINATOR, INVALID, FENCED = 0, 14, 16, 42, 90
 
 
 def init(bench: Bench, name: str | None = "t1", version: int = 4, **fields: Any) -> tuple[int, ...]:
-    """The producer id and epoch, or the error alone."""
+    """Return producer id and epoch, or only the error."""
     event = {key: fields.pop(key) for key in ("broker", "choices") if key in fields}
     held = fields.pop("held", (-1, -1))
     body = {
@@ -39,7 +39,7 @@ def init(bench: Bench, name: str | None = "t1", version: int = 4, **fields: Any)
 
 
 def coordinated(**settings: Any) -> Bench:
-    """A cluster whose brokers have ids to give, and the internal topic."""
+    """A cluster with producer id blocks and the internal topic."""
     bench = Bench(**settings)
     for _ in range(2):
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})
@@ -55,7 +55,7 @@ def stored(bench: Bench, name: str = "t1", broker: int = 1) -> TransactionMetada
 
 
 def exhausted(bench: Bench, held: bool = False) -> int:
-    """Brings t1 to epoch 32766; gives back its producer id."""
+    """Bring t1 to epoch 32766 and return its producer id."""
     producer_id, _ = init(bench)
     last = 32765 if held else -1
     known = msgspec.structs.replace(stored(bench), producer_epoch=32766, last_producer_epoch=last)
@@ -65,7 +65,7 @@ def exhausted(bench: Bench, held: bool = False) -> int:
     return producer_id
 
 
-def test_example_1_the_first_gets_a_new_id_the_second_the_next_epoch() -> None:
+def test_example_1_first_producer_gets_a_new_id_the_second_the_next_epoch() -> None:
     bench = coordinated()
     assert init(bench) == (0, 0)
     assert init(bench) == (0, 1)
@@ -77,7 +77,7 @@ def test_example_1_the_first_gets_a_new_id_the_second_the_next_epoch() -> None:
     assert init(bench) == (0, 2)
 
 
-def test_example_9_an_exhausted_epoch_gives_a_new_id_and_the_repeat_gives_it_again() -> None:
+def test_example_9_exhausted_epoch_gets_a_new_id_and_the_retry_gets_it_again() -> None:
     bench = coordinated()
     old = exhausted(bench)
     new = old + 1
@@ -90,7 +90,7 @@ def test_example_9_an_exhausted_epoch_gives_a_new_id_and_the_repeat_gives_it_aga
     assert init(bench, held=(old, 32766)) == (FENCED,)
 
 
-def test_an_exhausted_epoch_and_another_one_than_the_stored_is_a_server_error() -> None:
+def test_exhausted_epoch_with_another_expected_epoch_is_a_server_error() -> None:
     bench = coordinated()
     old = exhausted(bench, held=True)
     assert init(bench, held=(old, 32765)) == (-1,)
@@ -99,7 +99,7 @@ def test_an_exhausted_epoch_and_another_one_than_the_stored_is_a_server_error() 
     assert stored(bench).last_producer_epoch == -1
 
 
-def test_example_10_the_stored_epoch_the_repeat_and_the_others() -> None:
+def test_example_10_stored_epoch_retry_and_other_epochs() -> None:
     bench = coordinated()
     for _ in range(11):
         producer_id, epoch = init(bench)
@@ -118,7 +118,7 @@ def test_another_producer_id_is_fenced() -> None:
     assert init(bench, held=(1, 32766)) == (FENCED,)
 
 
-def test_before_version_4_a_fenced_producer_hears_of_its_epoch() -> None:
+def test_fenced_producer_gets_invalid_producer_epoch_before_version_4() -> None:
     bench = coordinated()
     init(bench)
     assert init(bench, version=3, held=(0, 7)) == (47,)
@@ -126,20 +126,20 @@ def test_before_version_4_a_fenced_producer_hears_of_its_epoch() -> None:
     assert init(bench, version=4, held=(0, 7)) == (FENCED,)
 
 
-def test_an_unknown_transactional_id_gets_a_new_producer_id_whatever_it_holds() -> None:
+def test_unknown_transactional_id_gets_a_new_producer_id() -> None:
     bench = coordinated()
     assert init(bench, held=(77, 3)) == (0, 0)
 
 
 @pytest.mark.parametrize("held", [(5, -1), (-1, 5)])
-def test_half_of_what_a_producer_holds_is_an_invalid_request(held: tuple[int, int]) -> None:
+def test_producer_id_without_epoch_is_an_invalid_request(held: tuple[int, int]) -> None:
     assert init(coordinated(), held=held) == (INVALID,)
 
 
-def test_who_does_not_coordinate_the_id_says_so() -> None:
+def test_other_brokers_return_not_coordinator() -> None:
     bench = Bench()
-    assert init(bench) == (NOT_COORDINATOR,), "there is no __transaction_state yet"
-    assert init(bench, transactionTimeoutMs=0) == (50,), "the timeout is looked at first"
+    assert init(bench) == (NOT_COORDINATOR,), "__transaction_state does not exist yet"
+    assert init(bench, transactionTimeoutMs=0) == (50,), "the timeout is checked first"
     several = coordinated(brokers=(1, 2, 3))
     assert TRANSACTION_TOPIC == "__transaction_state"
     answers = [init(several, broker=broker) for broker in (1, 2, 3)]
@@ -148,7 +148,7 @@ def test_who_does_not_coordinate_the_id_says_so() -> None:
     assert 0 <= partition_for("t1", 50) < 50
 
 
-def test_without_a_block_a_new_id_has_to_wait_and_a_known_one_does_not() -> None:
+def test_only_a_new_id_needs_a_producer_id_block() -> None:
     bench = Bench()
     for _ in range(2):
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})
@@ -156,7 +156,7 @@ def test_without_a_block_a_new_id_has_to_wait_and_a_known_one_does_not() -> None
     assert init(bench) == (0, 0)
 
 
-def test_the_timeout_and_the_time_are_those_of_the_last_request() -> None:
+def test_timeout_and_timestamp_are_those_of_the_last_request() -> None:
     bench = coordinated()
     init(bench, transactionTimeoutMs=1000)
     bench.now += 5
@@ -175,14 +175,14 @@ def test_every_change_is_a_record() -> None:
     assert bench.records()[-1]["record"]["metadata"]["producerEpoch"] == 1
 
 
-def test_a_chosen_id_is_taken_only_where_one_is_drawn() -> None:
+def test_recorded_id_is_used_only_if_one_is_allocated() -> None:
     bench = coordinated()
     assert init(bench, choices={"producerId": 15}) == (15, 0)
     assert init(bench, choices={"producerId": 99}) == (15, 1)
     assert init(bench, None) == (16, 0)
 
 
-def test_an_id_that_nobody_used_for_seven_days_is_forgotten() -> None:
+def test_unused_id_expires_after_seven_days() -> None:
     bench = coordinated()
     init(bench)
     bench.now = START + 3_600_000
@@ -199,7 +199,7 @@ def test_an_id_that_nobody_used_for_seven_days_is_forgotten() -> None:
     assert init(bench) == (2, 0)
 
 
-def test_example_of_expiry_at_exactly_seven_days() -> None:
+def test_example_of_expiry_after_exactly_seven_days() -> None:
     known = TransactionMetadata(1, 0, last_update_timestamp=0)
     assert not transactions.is_expired(known, 604_799_999, 604_800_000)
     assert transactions.is_expired(known, 604_800_000, 604_800_000)
@@ -209,7 +209,7 @@ NAMES = st.sampled_from(["t1", "t2"])
 
 
 class OneHolder(RuleBasedStateMachine):
-    """Producers take ids over, repeat and come late; at any time one holds each id at most."""
+    """Producers init, repeat and are late; each id has at most one holder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class OneHolder(RuleBasedStateMachine):
     @rule(name=NAMES)
     def begin(self, name: str) -> None:
         answer = init(self.bench, name)
-        assert answer not in self.given[name], "an epoch is given once to whoever begins"
+        assert answer not in self.given[name], "each epoch is issued once"
         self.given[name].append(answer)
 
     @rule(name=NAMES, data=st.data())
@@ -229,9 +229,9 @@ class OneHolder(RuleBasedStateMachine):
         held = data.draw(st.sampled_from(self.given[name]))
         answer = init(self.bench, name, held=held)
         if answer == (FENCED,):
-            assert held != self.given[name][-1], "the last holder is never fenced"
+            assert held != self.given[name][-1], "the last holder is not fenced"
         elif answer == self.given[name][-1]:
-            assert held == self.given[name][-2], "a repeated request"
+            assert held == self.given[name][-2], "a retry"
         else:
             assert held == self.given[name][-1]
             self.given[name].append(answer)
@@ -247,7 +247,7 @@ TestOneHolder = OneHolder.TestCase
 
 
 @given(st.lists(NAMES, max_size=12))
-def test_a_stored_cell_goes_on_where_it_was(names: list[str]) -> None:
+def test_stored_cell_continues(names: list[str]) -> None:
     kept, reloaded = coordinated(), coordinated()
     for name in names:
         reloaded.reload()

@@ -1,4 +1,4 @@
-"""Offsets of open transactions: which are committed, which are dropped, what readers are told."""
+"""Offsets of open transactions: commit, abort, visibility."""
 
 import itertools
 from typing import Any
@@ -20,7 +20,7 @@ TOO_LARGE, OLD_EPOCH = 12, 47
 
 
 def commit(bench: TransactionBench, offset: int, partition: int = 0) -> None:
-    """A commit outside of any transaction."""
+    """Commit an offset outside of a transaction."""
     committed = {"partitionIndex": partition, "committedOffset": offset}
     body = {
         "groupId": "g",
@@ -32,7 +32,7 @@ def commit(bench: TransactionBench, offset: int, partition: int = 0) -> None:
 
 
 def begun(bench: TransactionBench, *names: str) -> list[tuple[int, int, int]]:
-    """Producers with open transactions that the group is in."""
+    """Begin transactions of producers that include the group."""
     holders = [bench.init(name) for name in names]
     for name, holder in zip(names, holders, strict=True):
         assert bench.add_offsets(name, holder) == 0
@@ -40,7 +40,7 @@ def begun(bench: TransactionBench, *names: str) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_marker_commits_or_drops_what_is_pending(is_commit: bool) -> None:
+def test_marker_commits_or_drops_pending_offsets(is_commit: bool) -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 5)
@@ -55,10 +55,8 @@ def test_a_marker_commits_or_drops_what_is_pending(is_commit: bool) -> None:
 
 
 @pytest.mark.parametrize(("written_last", "told"), [("t1", 100), ("plain", 105)])
-def test_example_18_a_pending_offset_counts_from_its_marker_on(
-    written_last: str, told: int
-) -> None:
-    """Of the spec of groups and offsets: unless a later one was written before the marker."""
+def test_example_18_pending_offset_is_committed_by_its_marker(written_last: str, told: int) -> None:
+    """Unless a later offset was written before the marker."""
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     commit(bench, 99)
@@ -72,9 +70,7 @@ def test_example_18_a_pending_offset_counts_from_its_marker_on(
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["t1", "t2", "plain"])))
 @pytest.mark.parametrize("first", ["t1", "t2"])
-def test_the_order_of_writing_counts_and_not_that_of_the_markers(
-    order: tuple[str, ...], first: str
-) -> None:
+def test_write_order_counts_not_marker_order(order: tuple[str, ...], first: str) -> None:
     bench = TransactionBench()
     holders = dict(zip(("t1", "t2"), begun(bench, "t1", "t2"), strict=True))
     for number, name in enumerate(order):
@@ -89,7 +85,7 @@ def test_the_order_of_writing_counts_and_not_that_of_the_markers(
     assert bench.committed_offset(require_stable=True) == (STABLE, 2)
 
 
-def test_an_aborted_one_leaves_what_was_committed_before() -> None:
+def test_abort_keeps_the_committed_offset() -> None:
     bench = TransactionBench()
     one, two = begun(bench, "t1", "t2")
     bench.commit_offset("t1", one, 1)
@@ -99,7 +95,7 @@ def test_an_aborted_one_leaves_what_was_committed_before() -> None:
     assert bench.committed_offset(require_stable=True) == (STABLE, 1)
 
 
-def test_an_offset_can_be_the_first_thing_in_a_transaction_of_version_2() -> None:
+def test_offset_commit_can_begin_a_transaction_in_version_2() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.commit_offset("t1", holder, 4, version=3) == 48
@@ -109,7 +105,7 @@ def test_an_offset_can_be_the_first_thing_in_a_transaction_of_version_2() -> Non
     assert bench.committed_offset(require_stable=True) == (STABLE, 4)
 
 
-def test_the_answer_of_the_transactions_coordinator_comes_before_the_groups() -> None:
+def test_errors_of_the_transaction_coordinator_come_first() -> None:
     bench = TransactionBench()
     holder = bench.init()
     generation = {"generationId": 3, "memberId": "m"}
@@ -124,8 +120,8 @@ def test_the_answer_of_the_transactions_coordinator_comes_before_the_groups() ->
     assert bench.commit_offset("t1", holder, 4, partition=9) == 3
 
 
-def test_a_topic_that_there_is_not_is_told_without_partitions() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_unknown_topic_is_in_the_response_without_partitions() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = TransactionBench()
     holder = bench.init()
     bench.add_offsets("t1", holder)
@@ -143,16 +139,16 @@ def test_a_topic_that_there_is_not_is_told_without_partitions() -> None:
         assert found == told
 
 
-def test_the_group_exists_from_its_first_pending_offset_on() -> None:
+def test_group_exists_from_its_first_pending_offset_on() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
     bench.end("t1", holder, is_commit=False)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
 
 
-def test_a_deleted_topics_pending_offsets_are_gone() -> None:
+def test_deleting_a_topic_drops_its_pending_offsets() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
@@ -163,8 +159,8 @@ def test_a_deleted_topics_pending_offsets_are_gone() -> None:
     assert bench.dead_letters() == []
 
 
-def test_a_deleted_groups_pending_offsets_are_gone() -> None:
-    """One tombstone for each partition, be its offset committed, pending or both."""
+def test_deleting_a_group_drops_its_pending_offsets() -> None:
+    """One tombstone for each partition, committed, pending or both."""
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     commit(bench, 2)
@@ -179,12 +175,12 @@ def test_a_deleted_groups_pending_offsets_are_gone() -> None:
     ]
     assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
     bench.end("t1", holder)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is None
     assert bench.dead_letters() == []
 
 
 def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_epoch: int) -> int:
-    """The error of an end marker in the partition that has the group."""
+    """Return the error of an end marker in the group's partition."""
     topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for("g", 50)]}
     told = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
     told |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
@@ -192,8 +188,8 @@ def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_ep
     return int(answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"])
 
 
-def test_where_nobody_verifies_the_partition_remembers_epochs() -> None:
-    """Those of offsets and of markers, beyond the transaction; others than 47 are told first."""
+def test_partition_checks_epochs_without_verification() -> None:
+    """Epochs of offsets and markers. Other errors come first."""
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5) == 0
     assert bench.commit_offset("t1", (7, 2), 6, version=2) == OLD_EPOCH
@@ -210,8 +206,8 @@ def test_where_nobody_verifies_the_partition_remembers_epochs() -> None:
     assert bench.commit_offset("t1", (7, 4), 6) == OLD_EPOCH
 
 
-def test_a_coordinator_is_not_asked_of_what_the_partition_knows() -> None:
-    """An epoch that is old there, or offsets that wait there for their marker."""
+def test_coordinator_is_not_called_if_the_partition_knows_the_error() -> None:
+    """An old epoch there, or offsets that wait for their marker there."""
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5, version=5) == 49
     assert bench.commit_offset("t1", (7, 3), 5) == 0
@@ -221,21 +217,21 @@ def test_a_coordinator_is_not_asked_of_what_the_partition_knows() -> None:
     assert bench.commit_offset("t1", (7, 3), 6, version=5) == 49
 
 
-def test_offsets_of_no_producer_count_at_once_where_nobody_verifies() -> None:
+def test_offsets_without_a_producer_are_committed_at_once_without_verification() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (-1, -1), 5) == 0
     assert bench.committed_offset(require_stable=True) == (STABLE, 5)
 
 
-def test_a_first_commit_in_a_transaction_that_stores_nothing_makes_a_group() -> None:
+def test_first_transactional_commit_that_stores_nothing_creates_a_group() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5, metadata="x" * 4097) == TOO_LARGE
     deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
     assert deletion["results"] == [{"groupId": "g", "errorCode": 0}]
 
 
-def test_a_transaction_that_began_with_rows_ends_with_a_marker() -> None:
-    """Though rows are switched off meanwhile: else the log's end would never be stable again."""
+def test_transaction_that_began_with_rows_ends_with_a_marker() -> None:
+    """Even if rows are disabled meanwhile: the log would stay unstable."""
     bench = TransactionBench(brokertwin_internal_logs=True)
     (holder,) = begun(bench, "t1")
     assert bench.commit_offset("t1", holder, 5) == 0
@@ -249,8 +245,8 @@ def test_a_transaction_that_began_with_rows_ends_with_a_marker() -> None:
     assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
 
 
-def test_a_commit_whose_group_has_moved_while_its_transaction_was_asked_is_told_16() -> None:
-    """It makes no group there, either: nobody would ever look for it again."""
+def test_group_that_moves_during_verification_gets_not_coordinator() -> None:
+    """It creates no group there, because no client would find it."""
     few = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 3}
     bench = TransactionBench(
         brokers=(1, 2, 3),
@@ -284,10 +280,10 @@ def test_a_commit_whose_group_has_moved_while_its_transaction_was_asked_is_told_
     bench.handle({**isolated, "id": "back", "kind": "rejoin-broker", "time": bench.now})
     (topic,) = bench.answers[asked]["response"]["topics"]
     assert [each["errorCode"] for each in topic["partitions"]] == [16]
-    assert groups.living_ids(bench.cell.tables, 1) == []
+    assert groups.live_ids(bench.cell.tables, 1) == []
 
 
-def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
+def test_transactional_commits_are_written_to_the_compacted_offsets() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
@@ -303,7 +299,7 @@ def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
     assert kinds[0]["producerId"] == holder[0]
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_items_are_left() -> None:
     bench = TransactionBench()
     holders: list[Any] = begun(bench, "t1", "t2")
     for name, holder in zip(("t1", "t2"), holders, strict=True):

@@ -1,4 +1,4 @@
-"""Transactional Produce: what the coordinator is asked, and what the producer is told."""
+"""Transactional Produce: verification and errors."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def add(bench: Bench, holder: Holder, *partitions: int) -> None:
 
 
 def end(bench: Bench, holder: Holder, is_commit: bool = True, version: int = 3) -> Holder:
-    """What the producer holds afterwards."""
+    """Return the producer's id and epoch after an EndTxn."""
     body = {
         "transactionalId": NAME,
         "producerId": holder[0],
@@ -58,14 +58,14 @@ def batch(holder: Holder, sequence: int) -> dict[str, Any]:
 
 
 def body_of(*batches: dict[str, Any], acks: int = -1) -> dict[str, Any]:
-    """One batch for each partition, from 0 on."""
+    """Return a request with one batch for each partition."""
     partitions = [{"index": index, "batches": [each]} for index, each in enumerate(batches)]
     topic = {"name": "a", "partitionData": partitions}
     return {"transactionalId": NAME, "acks": acks, "topicData": [topic]}
 
 
 def produce(bench: Bench, version: int, *batches: dict[str, Any]) -> list[tuple[int, int]]:
-    """Error and base offset for each partition."""
+    """Return error and base offset for each partition."""
     answer = bench.request("PRODUCE", version, body_of(*batches))
     parts = answer["responses"][0]["partitionResponses"]
     return [(part["errorCode"], part["baseOffset"]) for part in parts]
@@ -74,7 +74,7 @@ def produce(bench: Bench, version: int, *batches: dict[str, Any]) -> list[tuple[
 @pytest.mark.parametrize(
     ("version", "error"), [(10, Error.INVALID_TXN_STATE), (11, Error.TRANSACTION_ABORTABLE)]
 )
-def test_a_partition_that_was_not_added_is_refused_in_v1(version: int, error: Error) -> None:
+def test_partition_that_was_not_added_is_rejected_in_v1(version: int, error: Error) -> None:
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, version, batch(holder, 0)) == [(error, -1)]
@@ -85,14 +85,14 @@ def test_a_partition_that_was_not_added_is_refused_in_v1(version: int, error: Er
 
 
 def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
-    """What is said in words for the first partition."""
+    """Return the error message of the first partition."""
     answer = bench.request("PRODUCE", version, body_of(*batches))
     found: str | None = answer["responses"][0]["partitionResponses"][0]["errorMessage"]
     return found
 
 
-def test_words_go_with_what_was_not_added_and_with_what_could_not_be_asked() -> None:
-    # asked of Apache Kafka 4.3.1
+def test_error_messages_of_failed_verifications() -> None:
+    # compared with Apache Kafka 4.3.1
     bench = new_bench()
     holder = take(bench)
     assert text(bench, 10, batch(holder, 0)) == "Partition was not added to the transaction"
@@ -106,7 +106,7 @@ def test_words_go_with_what_was_not_added_and_with_what_could_not_be_asked() -> 
     )
 
 
-def test_the_leader_has_the_partition_join_in_v2() -> None:
+def test_leader_adds_the_partition_in_v2() -> None:
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V2, batch(holder, 0), batch(holder, 0)) == [(0, 0), (0, 0)]
@@ -114,7 +114,7 @@ def test_the_leader_has_the_partition_join_in_v2() -> None:
     assert types == ["TransactionMetadataWritten", "BatchAppended", "BatchAppended"]
 
 
-def test_the_coordinator_is_asked_for_the_first_batch_alone() -> None:
+def test_only_the_first_batch_is_verified() -> None:
     bench = new_bench()
     holder = take(bench)
     produce(bench, V2, batch(holder, 0))
@@ -123,7 +123,7 @@ def test_the_coordinator_is_asked_for_the_first_batch_alone() -> None:
     assert len(bench.records()) == before + 1
 
 
-def test_a_fenced_producer_is_told_so_by_its_epoch() -> None:
+def test_fenced_producer_gets_invalid_producer_epoch() -> None:
     bench = new_bench()
     old = take(bench)
     new = take(bench)
@@ -132,7 +132,7 @@ def test_a_fenced_producer_is_told_so_by_its_epoch() -> None:
     assert produce(bench, V2, batch(new, 0)) == [(0, 0)]
 
 
-def test_after_the_end_a_batch_of_before_is_fenced_in_v2_and_not_verified_in_v1() -> None:
+def test_old_batch_is_fenced_in_v2_and_not_verified_in_v1() -> None:
     bench = new_bench()
     holder = take(bench)
     produce(bench, V2, batch(holder, 0))
@@ -145,27 +145,27 @@ def test_after_the_end_a_batch_of_before_is_fenced_in_v2_and_not_verified_in_v1(
     assert produce(bench, V1, batch(bumped, 1)) == [(Error.TRANSACTION_ABORTABLE, -1)]
 
 
-def test_an_unknown_transactional_id_is_told_by_the_coordinator() -> None:
+def test_unknown_transactional_id_is_reported_by_the_coordinator() -> None:
     bench = new_bench()
     assert produce(bench, V1, batch((7, 0), 0)) == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)]
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_without_a_coordinator_the_producer_tries_again(version: int) -> None:
+def test_producer_retries_without_a_coordinator(version: int) -> None:
     bench = Bench()
     bench.topic("a")
     assert produce(bench, version, batch((7, 0), 0)) == [(Error.NOT_ENOUGH_REPLICAS, -1)]
 
 
-def test_a_request_has_one_producer() -> None:
+def test_request_must_have_one_producer() -> None:
     bench = new_bench()
     holder = take(bench)
     answers = produce(bench, V2, batch(holder, 0), batch((holder[0] + 1, 0), 0))
     assert answers == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
 
 
-def test_a_transactional_batch_without_a_producer_belongs_to_no_transaction() -> None:
-    """As with Kafka it is appended, and nobody is asked about it."""
+def test_transactional_batch_without_a_producer_is_in_no_transaction() -> None:
+    """As in Kafka, it is appended without verification."""
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V1, batch((-1, -1), -1)) == [(0, 0)]
@@ -174,7 +174,7 @@ def test_a_transactional_batch_without_a_producer_belongs_to_no_transaction() ->
     assert kept(bench) == []
 
 
-def test_what_is_wrong_with_a_batch_is_told_without_asking() -> None:
+def test_invalid_batch_is_rejected_without_verification() -> None:
     bench = new_bench()
     holder = take(bench)
     wrong = {**batch(holder, 0), "magic": 1}
@@ -183,8 +183,8 @@ def test_what_is_wrong_with_a_batch_is_told_without_asking() -> None:
     assert len(bench.records()) == before
 
 
-def test_kafka_14920_sequences_go_by_the_lowest_that_was_verified() -> None:
-    """Behind a failed verification a later batch came in first, and the earlier one never did."""
+def test_kafka_14920_lowest_verified_sequence_is_expected() -> None:
+    """After a failed verification, batches arrived out of order."""
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V1, batch(holder, 4)) == [(Error.TRANSACTION_ABORTABLE, -1)]
@@ -194,13 +194,13 @@ def test_kafka_14920_sequences_go_by_the_lowest_that_was_verified() -> None:
     assert produce(bench, V1, batch(holder, 4)) == [(0, 0)]
 
 
-def test_a_transaction_v2_of_a_new_producer_begins_at_0() -> None:
+def test_transaction_v2_of_a_new_producer_starts_at_sequence_0() -> None:
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V2, batch(holder, 4)) == [(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
-def test_a_verification_is_forgotten_with_the_first_batch_and_after_a_day() -> None:
+def test_verification_is_dropped_by_the_first_batch_and_after_a_day() -> None:
     bench = new_bench()
     holder = take(bench)
     produce(bench, V1, batch(holder, 4), batch(holder, 4))
@@ -214,10 +214,10 @@ def test_a_verification_is_forgotten_with_the_first_batch_and_after_a_day() -> N
     bench.now += bench.settings.broker_settings.producer_id_expiration_ms
     assert produce(bench, V1, batch(holder, 5)) == [(Error.TRANSACTION_ABORTABLE, -1)]
     add(bench, holder, 0)
-    assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is forgotten"
+    assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is dropped"
 
 
-def test_a_deleted_topic_takes_its_verifications_along() -> None:
+def test_deleting_a_topic_drops_its_verifications() -> None:
     bench = new_bench()
     produce(bench, V1, batch(take(bench), 0))
     assert kept(bench) == [0]
@@ -226,12 +226,12 @@ def test_a_deleted_topic_takes_its_verifications_along() -> None:
 
 
 def kept(bench: Bench) -> list[int]:
-    """The partitions that remember a verification."""
+    """Return the partitions with a verification."""
     keys = bench.cell.tables.in_flight.keys("1/verifications/")
     return [int(key.rsplit("/", 1)[1]) for key in keys]
 
 
-def test_acks_0_is_verified_and_closes_the_connection_where_it_fails() -> None:
+def test_failed_verification_with_acks_0_closes_the_connection() -> None:
     bench = new_bench()
     holder = take(bench)
     failed = bench.send("PRODUCE", V1, body_of(batch(holder, 0), acks=0))
@@ -241,7 +241,7 @@ def test_acks_0_is_verified_and_closes_the_connection_where_it_fails() -> None:
     assert bench.records()[-1]["record"]["type"] == "BatchAppended"
 
 
-def test_the_transactional_id_may_have_to_be_allowed() -> None:
+def test_produce_needs_transactional_id_permission() -> None:
     bench = new_bench(
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS",
@@ -252,18 +252,18 @@ def test_the_transactional_id_may_have_to_be_allowed() -> None:
     assert part["errorCode"] == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_what_the_coordinators_errors_become() -> None:
+def test_coordinator_errors_are_mapped() -> None:
     retried = Error.NOT_ENOUGH_REPLICAS
     for version in (10, 11, 12):
-        assert verifications.told(Error.NOT_COORDINATOR, version) is retried
-        assert verifications.told(Error.NETWORK_EXCEPTION, version) is retried
-    assert verifications.told(Error.CONCURRENT_TRANSACTIONS, V1) is retried
+        assert verifications.produce_error(Error.NOT_COORDINATOR, version) is retried
+        assert verifications.produce_error(Error.NETWORK_EXCEPTION, version) is retried
+    assert verifications.produce_error(Error.CONCURRENT_TRANSACTIONS, V1) is retried
     concurrent = Error.CONCURRENT_TRANSACTIONS
-    assert verifications.told(concurrent, V2) is concurrent
+    assert verifications.produce_error(concurrent, V2) is concurrent
 
 
 def end_late(bench: Bench, holder: Holder, version: int) -> str:
-    """The event of an EndTxn whose markers are written when `complete` lets them."""
+    """Return an EndTxn whose markers are delivered by `complete`."""
     body = {
         "transactionalId": NAME,
         "producerId": holder[0],
@@ -279,13 +279,15 @@ def complete(bench: Bench, event: str) -> None:
     bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": event})
 
 
-def test_a_transaction_whose_markers_are_late_lets_nothing_new_in() -> None:
+def test_no_new_batch_is_accepted_while_markers_are_pending() -> None:
     bench = new_bench(may_hold=True)
     holder = take(bench)
     add(bench, holder, 0)
     produce(bench, V1, batch(holder, 0))
     event = end_late(bench, holder, 3)
-    assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], "the partition is open still"
+    assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], (
+        "the partition is still in the transaction"
+    )
     second = {"index": 1, "batches": [batch(holder, 0)]}
     request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
     (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
@@ -296,7 +298,7 @@ def test_a_transaction_whose_markers_are_late_lets_nothing_new_in() -> None:
 
 
 @pytest.mark.parametrize("waits_ms", [0, 60, 100])
-def test_the_leader_asks_again_while_a_transaction_v2_ends(waits_ms: int) -> None:
+def test_leader_retries_while_a_transaction_v2_ends(waits_ms: int) -> None:
     bench = new_bench(may_hold=True)
     holder = take(bench)
     produce(bench, V2, batch(holder, 0))
@@ -310,7 +312,7 @@ def test_the_leader_asks_again_while_a_transaction_v2_ends(waits_ms: int) -> Non
     assert (part["errorCode"], part["baseOffset"]) == expected
 
 
-def test_in_v2_partitions_are_added_though_nothing_is_verified() -> None:
+def test_partitions_are_added_in_v2_even_without_verification() -> None:
     bench = new_bench(transaction_partition_verification_enable=False)
     holder = take(bench)
     assert produce(bench, V1, batch(holder, 0)) == [(0, 0)]
@@ -347,10 +349,10 @@ def test_in_v2_partitions_are_added_though_nothing_is_verified() -> None:
         ),
     ],
 )
-def test_what_is_told_of_partitions_one_by_one_comes_in_the_order_of_kafkas_maps(
+def test_different_partition_errors_have_the_order_of_kafkas_maps(
     asked: list[tuple[str, list[int]]], verifies: bool, told: list[tuple[str, list[Any]]]
 ) -> None:
-    """As a real broker has answered; what is told of all alike comes as it was asked."""
+    """Uniform errors have the order of the request."""
     bench = Bench()
     bench.topic("pr-0", 2)
     bench.topic("pr-1", 1)

@@ -1,8 +1,8 @@
-"""The machine of a transactional id, and the diagram of it in the docs.
+"""State machine of a transactional id, and its diagram in the docs.
 
     python tests/state/transactions/test_transactions.py
 
-draws the diagram of `docs/systems/transactions.md` again.
+updates the diagram in `docs/systems/transactions.md`.
 """
 
 import itertools
@@ -21,31 +21,44 @@ from brokertwin.state.transactions.transactions import (
     EXHAUSTED_EPOCH,
     IDLE,
     TRANSITIONS,
-    Asked,
-    Input,
+    EventData,
     ProducerIdAndEpoch,
-    Rule,
-    State,
+    TransactionEvent,
+    TransactionState,
+    Transition,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "systems" / "transactions.md"
 BEGIN, END = "```mermaid\n", "```\n"
 
 VALID_PREVIOUS = {
-    State.EMPTY: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.ONGOING: {State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_COMMIT: {State.ONGOING},
-    State.PREPARE_ABORT: {
-        State.ONGOING,
-        State.PREPARE_EPOCH_FENCE,
-        State.EMPTY,
-        State.COMPLETE_COMMIT,
-        State.COMPLETE_ABORT,
+    TransactionState.EMPTY: {
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
     },
-    State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
-    State.COMPLETE_ABORT: {State.PREPARE_ABORT},
-    State.DEAD: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_EPOCH_FENCE: {State.ONGOING},
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {TransactionState.ONGOING},
+    TransactionState.PREPARE_ABORT: {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.COMPLETE_COMMIT: {TransactionState.PREPARE_COMMIT},
+    TransactionState.COMPLETE_ABORT: {TransactionState.PREPARE_ABORT},
+    TransactionState.DEAD: {
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.PREPARE_EPOCH_FENCE: {TransactionState.ONGOING},
 }
 """`TransactionState.VALID_PREVIOUS_STATES` of Kafka 4.3.1."""
 
@@ -56,69 +69,71 @@ METADATA = st.builds(
     previous_producer_id=st.integers(-1, 3),
     last_producer_epoch=st.integers(-1, 2),
     transaction_timeout_ms=st.just(1000),
-    state=st.sampled_from([str(state) for state in State]),
+    state=st.sampled_from([str(state) for state in TransactionState]),
     last_update_timestamp=st.integers(0, 100),
     transaction_start_timestamp=st.integers(-1, 100),
     partitions=st.dictionaries(st.sampled_from("ab"), st.just([0, 1])),
 )
 
 
-def test_the_states_follow_each_other_as_in_kafka() -> None:
-    found: dict[State, set[State]] = {state: set() for state in State}
+def test_transitions_equal_kafkas_valid_previous_states() -> None:
+    found: dict[TransactionState, set[TransactionState]] = {
+        state: set() for state in TransactionState
+    }
     for (state, _), rule in TRANSITIONS.items():
-        if isinstance(rule, Rule):
+        if isinstance(rule, Transition):
             found[rule.target].add(state)
     assert found == VALID_PREVIOUS
 
 
-def test_what_the_table_does_not_have_cannot_be_asked() -> None:
-    for state, asked_for in itertools.product(State, Input):
-        check_asked(state, asked_for)
+def test_events_missing_in_the_table_raise() -> None:
+    for state, event in itertools.product(TransactionState, TransactionEvent):
+        check_asked(state, event)
 
 
-def check_asked(state: State, asked_for: Input) -> None:
+def check_asked(state: TransactionState, event: TransactionEvent) -> None:
     known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
-    asked = Asked(5, partitions={"a": [0]})
-    if (state, asked_for) not in TRANSITIONS:
+    asked = EventData(5, partitions={"a": [0]})
+    if (state, event) not in TRANSITIONS:
         with pytest.raises(KeyError):
-            transactions.step(known, asked_for, asked)
+            transactions.step(known, event, asked)
         return
-    changed = transactions.step(known, asked_for, asked)
-    rule = TRANSITIONS[state, asked_for]
+    changed = transactions.step(known, event, asked)
+    rule = TRANSITIONS[state, event]
     if isinstance(rule, Error):
         assert changed is rule
     else:
-        assert isinstance(changed, TransactionMetadata), (state, asked_for)
-        assert changed.state == rule.target, (state, asked_for)
+        assert isinstance(changed, TransactionMetadata), (state, event)
+        assert changed.state == rule.target, (state, event)
 
 
 @given(METADATA, st.integers(-1, 3), st.integers(-1, 3), st.booleans(), st.sampled_from([1, 2]))
-def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
+def test_end_events_are_in_the_table_or_rejected(
     known: TransactionMetadata, producer_id: int, behind: int, is_commit: bool, version: int
 ) -> None:
-    known.state = str(State(known.state))
-    if known.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
-        known.state = State.ONGOING
+    known.state = str(TransactionState(known.state))
+    if known.state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        known.state = TransactionState.ONGOING
     holder = ProducerIdAndEpoch(producer_id, known.producer_epoch - behind)
-    asked_for = transactions.end_input(known, holder, is_commit, version)
-    if isinstance(asked_for, Error):
-        assert asked_for in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
+    event = transactions.end_event(known, holder, is_commit, version)
+    if isinstance(event, Error):
+        assert event in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
     else:
-        assert (State(known.state), asked_for) in TRANSITIONS
+        assert (TransactionState(known.state), event) in TRANSITIONS
 
 
-@given(METADATA, st.sampled_from(list(Input)), st.integers(101, 200))
-def test_no_step_takes_an_epoch_back(
-    known: TransactionMetadata, asked_for: Input, now: int
+@given(METADATA, st.sampled_from(list(TransactionEvent)), st.integers(101, 200))
+def test_no_transition_decreases_the_epoch(
+    known: TransactionMetadata, event: TransactionEvent, now: int
 ) -> None:
-    if (State(known.state), asked_for) not in TRANSITIONS:
+    if (TransactionState(known.state), event) not in TRANSITIONS:
         return
     before = msgspec.structs.replace(known)
-    new_id = 9 if transactions.needs_new_id(known, asked_for) else -1
+    new_id = 9 if transactions.needs_new_id(known, event) else -1
     changed = transactions.step(
-        known, asked_for, Asked(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
+        known, event, EventData(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
     )
-    assert known == before, "what is known is never changed in place"
+    assert known == before, "metadata is never modified in place"
     if isinstance(changed, Error):
         return
     assert changed.last_update_timestamp == now
@@ -127,30 +142,37 @@ def test_no_step_takes_an_epoch_back(
         assert known.producer_epoch <= changed.producer_epoch <= EPOCH_MAX
     else:
         assert changed.producer_epoch == 0
-    if changed.state in IDLE or changed.state == State.DEAD:
-        assert not changed.partitions or changed.state == State.DEAD
+    if changed.state in IDLE or changed.state == TransactionState.DEAD:
+        assert not changed.partitions or changed.state == TransactionState.DEAD
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram, one arrow for each pair of states."""
-    arrows: dict[tuple[State, State], list[str]] = {}
-    for (state, asked_for), rule in TRANSITIONS.items():
-        if isinstance(rule, Rule):
-            arrows.setdefault((state, rule.target), []).append(asked_for)
+    """Return the table as a Mermaid state diagram."""
+    arrows: dict[tuple[TransactionState, TransactionState], list[str]] = {}
+    for (state, event), rule in TRANSITIONS.items():
+        if isinstance(rule, Transition):
+            arrows.setdefault((state, rule.target), []).append(event)
     lines = [
-        f"    {before} --> {'[*]' if after is State.DEAD else after}: {', '.join(inputs)}"
-        for (before, after), inputs in arrows.items()
+        f"    {old} --> {'[*]' if new is TransactionState.DEAD else new}: {', '.join(events)}"
+        for (old, new), events in arrows.items()
     ]
-    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.EMPTY}: {Input.INIT}", *lines, ""])
+    return "\n".join(
+        [
+            "stateDiagram-v2",
+            f"    [*] --> {TransactionState.EMPTY}: {TransactionEvent.INIT}",
+            *lines,
+            "",
+        ]
+    )
 
 
-def test_the_diagram_in_the_docs_is_that_of_the_table() -> None:
+def test_diagram_in_the_docs_equals_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page.partition(BEGIN)[2].partition(END)[0] == diagram()
 
 
 def draw() -> None:
-    """Puts the diagram into the page."""
+    """Update the diagram in the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     PAGE.write_text(before + BEGIN + diagram() + END + after, encoding="utf-8")

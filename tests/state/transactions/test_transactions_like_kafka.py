@@ -1,8 +1,9 @@
-"""Transactions beside a real broker: the same requests to both, one after the other.
+"""Transactions compared with a real broker: the same requests to both.
 
-An answer that asks to try again (14, 15, 16, 19, 51) is not compared: both sides are asked again
-until they say something else. Producer ids are counted from the first one; the errors of one answer
-come in any order, as from Kafka's hash maps.
+Retriable errors (14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
+19 NOT_ENOUGH_REPLICAS, 51 CONCURRENT_TRANSACTIONS) are not compared: both requests are repeated.
+Producer ids are relative to the first one. The errors of a response are compared without order,
+because Kafka takes them from hash maps.
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.goldens import WRITTEN_MS, Connection, tape
 from tests.support.machine import header
@@ -25,7 +26,7 @@ PAUSE_S = 0.02
 
 
 def codes(value: Any) -> list[int]:
-    """Every error code in an answer, in its order."""
+    """Return all error codes in a response, in order."""
     if isinstance(value, list):
         return [code for part in value for code in codes(part)]
     if not isinstance(value, dict):
@@ -37,7 +38,7 @@ def codes(value: Any) -> list[int]:
 
 
 class Real:
-    """A real broker, asked until it does not want to be asked again."""
+    """A real broker; retriable requests are repeated."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -55,7 +56,7 @@ class Real:
 
 
 class Ours:
-    """A bench, asked likewise."""
+    """A bench; retriable requests are repeated."""
 
     def __init__(self) -> None:
         self._bench = TransactionBench()
@@ -72,13 +73,13 @@ class Ours:
 
 
 def _parts(topic: dict[str, Any], form: str) -> dict[str, Any]:
-    """A topic of a Produce with its batches in the form of one side."""
+    """Return a topic of a Produce with its batches in one side's format."""
     parts = [{"index": part["index"], form: part[form]} for part in topic["partitionData"]]
     return {**topic, "partitionData": parts}
 
 
 class Story:
-    """The requests, and what of each answer is compared."""
+    """The requests, and the compared parts of the responses."""
 
     def __init__(self, call: Call, run: str) -> None:
         self._call = call
@@ -95,7 +96,7 @@ class Story:
         return ask
 
     def is_led(self) -> bool:
-        """Whether the broker knows that it leads the topic: it asks nobody to try again else."""
+        """True if the broker leads the topic, so it returns no retriable errors."""
         partitions = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
         topics = [{"name": self.topic, "partitions": partitions}]
         return not any(codes(self._call("ListOffsets", 7, {"replicaId": -1, "topics": topics})))
@@ -190,13 +191,13 @@ class Story:
     def described(self) -> None:
         answer = self.DescribeTransactions(0, transactionalIds=[self.name, "", f"{self.name}-not"])
         first = answer["transactionStates"][0]
-        # while the markers of an end are written the real broker says Prepare*
+        # the real broker says Prepare* while markers are written
         state = first["transactionState"].replace("Prepare", "Complete")
         self.note("described", (state, first["transactionTimeoutMs"], first["producerEpoch"]))
 
 
 def tell(story: Story) -> None:
-    """Good requests and bad ones, in both versions of transactions."""
+    """Send valid and invalid requests in both transaction versions."""
     topics = {story.topic: [0], f"{story.topic}-not": [0]}
     for key_type, key in ((0, story.group), (1, story.name)):
         story.FindCoordinator(4, keyType=key_type, coordinatorKeys=[key])
@@ -311,7 +312,7 @@ def fences(story: Story) -> None:
 
 
 @pytest.mark.compares
-def test_the_coordinator_responds_as_kafkas(real_kafka: Address) -> None:
+def test_coordinator_responds_like_kafkas(real_kafka: Address) -> None:
     with tape("transactions/coordinator") as recording:
         real = recording.connection(lambda: wire.Conn(*real_kafka))
         sides = [Story(Real(real), "story"), Story(Ours(), "story")]

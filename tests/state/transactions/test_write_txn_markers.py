@@ -1,4 +1,4 @@
-"""WriteTxnMarkers and what readers see of it; without verification, so without a coordinator."""
+"""WriteTxnMarkers and its effects on readers, without verification."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def marker(
 
 
 def write(bench: Bench, *markers: dict[str, Any]) -> list[list[int]]:
-    """The error of each partition, by producer."""
+    """Return the errors of the partitions by producer."""
     answer = bench.request("WRITE_TXN_MARKERS", 2, {"markers": list(markers)})
     return [
         [p["errorCode"] for topic in result["topics"] for p in topic["partitions"]]
@@ -85,7 +85,7 @@ def last_stable(bench: Bench, isolation_level: int = COMMITTED) -> int:
     return offset
 
 
-def test_a_marker_is_a_batch_of_its_own_and_lets_readers_on() -> None:
+def test_marker_is_a_batch_and_advances_the_last_stable_offset() -> None:
     bench = new_bench()
     produce(bench, 0, is_transactional=False, producer_id=-1)
     assert produce(bench, 0)["baseOffset"] == 2
@@ -110,7 +110,7 @@ def test_a_marker_is_a_batch_of_its_own_and_lets_readers_on() -> None:
     assert last_stable(bench) == 5
 
 
-def test_readers_are_told_of_aborted_transactions_in_the_order_of_their_markers() -> None:
+def test_readers_get_aborted_transactions_in_marker_order() -> None:
     bench = new_bench()
     produce(bench, 0, producer_id=5)
     produce(bench, 0, producer_id=6)
@@ -126,18 +126,18 @@ def test_readers_are_told_of_aborted_transactions_in_the_order_of_their_markers(
     assert fetched(uncommitted)["abortedTransactions"] is None
 
 
-def test_a_reader_who_waits_at_the_last_stable_offset_is_woken_by_the_marker() -> None:
+def test_marker_wakes_a_reader_at_the_last_stable_offset() -> None:
     bench = new_bench()
     produce(bench, 0)
     event = bench.send("FETCH", 12, fetch_body(0, max_wait_ms=500))
     produce(bench, 2)
-    assert event not in bench.answers, "an open transaction is nothing to read"
+    assert event not in bench.answers, "open transactions are not readable"
     write(bench, marker(0))
     batches = fetched(bench.answers[event]["response"])["batches"]
     assert [b["baseOffset"] for b in batches] == [0, 2, 4]
 
 
-def test_why_a_marker_is_not_written() -> None:
+def test_errors_of_markers() -> None:
     bench = new_bench()
     produce(bench, 0, epoch=3)
     assert write(bench, marker(0, epoch=2)) == [[Error.INVALID_PRODUCER_EPOCH]]
@@ -150,7 +150,7 @@ def test_why_a_marker_is_not_written() -> None:
     ]
 
 
-def test_only_the_leader_writes() -> None:
+def test_only_the_leader_writes_markers() -> None:
     bench = new_bench(brokers=(1, 2))
     body = {"markers": [marker(0, 1)]}
     errors = []
@@ -161,7 +161,7 @@ def test_only_the_leader_writes() -> None:
     assert sorted(map(sorted, errors)) == [[0, 3], [0, 3]]
 
 
-def test_markers_of_one_request_see_each_other() -> None:
+def test_markers_of_a_request_see_each_other() -> None:
     bench = new_bench()
     produce(bench, 0, epoch=1)
     first, second = marker(0, epoch=2, is_commit=False), marker(0, epoch=1)
@@ -171,7 +171,7 @@ def test_markers_of_one_request_see_each_other() -> None:
     assert [b["baseOffset"] for b in fetch(bench)["batches"]] == [0, 2, 3, 5, 6]
 
 
-def test_a_new_epoch_in_the_marker_begins_at_0() -> None:
+def test_new_epoch_in_a_marker_starts_at_sequence_0() -> None:
     bench = new_bench()
     produce(bench, 0)
     write(bench, marker(0, epoch=1))
@@ -180,7 +180,7 @@ def test_a_new_epoch_in_the_marker_begins_at_0() -> None:
     assert produce(bench, 0, epoch=1)["errorCode"] == Error.NONE
 
 
-def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
+def test_non_transactional_batch_is_rejected_in_an_open_transaction() -> None:
     bench = new_bench()
     produce(bench, 0)
     answer = produce(bench, 2, is_transactional=False)
@@ -207,8 +207,8 @@ def test_describe_producers_shows_the_open_transaction() -> None:
     assert (producer["lastSequence"], producer["lastTimestamp"]) == (3, bench.now)
 
 
-def test_kafka_9144_a_marker_keeps_its_producer() -> None:
-    """Kafka once forgot it by its last batch, and with it the coordinator's epoch."""
+def test_kafka_9144_marker_keeps_its_producer() -> None:
+    """Kafka once dropped it, and so the coordinator's epoch."""
     bench = new_bench(producer_id_expiration_ms=1000, producer_id_expiration_check_interval_ms=100)
     produce(bench, 0)
     bench.tick(900)
@@ -216,10 +216,10 @@ def test_kafka_9144_a_marker_keeps_its_producer() -> None:
     bench.tick(900)
     assert write(bench, marker(0, coordinator_epoch=2)) == [[52]]
     bench.tick(100)
-    assert write(bench, marker(0, coordinator_epoch=2)) == [[Error.NONE]], "forgotten by now"
+    assert write(bench, marker(0, coordinator_epoch=2)) == [[Error.NONE]], "dropped"
 
 
-def test_a_producer_does_not_expire_while_its_transaction_is_open() -> None:
+def test_producer_with_an_open_transaction_does_not_expire() -> None:
     bench = new_bench(producer_id_expiration_ms=1000)
     produce(bench, 0)
     bench.tick(3_600_000)
@@ -231,7 +231,7 @@ def test_a_producer_does_not_expire_while_its_transaction_is_open() -> None:
     assert answer["topics"][0]["partitions"][0]["activeProducers"] == []
 
 
-def test_deleting_records_keeps_the_open_transaction_and_forgets_aborted_ones() -> None:
+def test_deleting_records_keeps_the_open_transaction_and_drops_aborted_ones() -> None:
     bench = new_bench()
     produce(bench, 0)
     write(bench, marker(0, is_commit=False))
@@ -243,7 +243,7 @@ def test_deleting_records_keeps_the_open_transaction_and_forgets_aborted_ones() 
     assert fetch(bench, 4)["abortedTransactions"] == []
 
 
-def test_a_marker_of_a_topic_with_append_time_says_so() -> None:
+def test_marker_has_append_time_if_its_topic_has() -> None:
     bench = new_bench()
     bench.topic("b", message_timestamp_type="LogAppendTime")
     write(bench, marker(0, topic="b"))
@@ -253,7 +253,7 @@ def test_a_marker_of_a_topic_with_append_time_says_so() -> None:
     assert end["endMarker"] == {"isCommit": True, "coordinatorEpoch": 0, "isAppendTime": True}
 
 
-def test_only_those_who_may_act_for_the_cluster_write_markers() -> None:
+def test_only_clients_with_cluster_permission_write_markers() -> None:
     bench = new_bench(
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS",
@@ -263,7 +263,7 @@ def test_only_those_who_may_act_for_the_cluster_write_markers() -> None:
     assert [p["errorCode"] for p in partitions] == [Error.CLUSTER_AUTHORIZATION_FAILED]
 
 
-def test_a_new_leader_goes_on_with_open_and_aborted_transactions() -> None:
+def test_new_leader_continues_open_and_aborted_transactions() -> None:
     bench = new_bench(brokers=(1, 2))
     bench.settings.may_intervene = True
     answer = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})

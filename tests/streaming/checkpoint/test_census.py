@@ -1,4 +1,4 @@
-"""What a state holds, counted from its columns."""
+"""Counts of a state's objects from its columns."""
 
 from brokertwin.streaming.checkpoint.census import Shrunk, census
 from tests.support.groups import GroupBench
@@ -7,7 +7,7 @@ from tests.support.replicas import TOPIC, Replicas
 from tests.support.state_items import something_of_every_kind
 
 
-def test_an_empty_state_holds_nothing() -> None:
+def test_an_empty_state_has_zero_counts() -> None:
     found = census({CLUSTER: Bench().cell.columns()})
     assert (found.groups, found.sessions, found.partitions, found.shrunk) == ({}, 0, 0, [])
 
@@ -25,7 +25,7 @@ def test_groups_sessions_transactions_and_producers_are_counted() -> None:
     assert (found.under_replicated, found.offline) == (0, 0)
 
 
-def test_partitions_that_lack_replicas_or_a_leader_are_named() -> None:
+def test_partitions_without_leader_or_in_sync_replicas_are_listed() -> None:
     replicas = Replicas()
     replicas.stop(3)
     found = census({CLUSTER: replicas.bench.cell.columns()})

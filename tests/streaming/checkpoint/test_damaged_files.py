@@ -23,7 +23,7 @@ def test_a_whole_checkpoint_has_no_damaged_files(checkpoint: Path) -> None:
     assert list(damaged_files.damaged(checkpoint)) == []
 
 
-def test_damaged_metadata_is_named_with_what_to_do(checkpoint: Path) -> None:
+def test_damaged_metadata_is_reported_with_a_remedy(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text("garbage")
     with pytest.raises(UserError) as raised:
         damaged_files.check_metadata(checkpoint)
@@ -53,6 +53,6 @@ def test_damaged_archive_is_named(checkpoint: Path) -> None:
     assert list(damaged_files.damaged(checkpoint)) == []
     file.write_bytes(file.read_bytes().replace(b"rows", b"ruin"))
     (found,) = damaged_files.damaged(checkpoint)
-    assert (found.file, found.why) == (file, "000009.sst in it has another checksum")
+    assert (found.file, found.why) == (file, "the checksum of 000009.sst in it is wrong")
     file.write_bytes(b"xx")
     assert [each.why for each in damaged_files.damaged(checkpoint)] == ["File is not a zip file"]

@@ -1,4 +1,4 @@
-"""What a checkpoint fixes: written once, checked at every start."""
+"""Facts of a checkpoint: written once, checked at every start."""
 
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ def settings(**flags: Any) -> Settings:
     return load({"prefix": "demo", "requests_partitions": 4, **flags}).settings
 
 
-def settle(checkpoint: Path, names: tuple[str, ...] = ("a",), **flags: Any) -> facts.Facts:
+def settle(checkpoint: Path, names: tuple[str, ...] = ("a",), **flags: Any) -> facts.JobFacts:
     topic_id = flags.pop("topic_id", TOPIC_ID)
     return facts.settle(checkpoint, settings(**flags), list(names), topic_id)
 
 
-def test_a_second_start_finds_what_the_first_wrote(tmp_path: Path) -> None:
+def test_a_restart_reads_the_facts(tmp_path: Path) -> None:
     first = settle(tmp_path / "checkpoint", ("a", "b"))
     assert settle(tmp_path / "checkpoint", ("a", "b")) == first
     assert facts.read(tmp_path / "checkpoint") == first
@@ -39,7 +39,7 @@ def test_a_cluster_may_be_added_and_the_others_keep_their_groups(tmp_path: Path)
     assert len(set(after.values())) == 3
 
 
-def test_loads_add_up_and_a_new_cluster_goes_to_the_task_with_the_least(tmp_path: Path) -> None:
+def test_loads_add_up_and_a_new_cluster_gets_the_least_loaded_task(tmp_path: Path) -> None:
     facts.add_loads(tmp_path, {"a": 1})
     assert facts.read(tmp_path) is None, "where no checkpoint is none is made"
     groups = settle(tmp_path, ("a", "b", "c")).groups
@@ -52,7 +52,7 @@ def test_loads_add_up_and_a_new_cluster_goes_to_the_task_with_the_least(tmp_path
     assert {name: again.groups[name] for name in groups} == groups
 
 
-def test_facts_that_know_no_loads_are_read(tmp_path: Path) -> None:
+def test_facts_without_loads_are_read(tmp_path: Path) -> None:
     written = msgspec.to_builtins(settle(tmp_path))
     del written["loads"]
     (tmp_path / facts.FILE_NAME).write_bytes(msgspec.json.encode(written))
@@ -80,7 +80,7 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_checkpoint_made_otherwise_is_refused(
+def test_a_checkpoint_of_other_settings_is_rejected(
     tmp_path: Path, change: dict[str, Any], told: str
 ) -> None:
     settle(tmp_path, ("a", "b"))
@@ -92,7 +92,7 @@ def test_a_checkpoint_made_otherwise_is_refused(
     assert (tmp_path / facts.FILE_NAME).read_bytes() == before
 
 
-def test_an_older_state_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
+def test_an_older_state_is_rejected_with_a_remedy(tmp_path: Path) -> None:
     older = msgspec.structs.replace(settle(tmp_path), state_version=min(STEPS) - 1)
     facts.write(tmp_path, older)
     with pytest.raises(UserError, match="written by an older brokertwin") as refused:
@@ -100,7 +100,7 @@ def test_an_older_state_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
     assert "reads the request topic again" in refused.value.hint
 
 
-def test_a_state_that_can_be_upgraded_is_taken_and_is_then_this_versions(tmp_path: Path) -> None:
+def test_an_upgradable_state_is_upgraded(tmp_path: Path) -> None:
     settled = settle(tmp_path)
     facts.write(tmp_path, msgspec.structs.replace(settled, state_version=min(STEPS)))
     assert settle(tmp_path) == settled
@@ -116,7 +116,7 @@ def test_a_newer_state_is_refused(tmp_path: Path) -> None:
         settle(tmp_path)
 
 
-def test_shuffle_partitions_of_the_environment_are_given_too(
+def test_shuffle_partitions_of_the_environment_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(tmp_path)
@@ -125,7 +125,7 @@ def test_shuffle_partitions_of_the_environment_are_given_too(
         settle(tmp_path)
 
 
-def test_a_checkpoint_of_a_topic_that_is_gone_is_refused_before_it_is_made_again(
+def test_a_checkpoint_of_a_deleted_topic_is_rejected(
     tmp_path: Path,
 ) -> None:
     facts.check(tmp_path, settings(), ["a"], None)
@@ -136,7 +136,7 @@ def test_a_checkpoint_of_a_topic_that_is_gone_is_refused_before_it_is_made_again
 
 
 @pytest.mark.parametrize("name", ["offsets", "documents"])
-def test_a_foreign_directory_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+def test_a_foreign_directory_is_rejected_unchanged(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(UserError, match="not a checkpoint of brokertwin"):
         facts.locked(tmp_path).__enter__()

@@ -34,7 +34,7 @@ def need(partition: int, offset: int, by: str = "someone") -> Need:
     return Need(Locator(partition, offset, 1), by)
 
 
-def test_a_partition_is_cut_below_the_first_row_that_is_needed() -> None:
+def test_a_partition_is_deleted_up_to_the_first_needed_row() -> None:
     extents = {0: Extent(5, 80, 100), 1: Extent(0, 40, 40), 2: Extent(0, 40, 60)}
     needs = [need(0, 30, "later"), need(0, 20, "first"), need(2, 50), need(7, 0)]
     cuts = garbage.plan(extents, needs)
@@ -42,7 +42,7 @@ def test_a_partition_is_cut_below_the_first_row_that_is_needed() -> None:
     assert [(cut.freed, cut.kept) for cut in cuts] == [(15, 80), (40, 0), (40, 20)]
 
 
-def test_what_is_needed_and_lost_already_frees_nothing() -> None:
+def test_needed_but_lost_rows_free_nothing() -> None:
     assert garbage.plan({0: Extent(5, 9, 9)}, [need(0, 3)]) == [Cut(0, 5, 5, 9, "someone")]
 
 
@@ -50,7 +50,7 @@ def test_what_is_needed_and_lost_already_frees_nothing() -> None:
     st.dictionaries(st.integers(0, 3), st.tuples(*[st.integers(0, 50)] * 3), max_size=4),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 60)), max_size=20),
 )
-def test_no_plan_deletes_what_is_needed_or_young_or_keeps_more_than_that(
+def test_plans_delete_exactly_unneeded_old_rows(
     sizes: dict[int, tuple[int, int, int]], places: list[tuple[int, int]]
 ) -> None:
     extents = {number: Extent(*sorted(three)) for number, three in sizes.items()}
@@ -64,7 +64,7 @@ def test_no_plan_deletes_what_is_needed_or_young_or_keeps_more_than_that(
         assert not any(cut.start <= offset < cut.below for offset in limits)
 
 
-def test_every_locator_of_an_event_counts_whatever_the_event_is() -> None:
+def test_every_locator_of_any_event_is_kept() -> None:
     event = b'{"x": [{"locator":"1:2:3"}, {"locator" : "0:7:9"}, {"locator": "memory"}, {"locator'
     assert list(garbage.needed_by_event(event)) == [
         Need(Locator(1, 2, 3), NOT_DECIDED),
@@ -129,7 +129,7 @@ class World:
             self.read += 1
 
     def follow(self, record: dict[str, Any]) -> None:
-        """Note what the logs have, by the history that the job writes."""
+        """Follow the logs by the history that the job writes."""
         if record["type"] == "BatchAppended":
             batch = record["batch"]
             locator = Locator.of(batch["locator"])
@@ -143,7 +143,7 @@ class World:
             self.logs.pop(record["topicId"], None)
 
     def live(self) -> set[Locator]:
-        """What is found needed: the index in state, and sealed segments above the log's start."""
+        """Return needed locators: the index in state, and sealed segments above the log start."""
         tables = self.bench.cell.tables
         found = {need.locator for need in garbage.needed_by_logs(CLUSTER, tables)}
         for key, named in garbage.named_segments(CLUSTER, tables).items():
@@ -153,7 +153,7 @@ class World:
         return found
 
     def collect(self) -> None:
-        """As `brokertwin gc` does; the safe age is such that what is older has its event."""
+        """Collect as `brokertwin gc` does, with a safe age for older events."""
         young = list(self.ends)
         for locator in self.in_flight:
             young[locator.partition] = min(young[locator.partition], locator.offset)
@@ -187,7 +187,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=examples(40))
 @given(st.integers(0, 30), st.lists(STEPS, min_size=10, max_size=60))
-def test_whatever_happens_meanwhile_nothing_live_is_lost(filled: int, steps: list[Any]) -> None:
+def test_concurrent_events_lose_no_live_rows(filled: int, steps: list[Any]) -> None:
     world = World()
     for number in range(filled):
         world.put(number % DATA_PARTITIONS)
@@ -200,7 +200,7 @@ def test_whatever_happens_meanwhile_nothing_live_is_lost(filled: int, steps: lis
     world.assert_nothing_live_is_lost()
 
 
-def test_when_everything_is_deleted_and_decided_everything_goes() -> None:
+def test_all_rows_are_deleted_when_unreferenced() -> None:
     world = World()
     for number in range(25):
         world.put(number % DATA_PARTITIONS)
@@ -214,7 +214,7 @@ def test_when_everything_is_deleted_and_decided_everything_goes() -> None:
     assert world.starts == world.ends == [13, 12]
 
 
-def test_a_refused_batch_goes() -> None:
+def test_a_rejected_batch_is_deleted() -> None:
     world = World()
     world.put(0)
     world.produce("nowhere", 0)

@@ -1,4 +1,4 @@
-"""What is taken over of a job's loads when its clusters get another number of cells."""
+"""Loads of a job after its clusters' cell counts change."""
 
 import msgspec
 

@@ -16,9 +16,9 @@ from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core import outputs
 from brokertwin.state.core.tables import Tables
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, state_reader
-from brokertwin.streaming.checkpoint.restore import Wanted, command, restore
+from brokertwin.streaming.checkpoint.restore import RestoreTarget, command, restore
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.clock import Clock
+from brokertwin.streaming.job.clock import JobClock
 from tests.support.jobs import JobBench, capture
 from tests.support.machine import Bench, header
 from tests.support.made_checkpoints import FACTS, bench, taken
@@ -37,14 +37,14 @@ def answers(job: JobBench) -> dict[str, set[bytes | None]]:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
+def test_responses_after_a_restore_equal_an_uninterrupted_job(
     spark: "SparkSession", kafka: str, tmp_path: Path
 ) -> None:
     """With the same topics and other Spark tasks, and with new topics."""
     flags = {"event_time": "recorded", "max_offsets_per_trigger": 60}
     job = JobBench(kafka, tmp_path, **flags)
     job.send("a", capture("fetch_session_assign", job.edge("a")))
-    stop = runner.Stop(60)
+    stop = runner.StopReason(60)
     job.run(spark, stop, observe=lambda _: stop.wanted.set())
     shot = snapshots.take(job.checkpoint, tmp_path / "snapshots")
     (cut,) = shot.snapshot.source_offsets.values()
@@ -55,7 +55,7 @@ def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
     final = state_reader.read_cells(job.checkpoint)
     written = len(job.all_rows(outputs.RESPONSES))
 
-    again = restore(shot.path, tmp_path / "again", Wanted(shuffle_partitions=3))
+    again = restore(shot.path, tmp_path / "again", RestoreTarget(shuffle_partitions=3))
     assert again.facts.requests_topic_id and again.facts.shuffle_partitions == 3
     assert state_reader.read_cells(tmp_path / "again") == snapshot_store.read_cells(shot.path)
     ended = job.run(spark, checkpoint=tmp_path / "again", shuffle_partitions=3)
@@ -66,7 +66,7 @@ def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
     assert len(job.all_rows(outputs.RESPONSES)) - written == 513 - sum(cut.values())
 
     other = JobBench(kafka, tmp_path / "other", **flags)
-    restore(shot.path, other.checkpoint, Wanted(prefix=other.prefix))
+    restore(shot.path, other.checkpoint, RestoreTarget(prefix=other.prefix))
     rest = [row for row in job.all_rows("requests") if row.offset >= cut[str(row.partition)]]
     other.produce((row.value for row in rest), b"a")
     assert other.run(spark).is_clean
@@ -75,7 +75,7 @@ def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
     assert state_reader.read_cells(other.checkpoint) == final
 
 
-def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_path: Path) -> None:
+def test_a_restored_checkpoint_has_state_and_offsets_of_the_snapshot(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     restored = restore(shot.path, tmp_path / "new")
     new = tmp_path / "new"
@@ -94,7 +94,7 @@ def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_p
     assert snapshot_store.read_cells(again.path) == snapshot_store.read_cells(shot.path)
 
 
-def test_a_restored_job_has_its_cells_dealt_out_by_their_loads(tmp_path: Path) -> None:
+def test_a_restored_job_distributes_cells_by_load(tmp_path: Path) -> None:
     groups = {"a": 2, "b": 0, "c": 4, "d": 1}  # a and c in one task, b and d in the other
     loads = {"a": 700, "b": 20, "c": 600, "d": 30}
     shot = taken(tmp_path, groups=groups, loads=loads)
@@ -112,9 +112,9 @@ def settings(prefix: str, **flags: Any) -> Any:
     ).settings
 
 
-def test_with_another_prefix_it_begins_at_the_first_request_of_new_topics(tmp_path: Path) -> None:
+def test_another_prefix_starts_at_the_first_request_of_new_topics(tmp_path: Path) -> None:
     new = tmp_path / "new"
-    restore(taken(tmp_path).path, new, Wanted(prefix="q"))
+    restore(taken(tmp_path).path, new, RestoreTarget(prefix="q"))
     assert checkpoint_log.end_offsets(new, 0) == {"q.requests": {0: 0, 1: 0}}
     facts.check(new, settings("q"), ["default"], None)
     with pytest.raises(UserError, match="created with prefix = q, not p"):
@@ -130,27 +130,27 @@ def with_batches() -> Bench:
     return cell
 
 
-def test_with_another_prefix_what_lies_in_the_former_topics_must_not_be_needed(
+def test_another_prefix_is_rejected_if_former_batches_are_needed(
     tmp_path: Path,
 ) -> None:
     shot = taken(tmp_path, columns=with_batches().cell.columns())
     with pytest.raises(UserError, match=r"record batches in p\.data"):
-        restore(shot.path, tmp_path / "new", Wanted(prefix="q"))
+        restore(shot.path, tmp_path / "new", RestoreTarget(prefix="q"))
     assert not (tmp_path / "new").exists()
     assert restore(shot.path, tmp_path / "new").facts.prefix == "p"
 
 
-def test_with_another_prefix_nothing_may_be_under_way_between_cells(tmp_path: Path) -> None:
+def test_another_prefix_is_rejected_with_rows_in_flight_between_cells(tmp_path: Path) -> None:
     tables = Tables(bench().cell.columns())
     tables.cluster.put("told/b", Count(5, 2))
     tables.commit()
     columns = {**bench().cell.columns(), **tables.columns()}
     shot = taken(tmp_path, columns=columns, groups={"a": 0, "b": 1}, brokers={"a": [1], "b": [2]})
     with pytest.raises(UserError, match=r"in flight in p\.requests \(a to b, b to b\)"):
-        restore(shot.path, tmp_path / "new", Wanted(prefix="q"))
+        restore(shot.path, tmp_path / "new", RestoreTarget(prefix="q"))
 
 
-def test_a_checkpoint_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_checkpoint_is_unchanged(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     with pytest.raises(UserError, match="already exists") as refused:
         restore(shot.path, tmp_path / "former")
@@ -170,7 +170,7 @@ def test_a_snapshot_of_a_newer_state_is_refused(tmp_path: Path) -> None:
     assert "newer brokertwin" in refused.value.hint
 
 
-def test_the_clock_of_a_restored_job_knows_what_its_cells_wait_for(tmp_path: Path) -> None:
+def test_a_restored_job_keeps_its_cells_deadlines(tmp_path: Path) -> None:
     """A new `timers` topic is empty: without this a fetch would wait for the next event."""
     deadline = bench().cell.meta.outstanding
     assert deadline > 0
@@ -178,14 +178,14 @@ def test_the_clock_of_a_restored_job_knows_what_its_cells_wait_for(tmp_path: Pat
     assert state_reader.outstanding(tmp_path / "former") == {}, "its clock has told `timers`"
     known = state_reader.outstanding(tmp_path / "new")
     assert known == {"default": deadline}
-    clock = Clock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # it does not reach Kafka here
+    clock = JobClock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # it does not reach Kafka here
     assert clock._known.next() == deadline
 
 
 def test_another_number_of_cells_has_other_keys_and_a_higher_incarnation(tmp_path: Path) -> None:
     shot = taken(tmp_path, brokers={"default": [1, 2]})
     ends = {"p.requests": {"0": 9, "1": 4}}
-    restored = restore(shot.path, tmp_path / "new", Wanted(cells=2, offsets=ends))
+    restored = restore(shot.path, tmp_path / "new", RestoreTarget(cells=2, offsets=ends))
     found = restored.facts
     assert (found.cells, list(found.groups)) == (2, ["default.1", "default.2"])
     assert found.incarnation > FACTS.incarnation
@@ -196,4 +196,4 @@ def test_another_number_of_cells_has_other_keys_and_a_higher_incarnation(tmp_pat
     assert Tables(one).metadata.keys("") == Tables(former).metadata.keys("")
     assert Tables(two).metadata.keys("") == []
     with pytest.raises(UserError, match="3 cells but only 2 brokers"):
-        restore(shot.path, tmp_path / "other", Wanted(cells=3))
+        restore(shot.path, tmp_path / "other", RestoreTarget(cells=3))

@@ -9,7 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.settings import load
 from brokertwin.sinks.snapshot_store import Published
 from brokertwin.streaming.checkpoint import snapshots
-from brokertwin.streaming.checkpoint.snapshots import Due, Every, parse_every
+from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every, parse_every
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import written
 
@@ -29,20 +29,20 @@ def test_how_often(text: str, every: Every) -> None:
 
 
 @pytest.mark.parametrize("text", ["0 batches", "5", "batches", "5 days", "5  minutes"])
-def test_what_is_no_interval_is_refused(text: str) -> None:
+def test_invalid_intervals_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match="snapshot_every"):
         load({"snapshot_every": text})
 
 
 def test_by_micro_batches() -> None:
-    due = Due(Every(batches=3), batch=-1, now=0)
+    due = DueSnapshot(Every(batches=3), batch=-1, now=0)
     assert [batch for batch in range(5) if due.is_due(batch, now=99)] == [2, 3, 4]
     due.taken(4, now=0)
     assert [batch for batch in range(9) if due.is_due(batch, now=99)] == [7, 8]
 
 
 def test_by_time_and_only_of_a_new_micro_batch() -> None:
-    due = Due(Every(seconds=60), batch=7, now=100)
+    due = DueSnapshot(Every(seconds=60), batch=7, now=100)
     assert not due.is_due(8, now=159)
     assert due.is_due(8, now=160)
     due.taken(8, now=160)
@@ -55,7 +55,7 @@ def commit(checkpoint: Path, batch: int) -> None:
     (checkpoint / "commits" / str(batch)).write_text("v1")
 
 
-def test_a_thread_takes_them_and_a_failure_holds_up_nothing(tmp_path: Path) -> None:
+def test_snapshots_run_in_a_thread_and_failures_do_not_block(tmp_path: Path) -> None:
     taken: list[int] = []
     failures: list[str] = []
     told = threading.Semaphore(0)

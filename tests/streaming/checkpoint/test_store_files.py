@@ -91,9 +91,7 @@ def test_every_batch_is_read_from_uploaded_databases_as_spark_reads_it(
         assert from_files(bench.checkpoint, batch) == by_spark(spark, bench.checkpoint, batch)
 
 
-def test_a_cell_that_is_quiet_since_an_upload_is_found_in_it(
-    spark: "SparkSession", bench: JobBench
-) -> None:
+def test_an_idle_cell_is_read_from_the_upload(spark: "SparkSession", bench: JobBench) -> None:
     with configured(spark, f"{STORE}.rocksdb.changelogCheckpointing.enabled", "false"):
         uploaded = run_capture(spark, bench)
     bench.send("a", capture("fetch_session_assign", bench.edge("a"))[200:300])
@@ -106,7 +104,7 @@ def test_a_cell_that_is_quiet_since_an_upload_is_found_in_it(
     assert read["a"] != from_files(bench.checkpoint, uploaded)["a"]
 
 
-def test_spark_is_the_last_way_and_it_is_said_why(spark: "SparkSession", bench: JobBench) -> None:
+def test_spark_is_the_fallback_with_a_reason(spark: "SparkSession", bench: JobBench) -> None:
     told: list[str] = []
     with configured(spark, f"{STORE}.providerClass", HDFS):
         newest = run_capture(spark, bench)
@@ -136,7 +134,7 @@ CLOSED = header(0x15, 0, 0)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 30, 40])
-def test_changes_lie_in_blocks_of_any_size(cut: int) -> None:
+def test_changes_may_span_blocks_of_any_size(cut: int) -> None:
     data = entry(b"key", b"value" * 9) + entry(b"gone", None) + END
     written = block(data[:cut], is_stored=True) + block(data[cut:]) + CLOSED
     assert list(changes(written)) == [(b"key", b"value" * 9), (b"gone", None)]
@@ -164,13 +162,13 @@ def test_a_torn_changelog_is_never_half_a_state(tmp_path: Path, torn: bytes) -> 
     ("name", "value"),
     [("providerClass", HDFS), ("compression.codec", "zstd"), ("encodingFormat", "avro")],
 )
-def test_another_store_is_not_guessed_at(tmp_path: Path, name: str, value: str) -> None:
+def test_another_state_store_is_rejected(tmp_path: Path, name: str, value: str) -> None:
     conf = {"spark.sql.shuffle.partitions": "1", f"{STORE}.{name}": value}
     with pytest.raises(NotReadable, match=f"has {name} {value}"):
         store_files.read_states(made(tmp_path, conf), 0, [0])
 
 
-def test_a_gap_in_the_changelogs_is_not_stepped_over(tmp_path: Path) -> None:
+def test_a_gap_in_the_changelogs_is_an_error(tmp_path: Path) -> None:
     conf = {"spark.sql.shuffle.partitions": "1", f"{STORE}.providerClass": ROCKSDB}
     checkpoint = made(tmp_path, conf)
     store = checkpoint / "state" / "0" / "0"

@@ -1,4 +1,4 @@
-"""What is written as a Spark checkpoint is read as one; `test_restore.py`: by Spark, too."""
+"""Written Spark checkpoints are readable; `test_restore.py`: by Spark, too."""
 
 import struct
 import zlib
@@ -24,7 +24,7 @@ STATES = st.dictionaries(st.integers(0, 2**31 - 1), st.lists(st.binary(), max_si
 
 
 @given(STATES, st.integers(1, 5))
-def test_every_state_comes_back(
+def test_every_state_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, states: dict[int, list[bytes]], partitions: int
 ) -> None:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
@@ -37,14 +37,14 @@ def test_every_state_comes_back(
         assert (version, fields) == (struct.pack("<q", 7), columns)
 
 
-def test_a_large_state_that_does_not_compress_comes_back(tmp_path: Path) -> None:
+def test_a_large_incompressible_state_is_read_back(tmp_path: Path) -> None:
     noise = b"".join(xxhash.xxh128_digest(n.to_bytes(4, "big")) for n in range(30_000))
     rows = {1: store_writer.state_row(4, [noise, b"a" * 300_000])}
     store_writer.write(tmp_path, rows, PLAN)
     assert store_files.read_states(tmp_path, 0, [1, 2]) == rows
 
 
-def test_a_block_has_the_checksum_that_lz4_java_looks_for() -> None:
+def test_a_block_has_lz4_javas_checksum() -> None:
     """Of one that Spark 4.0 has written: an empty store's changelog."""
     written = bytes.fromhex(
         "4c5a34426c6f636b 15 04000000 04000000 db804d08 ffffffff"
@@ -56,7 +56,7 @@ def test_a_block_has_the_checksum_that_lz4_java_looks_for() -> None:
     assert list(store_files.changes(written)) == list(store_files.changes(made_here)) == []
 
 
-def test_the_logs_say_that_one_micro_batch_has_committed(tmp_path: Path) -> None:
+def test_the_logs_have_one_committed_micro_batch(tmp_path: Path) -> None:
     store_writer.write(tmp_path, {}, PLAN)
     assert checkpoint_log.planned(tmp_path) == checkpoint_log.committed(tmp_path) == 0
     assert checkpoint_log.end_offsets(tmp_path, 0) == {"p.requests": {0: 7, 1: 4}}
@@ -71,7 +71,7 @@ def test_another_state_store_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_made_checkpoint_is_read_as_a_jobs(tmp_path: Path) -> None:
+def test_a_written_checkpoint_is_read_like_a_jobs(tmp_path: Path) -> None:
     columns = made(tmp_path / "checkpoint")
     assert columns["default"]["logs"]
 
@@ -87,7 +87,7 @@ def test_columns_in_layers_are_read_as_one_map_each(
     assert state_reader.read_stored(tmp_path / "checkpoint") == {"default": stored}
 
 
-def test_who_needs_one_table_opens_one_and_reads_its_base_once(
+def test_one_table_is_opened_and_its_base_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cleaner looks into a busy job's state every few seconds; what rests costs it nothing."""
@@ -115,7 +115,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("part", DAMAGED)
-def test_a_damaged_column_is_told_with_what_to_do(tmp_path: Path, part: str) -> None:
+def test_a_damaged_column_is_reported_with_a_remedy(tmp_path: Path, part: str) -> None:
     columns = {**bench().cell.stored(), "logs": msgspec.msgpack.encode(DAMAGED[part])}
     with pytest.raises(UserError, match=r"cell default in the checkpoint .* is damaged") as told:
         made(tmp_path / "checkpoint", columns)

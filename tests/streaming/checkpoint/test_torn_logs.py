@@ -25,7 +25,7 @@ def batches(checkpoint: Path) -> tuple[int, int]:
     return checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint)
 
 
-def test_what_is_whole_stays(checkpoint: Path) -> None:
+def test_complete_logs_stay(checkpoint: Path) -> None:
     said: list[str] = []
     torn_logs.mend(checkpoint, said.append)
     assert (batches(checkpoint), said) == ((1, 1), [])
@@ -34,9 +34,7 @@ def test_what_is_whole_stays(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(("log", "left"), [("commits", (1, 0)), ("offsets", (0, 0))])
-def test_a_torn_file_goes_wherever_it_is_cut(
-    checkpoint: Path, log: str, left: tuple[int, int]
-) -> None:
+def test_a_file_torn_anywhere_is_removed(checkpoint: Path, log: str, left: tuple[int, int]) -> None:
     """A batch without its commit runs again; one without its plan has not run."""
     file = checkpoint / log / "1"
     whole = file.read_bytes()
@@ -51,7 +49,7 @@ def test_a_torn_file_goes_wherever_it_is_cut(
     assert not (checkpoint / log / ".1.crc").exists()
 
 
-def test_both_may_be_torn_and_several(checkpoint: Path) -> None:
+def test_several_files_of_both_logs_may_be_torn(checkpoint: Path) -> None:
     for log in ("offsets", "commits"):
         for batch in ("0", "1"):
             (checkpoint / log / batch).write_bytes(b"v1\n")

@@ -13,14 +13,14 @@ from brokertwin.cli.watching.sources import JobSource
 from brokertwin.errors import UserError
 from brokertwin.settings import load
 from brokertwin.sinks import checks, snapshot_store
-from brokertwin.sinks.checks import Checked, Finding
+from brokertwin.sinks.checks import Checked, UnmetExpectation
 from brokertwin.streaming.checks.batch_checks import BatchCheck, Policy, Standing, check_newest
 from tests.support import made_checkpoints
 from tests.support.patience import PATIENCE_S
 
 GOOD = Checked(3, [])
-HINT = Checked(3, [Finding("expect_rows", ["topic"], 1, ["t"], "warning")])
-BAD = Checked(3, [Finding("expect_rows", ["offset"], 2, ["-7", "-8"])])
+HINT = Checked(3, [UnmetExpectation("expect_rows", ["topic"], 1, ["t"], "warning")])
+BAD = Checked(3, [UnmetExpectation("expect_rows", ["offset"], 2, ["-7", "-8"])])
 HELD = "the check of micro-batch 5 is not met: expect_rows offset: 2 rows, such as -7, -8."
 
 
@@ -28,7 +28,7 @@ HELD = "the check of micro-batch 5 is not met: expect_rows offset: 2 rows, such 
     ("policy", "held", "is_stopped"),
     [(Policy.WARN, "", False), (Policy.HOLD, HELD, False), (Policy.STOP, HELD, True)],
 )
-def test_what_follows_is_as_the_policy_says(policy: Policy, held: str, is_stopped: bool) -> None:
+def test_violations_follow_the_policy(policy: Policy, held: str, is_stopped: bool) -> None:
     stop = threading.Event()
     standing = Standing(policy, stop)
     for batch, checked in ((3, GOOD), (4, HINT)):
@@ -82,7 +82,7 @@ class Job:
         self.snapshots.at_end(never, 0)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """What Prometheus is told."""
+        """Return a Prometheus metric."""
         return registry(self.watched.status).get_sample_value(f"brokertwin_{name}", labels)
 
     @property
@@ -96,7 +96,7 @@ def never() -> None:  # type: ignore[misc]
     raise AssertionError
 
 
-def test_a_violation_is_told_and_the_job_goes_on(
+def test_a_violation_is_reported_and_the_job_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = Job(tmp_path, "warn")
@@ -109,7 +109,7 @@ def test_a_violation_is_told_and_the_job_goes_on(
     assert (job.metric("checks_total", result="unmet"), job.metric("check_findings")) == (1, 1)
 
 
-def test_snapshots_are_held_back_and_none_is_removed(
+def test_violations_suspend_snapshots_and_their_removal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = Job(tmp_path, "hold")
@@ -124,7 +124,7 @@ def test_snapshots_are_held_back_and_none_is_removed(
     assert job.metric("snapshots_total", result="failed") == 1
 
 
-def test_a_thread_beside_the_query_stops_it_after_its_batch(
+def test_a_thread_stops_the_query_after_its_batch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = Job(tmp_path, "stop")
@@ -139,7 +139,7 @@ def test_a_thread_beside_the_query_stops_it_after_its_batch(
     assert job.taken == []
 
 
-def test_where_all_is_met_nothing_is_held(tmp_path: Path) -> None:
+def test_met_expectations_suspend_nothing(tmp_path: Path) -> None:
     job = Job(tmp_path, "stop", offset=0, snapshot_suite="default")
     with job.checks.while_running(never):
         job.commit()
@@ -168,7 +168,7 @@ def test_a_check_that_fails_does_not_end_the_job(
     assert (job.metric("checks_total", result="failed"), job.stop.is_set()) == (1, False)
 
 
-def test_a_suite_of_ones_own_says_how_grave_it_is(tmp_path: Path) -> None:
+def test_a_custom_suite_has_a_severity(tmp_path: Path) -> None:
     job = Job(tmp_path, "stop")
     job.commit()
     for severity, critical in (("warning", []), ("critical", ["expect_table_row_count_to_equal"])):
@@ -184,7 +184,7 @@ def test_a_suite_of_ones_own_says_how_grave_it_is(tmp_path: Path) -> None:
         assert found.checked.critical == [f"{each} is not met" for each in critical]
 
 
-def test_a_suite_that_is_none_is_refused_before_the_job_begins(tmp_path: Path) -> None:
+def test_an_invalid_suite_is_rejected_before_the_job_starts(tmp_path: Path) -> None:
     (tmp_path / "typo.yaml").write_text("expectations: [{type: expect_column_valeus, kwargs: {}}]")
     with pytest.raises(UserError, match="expect_column_valeus not found"):
         Job(tmp_path, "warn", check_suite=str(tmp_path / "typo.yaml"))

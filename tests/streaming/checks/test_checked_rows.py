@@ -1,4 +1,4 @@
-"""What the data checks see of a job's rows: repeats go, gaps and ways back are worked out."""
+"""Rows of the data checks: without repeats, with gaps and decreases."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.support.state_items import something_of_every_kind
 
 
 def rows_of(bench: Bench, topic: str) -> list[Row]:
-    """What a bench's cell has given out to a topic, as it lies there."""
+    """Return the output rows of a bench's cell for a topic."""
     given = [row for row in bench.rows if row.topic == topic]
     return [Row(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
 
@@ -44,7 +44,7 @@ def found(name: str, *rows: Row) -> list[Any]:
     return [row[name] for row in checked_rows.records(rows)]
 
 
-def test_what_a_cell_writes_has_no_gap_and_the_columns_that_the_suites_name() -> None:
+def test_a_cells_rows_have_no_gap_and_the_suites_columns() -> None:
     bench = something_of_every_kind()
     for number in range(3):
         bench.append("orders", header(2, 9, 0, 2 * number), partition=0)
@@ -61,7 +61,7 @@ def test_what_a_cell_writes_has_no_gap_and_the_columns_that_the_suites_name() ->
     assert {row["requests"] for row in answers} == {0}
 
 
-def test_a_gap_in_a_log_and_in_a_producers_sequences_is_seen_where_it_is() -> None:
+def test_gaps_in_offsets_and_sequences_are_located() -> None:
     assert found("offsetGap", batch(0, 5), batch(1, 7), batch(2, 12), batch(3, 14)) == [0, 0, 3, 0]
     sequences = (batch(0, 0, 0), batch(1, 2, 2), batch(2, 4, 5))
     assert found("sequenceGap", *sequences) == [0, 0, 1]
@@ -69,7 +69,7 @@ def test_a_gap_in_a_log_and_in_a_producers_sequences_is_seen_where_it_is() -> No
     assert found("sequenceGap", batch(0, 0, last), batch(1, 2, 1)) == [0, 0]
 
 
-def test_a_log_that_was_cut_begins_anew() -> None:
+def test_a_truncated_log_restarts_the_check() -> None:
     cut = record(1, type="LogTruncated", topicId="T", partition=0)
     assert found("offsetGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
     assert found("sequenceGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
@@ -79,7 +79,7 @@ def test_a_log_that_was_cut_begins_anew() -> None:
     assert found("sequenceGap", batch(0, 0, 0), expired, batch(2, 2, 9)) == [0, 0, 0]
 
 
-def test_a_commit_goes_back_only_within_a_generation_with_members() -> None:
+def test_a_commit_may_decrease_only_across_generations() -> None:
     assert found("committedBack", group(0, 1), commit(1, 9), commit(2, 4)) == [0, 0, 5]
     assert found("committedBack", group(0, 1), commit(1, 9), group(2, 2), commit(3, 4)) == [0] * 4
     assert found("committedBack", group(0, 1, 0), commit(1, 9), commit(2, 4)) == [0, 0, 0]
@@ -95,7 +95,7 @@ def answer(name: str, at: int, error: str | None = None) -> Row:
     return Row(0, at, START + at, None, msgspec.json.encode(document), name)
 
 
-def test_each_request_has_its_answers_counted_and_one_without_may_be_overdue() -> None:
+def test_responses_are_counted_and_missing_ones_become_overdue() -> None:
     asked = [event("x", 0), event("y", 1), event("z", OVERDUE_MS)]
     once, late = answer("x", 2), answer("w", OVERDUE_MS + 2)
     flat = checked_rows.requests(asked, [once, once, answer("x", 3, "other"), late])

@@ -1,4 +1,4 @@
-"""What comes to a job's topics, look by look: nothing is told twice, and nothing is forgotten."""
+"""Checks of a job's topics over several reads: each problem is reported once."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -41,7 +41,7 @@ def names(rows: list[dict[str, Any]], field: str) -> list[tuple[str, Any]]:
     return [(row["id"], row[field]) for row in rows]
 
 
-def test_an_answer_finds_its_request_however_far_apart_they_came() -> None:
+def test_a_response_finds_its_request_at_any_distance() -> None:
     topics = Topics()
     topics.add(REQUESTS, event("old", 0))
     rows = topics.looked_at("requests", "responses")
@@ -54,7 +54,7 @@ def test_an_answer_finds_its_request_however_far_apart_they_came() -> None:
     assert rows.look() == {"requests": [], "responses": []}
 
 
-def test_a_repeat_is_none_and_a_second_answer_is_one() -> None:
+def test_repeats_are_no_violation_and_second_responses_are() -> None:
     topics = Topics()
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 1))
@@ -66,7 +66,7 @@ def test_a_repeat_is_none_and_a_second_answer_is_one() -> None:
     assert names(rows.look()["requests"], "answers") == [("x", 2)]
 
 
-def test_what_is_not_answered_is_told_once_when_it_is_overdue() -> None:
+def test_an_overdue_request_is_reported_once() -> None:
     topics = Topics()
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 0), event("y", OVERDUE_MS))
@@ -78,7 +78,7 @@ def test_what_is_not_answered_is_told_once_when_it_is_overdue() -> None:
 
 
 @pytest.mark.parametrize("second", [7, 9])
-def test_a_batch_follows_the_one_of_an_earlier_look(second: int) -> None:
+def test_batches_are_checked_across_reads(second: int) -> None:
     topics = Topics()
     rows = topics.looked_at("records")
     for each in (batch(0, 5, 0), batch(1, second, 2)):
@@ -87,7 +87,7 @@ def test_a_batch_follows_the_one_of_an_earlier_look(second: int) -> None:
     assert found["offsetGap"] == second - 7
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_checks, "REMEMBERED_MAX", 2)
     topics = Topics()
     rows = topics.looked_at("responses")
@@ -97,8 +97,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(rows.look()["responses"], "requests") == [("a", 0), ("b", 1), ("c", 1)]
 
 
-def test_what_a_cell_writes_meets_our_suites_in_every_cut_and_a_planted_row_does_not() -> None:
-    """Three looks at what a bench was asked and has given out."""
+def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
+    """Three reads of a bench's requests and output."""
     bench = Bench()
     bench.topic("orders", 1)
     for number in range(6):
@@ -123,4 +123,4 @@ def test_what_a_cell_writes_meets_our_suites_in_every_cut_and_a_planted_row_does
         "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
     ]
     assert "expect_column_values_to_be_in_set offsetGap" in told["records"].against[0]
-    assert checks.told(told["records"].checked.findings[0]) in told["records"].against[0]
+    assert checks.text_of(told["records"].checked.findings[0]) in told["records"].against[0]

@@ -11,7 +11,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.placement import cells_of, cluster_of
 from brokertwin.settings import load
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import BETWEEN_CELLS
@@ -19,7 +19,7 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import checkpoint_log, resharding, snapshots, state_reader
-from brokertwin.streaming.checkpoint.restore import Wanted, restore
+from brokertwin.streaming.checkpoint.restore import RestoreTarget, restore
 from brokertwin.streaming.job import job, runner
 from tests.support.jobs import JobBench
 from tests.support.machine import header
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CELLS = ("a.1", "a.2", "a.3")
-"""The cells of brokers 1, 2 and 3; the first one has the controller."""
+"""The cells of brokers 1, 2 and 3; the first has the controller."""
 
 TIMEOUT_MS = 600_000
 
@@ -65,11 +65,11 @@ class Cluster:
         self._spark = spark
 
     def send(self, requests: dict[int, list[bytes]]) -> None:
-        """Requests by the broker that is asked."""
+        """Send requests by broker."""
         for broker, documents in requests.items():
             self.bench.produce(documents, CELLS[broker - 1].encode())
 
-    def run(self, stop: runner.Stop | None = None) -> None:
+    def run(self, stop: runner.StopReason | None = None) -> None:
         """Runs until all cells are quiet, or for a micro-batch where `stop` is given."""
         observe = (lambda _: stop.wanted.set()) if stop is not None else (lambda _: None)
         assert self.bench.run(self._spark, stop, observe).is_clean
@@ -110,7 +110,7 @@ def test_brokers_of_three_cells_are_one_cluster(
     """A topic, producer ids and replicated appends; rows between cells come twice."""
     cluster = Cluster(kafka, spark, tmp_path)
     cluster.send({3: [creation(3)], 2: [producer_id("first", 2)]})
-    cluster.run(runner.Stop(60))
+    cluster.run(runner.StopReason(60))
     cluster.forget_last_commit()
     cluster.run()
     answers = cluster.answers()
@@ -134,7 +134,7 @@ def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> Non
     topic = f"{bench.prefix}.requests"
     cut = shot.snapshot.source_offsets[topic]
     ends = resharding.quiet_end(bench.client, topic, cut)
-    one = restore(shot.path, directory / "one", Wanted(cells=1, offsets=ends))
+    one = restore(shot.path, directory / "one", RestoreTarget(cells=1, offsets=ends))
     assert list(one.facts.groups) == ["a"]
     bench.produce([append("after", 1), producer_id("id-after", 2)], b"a")
     with pytest.raises(UserError, match="2 events after the snapshot"):
@@ -147,7 +147,7 @@ def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> Non
     assert sorted((each["errorCode"], each["baseOffset"]) for each in after)[0] == (0, 1)
     assert answers["id-after"]["producerId"] == before["id2"]["producerId"] + 1
     assert bench.rows(outputs.DEAD_LETTERS) == []
-    logs = state_rows.rows(Kind.LOGS, state_reader.read_cells(directory / "one"))
+    logs = state_rows.rows(ItemKind.LOGS, state_reader.read_cells(directory / "one"))
     ends_now = [row["logEndOffset"] for row in logs if row["topic"] == "orders"]
     assert sorted(ends_now) == [1] * 6 + [2] * 3
 
@@ -166,8 +166,8 @@ def check(cluster: Cluster) -> None:
     ]
     assert sorted(logs) == [(broker, 1, 1) for broker in (1, 2, 3) for _ in range(3)]
     (incarnation,) = {row["incarnation"] for row in cluster.told()}
-    heard = tables["a.2"].waiting.get("heard/a.1", Count)
-    sent = tables["a.1"].waiting.get("told/a.2", Count)
+    heard = tables["a.2"].cluster.get("heard/a.1", Count)
+    sent = tables["a.1"].cluster.get("told/a.2", Count)
     assert heard == sent
     assert heard is not None and heard.incarnation == incarnation > 0
 
@@ -187,7 +187,7 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
         ({}, BrokerSettings(brokertwin_leader_and_isr=True), "leader.and.isr"),
     ],
 )
-def test_where_a_cluster_has_to_be_one_cell(
+def test_features_that_need_a_single_cell(
     flags: dict[str, Any], broker_settings: BrokerSettings, told: str
 ) -> None:
     settings = load({"clusters": ("a",), "brokers": "3", "cells": 3, **flags}).settings
@@ -195,7 +195,7 @@ def test_where_a_cluster_has_to_be_one_cell(
         job.placements(settings, broker_settings)
 
 
-def test_every_cell_knows_all_of_them() -> None:
+def test_every_cell_has_the_full_cell_list() -> None:
     settings = load({"clusters": ("a",), "brokers": "4", "cells": 3}).settings
     (placed,) = job.placements(settings)
     for cell in CELLS:

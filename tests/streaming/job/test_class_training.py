@@ -1,4 +1,4 @@
-"""The archives of classes are there after a setup, and a broker and a job are told of them."""
+"""Class archives after a setup, and their use by broker and job."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from brokertwin.streaming.job import class_training, session
 
 
 @pytest.mark.spark
-def test_what_is_there_is_not_made_again() -> None:
+def test_an_existing_archive_is_kept() -> None:
     """The setup of this run has made them."""
     settings, said = load({}).settings, list[str]()
     class_training.make(settings, said.append)
@@ -26,7 +26,7 @@ def test_what_is_there_is_not_made_again() -> None:
 
 
 @pytest.mark.kafka
-def test_a_broker_begins_with_its_archive() -> None:
+def test_a_broker_starts_with_its_archive() -> None:
     directory = default_home() / "jars" / jars.kafka_jars().directory
     java = java_executable()
     archive = class_archives.archive(default_home(), class_archives.BROKER, java, directory)

@@ -3,21 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.streaming.job.clock import Deadlines
+from brokertwin.streaming.job.clock import TimerDeadlines
 
 CELLS = st.sampled_from("abcd")
 
 
 def test_the_earliest_deadline_is_next() -> None:
-    deadlines = Deadlines()
+    deadlines = TimerDeadlines()
     assert deadlines.next() is None
     deadlines.set("a", 20)
     deadlines.set("b", 10)
     assert deadlines.next() == 10
 
 
-def test_a_new_deadline_takes_the_formers_place() -> None:
-    deadlines = Deadlines()
+def test_a_new_deadline_replaces_the_previous_one() -> None:
+    deadlines = TimerDeadlines()
     deadlines.set("a", 10)
     deadlines.set("a", 30)
     assert deadlines.take_due(20) == []
@@ -27,7 +27,7 @@ def test_a_new_deadline_takes_the_formers_place() -> None:
 
 @given(st.lists(st.tuples(CELLS, st.integers(0, 50), st.integers(0, 60))))
 def test_each_cells_newest_deadline_is_due_once(steps: list[tuple[str, int, int]]) -> None:
-    deadlines = Deadlines()
+    deadlines = TimerDeadlines()
     expected: dict[str, int] = {}
     for cell, deadline, now in steps:
         deadlines.set(cell, deadline)

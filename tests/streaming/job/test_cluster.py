@@ -1,6 +1,6 @@
-"""The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
+"""The job on a standalone Spark cluster: a master and two worker JVMs.
 
-The workers' Python has the libraries that docs/clusters.md names, and no brokertwin.
+The workers' Python has the libraries in docs/clusters.md and no brokertwin.
 """
 
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 SUBMIT_TIMEOUT_S = 600
 MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
-"""What stands in docs/clusters.md for what a reader knows."""
+"""Placeholders in docs/clusters.md."""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def assert_answered(bench: JobBench) -> None:
     bench.assert_live_run_equals_replay("a")
 
 
-def test_the_executors_get_the_packages_and_answer_as_one_process_does(
+def test_executors_get_the_packages_and_respond_like_one_process(
     bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
     before = applications(directory)
@@ -131,7 +131,7 @@ def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tu
     return done.returncode, done.stdout + done.stderr  # it puts a program's errors in its output
 
 
-def test_spark_submit_starts_it_and_its_master_and_configuration_count(
+def test_spark_submit_sets_master_and_configuration(
     bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
     """They go before BROKERTWIN_MASTER, which is local here."""

@@ -1,4 +1,4 @@
-"""What is put on an event at the edge, and what is refused there."""
+"""Fields that the edge adds to an event, and events that it rejects."""
 
 import gzip
 from pathlib import Path
@@ -16,7 +16,7 @@ from brokertwin.state.core.events import Event, Kind, Reason, Refusal
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import DEAD_LETTERS, Position
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.streaming.job.edge import Edge, Sendable, by_time
+from brokertwin.streaming.job.edge import JobEdge, Sendable, by_time
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, histories
 
@@ -31,8 +31,8 @@ def placement(name: str) -> Placement:
     )
 
 
-ONE = Edge({"demo": placement("demo")}, "demo", None, lambda: NOW)
-SEVERAL = Edge({n: placement(n) for n in ("a", "b")}, None, None, lambda: NOW)
+ONE = JobEdge({"demo": placement("demo")}, "demo", None, lambda: NOW)
+SEVERAL = JobEdge({n: placement(n) for n in ("a", "b")}, None, None, lambda: NOW)
 
 
 def document(**fields: Any) -> bytes:
@@ -43,7 +43,7 @@ def asking(api_key: int, version: int) -> bytes:
     return document(requestHeader={"requestApiKey": api_key, "requestApiVersion": version})
 
 
-def event(edge: Edge, text: bytes) -> Event:
+def event(edge: JobEdge, text: bytes) -> Event:
     made = edge.event(text, "file:1")
     assert isinstance(made, Sendable), made
     return msgspec.json.decode(made.document, type=Event)
@@ -57,7 +57,7 @@ def test_a_bare_document_gets_id_cluster_broker_time_and_nonce() -> None:
     assert msgspec.json.decode(made.request) == BODY
 
 
-def test_what_a_document_says_itself_stays() -> None:
+def test_fields_of_a_document_are_kept() -> None:
     given = {"id": "x", "cluster": "b", "time": 5, "nonce": "n", "connection": "c9", "replyTo": 1}
     made = event(SEVERAL, document(principal="User:alice", **given))
     assert (made.id, made.cluster, made.time, made.nonce) == ("x", "b", 5, "n")
@@ -116,7 +116,7 @@ def test_an_event_goes_to_the_partition_of_its_cell() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
-def test_what_would_become_a_dead_letter_is_refused(text: bytes, reason: Reason) -> None:
+def test_future_dead_letters_are_rejected(text: bytes, reason: Reason) -> None:
     refused = ONE.event(text, "file:1")
     assert isinstance(refused, Refusal)
     assert refused.reason is reason
@@ -132,8 +132,8 @@ def test_with_several_clusters_a_document_must_name_its_own() -> None:
 
 @given(histories(max_size=15))
 @settings(max_examples=examples(20))
-def test_a_cell_makes_no_dead_letter_of_what_the_edge_lets_pass(documents: list[bytes]) -> None:
-    edge = Edge({CLUSTER: placement(CLUSTER)}, CLUSTER, None, lambda: NOW)
+def test_accepted_documents_become_no_dead_letters(documents: list[bytes]) -> None:
+    edge = JobEdge({CLUSTER: placement(CLUSTER)}, CLUSTER, None, lambda: NOW)
     cell = Cell(CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded"))
     for number, text in enumerate(documents):
         made = edge.event(text, f"h:{number}")

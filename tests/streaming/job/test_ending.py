@@ -96,20 +96,20 @@ class Query:
         return SimpleNamespace(queryExecutionThread=lambda: thread, state=lambda: state)
 
     def finish(self, timeout_s: float = PATIENCE_S) -> bool:
-        """What is tested."""
+        """Run the code under test."""
         return finish(cast("StreamingQuery", self), timeout_s, self.checkpoint)
 
 
 @pytest.fixture
 def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    """One that has committed what it had planned, and looks for news."""
+    """A query that has committed its planned batch and polls."""
     made = Query(tmp_path)
     monkeypatch.setattr("pyspark.SparkContext._jvm", JVM)
     monkeypatch.setattr(runner, "time", made)
     return made
 
 
-def test_one_that_asks_a_kafka_that_is_away_is_not_waited_for(query: Query) -> None:
+def test_a_query_blocked_on_an_unavailable_kafka_is_not_awaited(query: Query) -> None:
     """It looks for news for minutes; no batch is planned, so it may be stopped."""
     assert query.finish()
     assert (query.polls, query.state) == (UNPLANNED_POLLS, TERMINATED)
@@ -123,7 +123,7 @@ def test_a_planned_batch_commits_first(query: Query) -> None:
     assert query.polls == 2 * UNPLANNED_POLLS + 1
 
 
-def test_one_that_plans_meanwhile_is_waited_for_anew(query: Query) -> None:
+def test_a_newly_planned_batch_is_awaited(query: Query) -> None:
     late = UNPLANNED_POLLS - 1
     query.happens[late] = lambda: query.plan(LAST + 1)
     query.happens[late + 5] = lambda: query.commit(LAST + 1)
@@ -132,19 +132,19 @@ def test_one_that_plans_meanwhile_is_waited_for_anew(query: Query) -> None:
     assert query.polls == late + 15
 
 
-def test_one_that_takes_longer_than_it_may_is_left_as_it_is(query: Query) -> None:
+def test_a_batch_beyond_the_timeout_is_not_stopped(query: Query) -> None:
     query.plan(LAST + 1)
     assert not query.finish(5.0)
     assert query.monotonic() == 5.0
 
 
-def test_one_between_two_batches_may_be_stopped(query: Query) -> None:
+def test_a_query_between_batches_may_be_stopped(query: Query) -> None:
     query.is_triggered = False
     assert query.finish()
     assert query.polls == SLEEPING_POLLS
 
 
-def test_one_that_has_not_become_active_is_not_between_two_batches(query: Query) -> None:
+def test_an_inactive_query_is_not_between_batches(query: Query) -> None:
     query.is_triggered, query.state = False, State()
     query.happens[10] = lambda: setattr(query, "state", ACTIVE)
     assert query.finish()

@@ -10,7 +10,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import STEPS
 from brokertwin.state.core import outputs
@@ -27,26 +27,26 @@ EXAMPLES = {
     for path in (ROOT / "checkpoints.example").glob("state-*")
 }
 FIRST = (ROOT / "examples" / "first.jsonl").read_bytes().splitlines()
-"""What the jobs that made them had read."""
+"""The input of the jobs that wrote them."""
 
 
-def test_there_is_one_of_each_version_that_this_one_knows() -> None:
+def test_each_supported_version_has_an_example() -> None:
     assert EXAMPLES.keys() == {*STEPS, STATE_VERSION}, "a new version needs one of its own"
 
 
 @pytest.mark.parametrize("version", EXAMPLES)
-def test_an_example_is_read_as_what_it_is(version: int) -> None:
+def test_examples_are_decoded(version: int) -> None:
     known = facts.read(EXAMPLES[version])
     assert known is not None and known.state_version == version
     cells = state_reader.read_cells(EXAMPLES[version])
-    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    offsets = state_rows.rows(ItemKind.OFFSETS, cells)
     assert [(row["groupId"], row["partition"], row["committedOffset"]) for row in offsets] == [
         ("billing", 0, 5),
         ("billing", 1, 1),
     ]
-    logs = [row for row in state_rows.rows(Kind.LOGS, cells) if row["topic"] == "orders"]
+    logs = [row for row in state_rows.rows(ItemKind.LOGS, cells) if row["topic"] == "orders"]
     assert [row["logEndOffset"] for row in logs] == [5, 1]
-    assert len(state_rows.rows(Kind.PRODUCERS, cells)) == 2
+    assert len(state_rows.rows(ItemKind.PRODUCERS, cells)) == 2
 
 
 @pytest.mark.spark
@@ -114,7 +114,7 @@ def with_ids(lines: list[bytes], name: str) -> list[bytes]:
         (min(STEPS) - 1, "written by an older brokertwin"),
     ],
 )
-def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: int, told: str) -> None:
+def test_an_unknown_version_is_rejected(tmp_path: Path, version: int, told: str) -> None:
     directory = tmp_path / "checkpoint"
     shutil.copytree(EXAMPLES[STATE_VERSION], directory)
     known = facts.read(directory)

@@ -10,14 +10,14 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.sinks import snapshot_store, state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, state_reader
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.clock import now_ms
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     second = capture("idempotent_producer_ck", bench.edge("b"))
     bench.send("a", first)
     bench.send("b", second)
-    stop = runner.Stop(60)
+    stop = runner.StopReason(60)
     stopped = bench.run(spark, stop, observe=lambda _: stop.wanted.set())
     assert stopped.is_clean
     assert 0 < len(bench.rows(outputs.RESPONSES)) < len(first) + len(second)
     first_loads = loads_of(bench)
     assert sum(first_loads.values()) > 0
 
-    seen: list[Progress] = []
+    seen: list[QueryProgress] = []
     ended = bench.run(spark, observe=seen.append)
     assert ended.is_clean
     assert ended.committed > stopped.committed
@@ -89,7 +89,7 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
         alone = Cell(bench.cell_settings(name))
         replay(bench, alone)
         assert cells[name] == alone.columns()
-    logs = state_rows.rows(Kind.LOGS, cells)
+    logs = state_rows.rows(ItemKind.LOGS, cells)
     assert {row["cell"] for row in logs} == {"a", "b"}
     assert {row["topic"] for row in logs if row["cell"] == "a"}.isdisjoint(
         row["topic"] for row in logs if row["cell"] == "b"
@@ -98,7 +98,7 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
 
 
 def loads_of(bench: JobBench) -> dict[str, int]:
-    """What the cells' events have taken of a processor, as the checkpoint has it."""
+    """Return processor times of the cells' events from the checkpoint."""
     known = facts.read(bench.checkpoint)
     assert known is not None
     return known.loads
@@ -113,7 +113,7 @@ def replay(bench: JobBench, cell: Cell) -> None:
             )
 
 
-def test_each_poison_row_is_a_dead_letter_and_the_query_goes_on(
+def test_each_poison_row_is_a_dead_letter_and_the_query_continues(
     spark: "SparkSession", make_bench: MakeBench
 ) -> None:
     bench = make_bench()
@@ -197,9 +197,9 @@ def commit(event_id: str, partitions: range, metadata: str) -> bytes:
 
 
 def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_path: Path) -> None:
-    """5200 committed offsets with 4 KiB of metadata each; a snapshot of them is an exact cut.
+    """5200 committed offsets with 4 KiB of metadata each; a snapshot of them is consistent.
 
-    One that is committed again leaves the base of the others as it is.
+    A further commit keeps the base of the others.
     """
     bench = make_bench()
     size, chunk, random = 5200, 400, Random(20)
@@ -219,7 +219,7 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     answers = {answer["id"] for answer in bench.documents(outputs.RESPONSES)}
     assert {"create", "again", "after"} <= answers
     assert bench.rows(outputs.DEAD_LETTERS) == []
-    offsets = state_rows.rows(Kind.OFFSETS, state_reader.read_cells(bench.checkpoint))
+    offsets = state_rows.rows(ItemKind.OFFSETS, state_reader.read_cells(bench.checkpoint))
     assert len(offsets) == size
     assert offsets[0]["metadata"] == "changed"
     assert len({base_of_offsets(bench.checkpoint, batch) for batch in (0, ended.committed)}) == 1
@@ -230,7 +230,7 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     ends = taken.snapshot.source_offsets[f"{bench.prefix}.requests"]
     assert sum(ends.values()) == len(commits) + 4
     earlier = state_reader.read_cells(bench.checkpoint, 0)
-    first = state_rows.rows(Kind.OFFSETS, earlier)
+    first = state_rows.rows(ItemKind.OFFSETS, earlier)
     assert all(offset["metadata"] != "changed" for offset in first)
     compacted = bench.rows("offsets.a")
     assert len({row.key for row in compacted}) == size
@@ -244,7 +244,7 @@ def base_of_offsets(checkpoint: Path, batch: int) -> bytes:
     return msgspec.msgpack.decode(columns["groups"], type=layers.LayeredColumn).base
 
 
-def test_state_that_is_not_there_is_refused(
+def test_missing_state_is_rejected(
     spark: "SparkSession", make_bench: MakeBench, tmp_path: Path
 ) -> None:
     bench = make_bench(event_time="recorded")
@@ -274,7 +274,7 @@ def test_the_logs_of_a_checkpoint(spark: "SparkSession", make_bench: MakeBench) 
     assert sum(ends.values()) == 1
 
 
-def test_keys_go_where_the_java_producer_puts_them(
+def test_keys_map_to_the_java_producers_partitions(
     spark: "SparkSession", make_bench: MakeBench
 ) -> None:
     """Spark's own sink, without a partition, against `partition_of`."""

@@ -20,7 +20,7 @@ def relayed(*written: bytes) -> bytes:
         return read.read()
 
 
-def test_one_warning_is_left_out_and_nothing_else() -> None:
+def test_one_warning_is_suppressed() -> None:
     warning = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
     trace = b"12:00:00 ERROR Executor: WARNING: Using incubator modules: no\n\tat x\n\n"
     assert relayed(b"WARNING: A\n", warning, trace, b"no line's end") == (
@@ -28,7 +28,7 @@ def test_one_warning_is_left_out_and_nothing_else() -> None:
     )
 
 
-def test_a_line_passes_before_the_next_is_there() -> None:
+def test_each_line_is_forwarded_at_once() -> None:
     source, to_source = os.pipe()
     from_target, target = os.pipe()
     threading.Thread(target=jvm.relay, args=(source, target), daemon=True).start()

@@ -1,4 +1,4 @@
-"""What a worker keeps of bases: never another than the one that is asked for."""
+"""A worker's cache of bases never returns another one."""
 
 import zlib
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ROOM = 128
 
 
 def of_size(size: int) -> bytes:
-    """A base of so many bytes, at least 6."""
+    """Return a base of `size` bytes, at least 6."""
     return zlib.compress(msgspec.msgpack.encode({"k": b"x" * (size - 5)}))
 
 
@@ -31,7 +31,7 @@ def read_of(bases: KeptBases, cells: Iterable[str], sizes: dict[str, int]) -> li
     return read
 
 
-def test_a_base_is_read_once_and_another_in_its_place_takes_it() -> None:
+def test_a_base_is_read_once_and_replaced_by_its_successor() -> None:
     bases = KeptBases()
     first = bases.read("c", "logs", ONE)
     assert bases.read("c", "logs", bytes(bytearray(ONE))) is first
@@ -41,7 +41,7 @@ def test_a_base_is_read_once_and_another_in_its_place_takes_it() -> None:
     assert bases.read("d", "logs", ONE) is not bases.read("c", "groups", ONE)
 
 
-def test_as_many_are_kept_as_there_is_room_for() -> None:
+def test_bases_are_kept_up_to_the_limit() -> None:
     sizes = {"a": 40, "b": 40, "c": 48}
     bases = KeptBases(ROOM)
     assert read_of(bases, "abc" * 3, sizes) == ["a", "b", "c"]
@@ -58,7 +58,7 @@ def test_as_many_are_kept_as_there_is_room_for() -> None:
         ({"a": 10, "b": 10, "c": 110}, "abc", "a"),
     ],
 )
-def test_bases_that_have_no_room_together_do_not_drive_each_other_out(
+def test_bases_larger_than_the_cache_do_not_evict_each_other(
     sizes: dict[str, int], turns: str, read_each_turn: str
 ) -> None:
     """In each turn as few bytes are read as can be: the others are kept."""
@@ -67,21 +67,21 @@ def test_bases_that_have_no_room_together_do_not_drive_each_other_out(
     assert read_of(bases, turns * 2, sizes) == [*read_each_turn] * 2
 
 
-def test_one_that_nobody_asks_for_any_more_makes_way() -> None:
+def test_an_unused_base_is_evicted() -> None:
     sizes = {"a": 100, "b": 70}
     bases = KeptBases(ROOM)
     assert read_of(bases, "abbb", sizes) == ["a", "b", "b"]
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=40), st.integers(6, 60), st.integers(6, 60))
-def test_never_more_is_kept_than_there_is_room_for(cells: list[str], one: int, two: int) -> None:
+def test_the_cache_never_exceeds_its_limit(cells: list[str], one: int, two: int) -> None:
     bases = KeptBases(ROOM)
     for at, cell in enumerate(cells):
         bases.read(cell, "logs", of_size(one if at % 3 else two))
         assert sum(each.size for each in bases._kept.values()) <= ROOM
 
 
-def test_a_base_without_room_is_read_each_time_and_drives_no_other_out() -> None:
+def test_a_too_large_base_is_read_each_time_and_evicts_none() -> None:
     bases = KeptBases(2 * SIZE)
     first = bases.read("a", "logs", ONE)
     large = of_size(9 * SIZE)

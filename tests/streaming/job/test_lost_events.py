@@ -1,4 +1,4 @@
-"""`requests` is truncated beneath a job: it says so, and does not go on as if nothing were."""
+"""`requests` is truncated under a job, which reports it and fails."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 
 
 def prepare(bench: JobBench) -> list[str]:
-    """What is said before the query starts. Raises UserError."""
+    """Return warnings before the query starts. Raises UserError."""
     said: list[str] = []
     with runner.prepared(bench.settings, bench.broker_settings, said.append):
         return said
@@ -40,7 +40,7 @@ def take(bench: JobBench, offset: int) -> None:
         (bench.checkpoint / log / "0").write_text("\n".join(["v1", *lines]))
 
 
-def test_a_job_does_not_go_on_where_events_are_gone(kafka: str, tmp_path: Path) -> None:
+def test_a_job_fails_if_events_are_lost(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce([b"{}"] * 9, b"a")
     assert prepare(bench) == []
@@ -55,9 +55,7 @@ def test_a_job_does_not_go_on_where_events_are_gone(kafka: str, tmp_path: Path) 
     assert prepare(bench) == []
 
 
-def test_a_new_checkpoint_on_a_topic_without_its_beginning_is_told(
-    kafka: str, tmp_path: Path
-) -> None:
+def test_a_new_checkpoint_on_a_truncated_topic_is_reported(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce([b"{}"] * 3, b"a")
     delete_before(bench, 2)

@@ -1,4 +1,4 @@
-"""What is shown of a running job."""
+"""Displayed measures of a running job."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from brokertwin.state.fetch.fetch_session_counts import CacheCounts
 from brokertwin.streaming.job import measures
 
 
-def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
+def test_worker_counts_add_up_and_sizes_are_replaced() -> None:
     total = {"responses": 2, "state/c.0": 10, "load/c.0": 400}
     total = measures.merge(total, {"responses": 3, "state/c.0": 7, "load/c.0": 30, "load/d": 1})
     assert total == {"responses": 5, "state/c.0": 7, "load/c.0": 430, "load/d": 1}
@@ -28,17 +28,17 @@ def report(**source: Any) -> dict[str, Any]:
     }
 
 
-def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
+def test_the_lag_counts_unread_offsets() -> None:
     ends = json.dumps({"requests": {"0": 10, "1": 5}})
     latest = json.dumps({"requests": {"0": 25, "1": 5, "2": 1}})
     counts = {"responses": 39, "state/a": 100, "state/b": 11}
     progress = measures.progress_of(report(endOffset=ends, latestOffset=latest), counts)
-    assert progress == measures.Progress(
+    assert progress == measures.QueryProgress(
         batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
     )
 
 
-def test_programs_get_a_name_for_everything() -> None:
+def test_metrics_have_machine_readable_names() -> None:
     counts = {"responses": 39, "sessions/a": 2, "cached/a": 30, "evictions/a": 4}
     counts |= {"answers:1": 5, "errors:1:70": 2, "reasons:not JSON": 1}
     document = measures.progress_of(report(), counts).document()

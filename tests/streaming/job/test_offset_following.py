@@ -76,7 +76,7 @@ def wait(done: Callable[[], bool]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_commits_are_kept_once_each_whatever_ends_the_query(
+def test_commits_are_written_once_however_the_query_ends(
     kafka: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
@@ -120,7 +120,7 @@ def test_commits_are_kept_once_each_whatever_ends_the_query(
         offset_following.start(spark, client, other)
 
 
-def test_a_query_that_cannot_begin_is_told_and_tried_again_later() -> None:
+def test_a_query_that_cannot_start_is_reported_and_retried() -> None:
     calls: list[int] = []
 
     def begin() -> None:

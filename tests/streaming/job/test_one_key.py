@@ -1,4 +1,4 @@
-"""Very many events of one cell in one micro-batch: each is answered once.
+"""Many events of one cell in one micro-batch: one response each.
 
 `ROWS` are 100,000; the figures in docs/reliability.md are printed (`-s`).
 """
@@ -27,12 +27,12 @@ ROWS = int(os.environ.get("ROWS", "100000"))
 WORKERS, LOOK_S = "worker_daemon", 0.2
 BYTES_MAX = 1 << 30
 MEMORY_MIB = 800
-"""What a worker may have at most, with what it shares with others."""
+"""The memory limit of a worker, including shared memory."""
 
 
 @contextmanager
 def memory_of_workers() -> Iterator[list[int]]:
-    """What the largest Python worker has had by now, in bytes; the JVM's words name it as well."""
+    """Yield the peak memory of the largest Python worker in bytes; the JVM options name it, too."""
     most, ended = [0], threading.Event()
 
     def look() -> None:

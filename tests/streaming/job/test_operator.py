@@ -132,7 +132,7 @@ def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataO
 
 @given(st.data())
 @settings(max_examples=examples(10))
-def test_a_worker_that_keeps_bases_decides_as_one_that_has_seen_nothing(
+def test_cached_bases_do_not_change_output(
     data: st.DataObject,
 ) -> None:
     """Each call begins with any state there was: tasks are tried again, cells move, jobs go back.
@@ -158,7 +158,7 @@ def test_a_worker_that_keeps_bases_decides_as_one_that_has_seen_nothing(
 
 @given(histories(max_size=25))
 @settings(max_examples=examples(10))
-def test_without_records_all_else_is_the_same(documents: list[bytes]) -> None:
+def test_without_records_other_output_is_equal(documents: list[bytes]) -> None:
     rows, columns = expected_of(documents)
     without, as_before = expected_of(documents, writes_records=False)
     assert without == [row for row in rows if row.topic != outputs.RECORDS]
@@ -166,7 +166,7 @@ def test_without_records_all_else_is_the_same(documents: list[bytes]) -> None:
 
 
 def items_of(column: bytes) -> Any:
-    """A column's items; in which order they lie there depends on when they were encoded."""
+    """Return a column's items; their order depends on the time of encoding."""
     return msgspec.msgpack.decode(column) if column else {}
 
 
@@ -177,7 +177,7 @@ def test_the_state_is_written_once_a_call() -> None:
     assert state.updates == 1
 
 
-def test_what_a_cell_takes_of_a_processor_is_counted_and_strays_have_no_load() -> None:
+def test_processor_time_is_counted_per_cell() -> None:
     seen: list[measures.Counts] = []
     function = operator.group_function({CELL_KEY: CELL}, seen.append)
     for key in (CELL_KEY, -3):
@@ -198,7 +198,7 @@ def test_an_older_state_row_is_written_in_this_versions_form() -> None:
     assert groups["1/group/g"]["type"] == "classic"
 
 
-def test_a_newer_state_row_is_not_touched() -> None:
+def test_a_newer_state_row_is_unchanged() -> None:
     state = State()
     state.row = (STATE_VERSION + 1, *(b"" for _ in state_columns()))
     with pytest.raises(RuntimeError, match=f"version {STATE_VERSION + 1}"):
@@ -234,7 +234,7 @@ def test_rows_of_no_cell_are_dead_letters_and_leave_no_state() -> None:
     assert state.updates == 0
 
 
-def test_a_row_in_the_wrong_partition_is_refused_without_touching_the_cell() -> None:
+def test_a_row_in_the_wrong_partition_is_rejected() -> None:
     tick = msgspec.json.encode({"id": "t", "cluster": CLUSTER, "kind": "tick", "time": START})
     wrong = (HOME + 1) % PARTITIONS
     state, untouched = State(), State()
@@ -251,7 +251,7 @@ def test_a_row_without_a_value_is_a_dead_letter() -> None:
     assert refusals(call(CELL_KEY, [rows])) == [("not JSON", 3, CLUSTER)]
 
 
-def test_large_outputs_are_handed_over_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_outputs_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "FRAME_BYTES", 100)
     rows = [Output("responses", 0, None, b"x" * 60, str(n)) for n in range(5)]
     counts: measures.Counts = {}
@@ -293,10 +293,10 @@ def test_no_row_is_larger_than_its_limit(fields: dict[str, Any]) -> None:
     assert max(sizes) < 1_000_000
 
 
-def test_a_wait_that_cannot_be_answered_and_its_event_are_two_dead_letters(
+def test_a_failed_wait_and_its_event_are_two_dead_letters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both lie at the same offset; their ids differ, so no reader drops one."""
+    """Both have the same offset; their ids differ, so no reader drops one."""
     partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
     fetch = {"maxWaitMs": 50, "minBytes": 1, "topics": [{"topic": "t", "partitions": [partition]}]}
     topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1}

@@ -37,41 +37,39 @@ def read(sizes: list[int], more: int = 0, first: int = 0) -> Ahead:
     return found
 
 
-def test_what_fits_leaves_the_bound_of_rows() -> None:
+def test_fitting_batches_keep_the_row_limit() -> None:
     assert rows_within([read([])], MOST, 1000) == MOST
     assert rows_within([read([100] * 10)], MOST, 1000) == MOST
 
 
-def test_as_many_rows_as_fit() -> None:
+def test_rows_are_limited_by_bytes() -> None:
     assert rows_within([read([100] * 11)], MOST, 1000) == 10
     assert rows_within([read([100] * 11)], 7, 1000) == 7
 
 
-def test_before_large_events_few_enough_for_the_micro_batch_after_it() -> None:
+def test_batches_before_large_events_are_short_enough() -> None:
     """It may begin with the same bound."""
     assert rows_within([read([100] * 8 + [500] * 50)], MOST, 1000) == 5
     assert rows_within([read([1] * 100 + [5000])], MOST, 1000) == 50
 
 
-def test_a_larger_event_comes_alone() -> None:
+def test_a_too_large_event_is_alone_in_its_batch() -> None:
     assert rows_within([read([5000, 1])], MOST, 1000) == 1
 
 
 @pytest.mark.parametrize(("sizes", "rows"), [([100], 10), ([], 1)])
-def test_what_is_not_known_is_as_what_is_before_it_or_as_the_largest(
-    sizes: list[int], rows: int
-) -> None:
+def test_unknown_sizes_are_estimated(sizes: list[int], rows: int) -> None:
     assert rows_within([read(sizes, more=500)], MOST, 1000) == rows
     assert rows_within([read([], more=500)], MOST, 3 * ROW_BYTES_MAX) == 3
 
 
-def test_partitions_give_in_proportion_to_what_they_have() -> None:
-    """As Spark's source: of 41 rows 10 and 30; a small one gives a row at least."""
+def test_partitions_contribute_in_proportion_to_their_backlog() -> None:
+    """As in Spark's source: 10 and 30 of 41 rows; a small one contributes at least one."""
     assert rows_within([read([10] * 100), read([1] * 300)], MOST, 130) == 41
     assert rows_within([read([10]), read([1] * 999)], MOST, 110) == 101
 
 
-def test_what_a_micro_batch_has_taken_is_gone() -> None:
+def test_consumed_rows_are_forgotten() -> None:
     ahead = read([1000] * 5 + [1] * 1000, first=7)
     ahead.plan(12)
     assert (ahead.first, ahead.known, ahead.known_bytes, ahead.lag) == (12, 1000, 1000, 1000)
@@ -92,7 +90,7 @@ def test_offsets_left_out_have_no_bytes() -> None:
 
 
 @given(st.lists(st.integers(1, 100), min_size=1), st.integers(1, 3000))
-def test_one_row_more_would_be_too_much(sizes: list[int], bytes_max: int) -> None:
+def test_the_row_limit_is_maximal(sizes: list[int], bytes_max: int) -> None:
     ahead = read(sizes)
 
     def fits(rows: int) -> bool:
@@ -116,7 +114,7 @@ class Event(NamedTuple):
         return self.number
 
     def offset(self) -> int:
-        """Where it lies there."""
+        """Return its offset."""
         return self.at
 
     def error(self) -> None:
@@ -167,7 +165,7 @@ class Reader:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) -> ReadAhead:
-    """Its micro-batches have 1,000 bytes or 100 rows at most; nothing is planned."""
+    """Micro-batches have at most 1,000 bytes or 100 rows; none is planned."""
     monkeypatch.setattr(read_ahead, "_limit", lambda *_: True)
     settings = Settings(
         checkpoint=directory,
@@ -179,7 +177,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) ->
 
 
 def plan(directory: Path, batch: int, *ends: int) -> None:
-    """A micro-batch takes what lies before these offsets."""
+    """Plan a micro-batch up to these offsets."""
     offsets = {full_name("brokertwin", REQUESTS): dict(enumerate(ends))}
     (directory / "offsets").mkdir(exist_ok=True)
     text = f"v1\n{{}}\n{json.dumps(offsets)}"
@@ -187,7 +185,7 @@ def plan(directory: Path, batch: int, *ends: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[100] * 1_000, [1] * 1_000])
-def test_a_backlog_of_one_partition_is_not_read_before_what_others_have(
+def test_one_backlog_does_not_delay_other_partitions(
     sizes: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     reader = Reader(sizes, [500] * 3)
@@ -201,7 +199,7 @@ def test_a_backlog_of_one_partition_is_not_read_before_what_others_have(
     assert reader.at[0] == enough + 10, "it is read on when a micro-batch has taken some"
 
 
-def test_one_that_is_read_up_to_its_end_is_fetched_on(
+def test_a_partition_read_to_its_end_is_fetched_further(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     reader = Reader([10] * 5, [10] * 1_000)
@@ -219,7 +217,7 @@ def look(ahead: ReadAhead) -> None:
 
 
 def sync(event_id: int, size: int) -> bytes:
-    """A SyncGroup with an assignment of so many characters."""
+    """Return a SyncGroup with an assignment of `size` characters."""
     header = {"requestApiKey": 14, "requestApiVersion": 0, "clientId": "test"}
     assignments = [{"memberId": "m", "assignment": "A" * size}]
     body = {"groupId": "g", "generationId": 1, "memberId": "m", "assignments": assignments}
@@ -228,7 +226,7 @@ def sync(event_id: int, size: int) -> bytes:
 
 
 def batches(bench: JobBench) -> list[tuple[int, int]]:
-    """The rows and the bytes of each micro-batch; all of them lie in one partition."""
+    """Return rows and bytes of each micro-batch of the one partition."""
     sizes = [len(row.value or b"") for row in bench.all_rows(REQUESTS)]
     topic = full_name(bench.prefix, REQUESTS)
     ends = [0] + [
@@ -240,7 +238,7 @@ def batches(bench: JobBench) -> list[tuple[int, int]]:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_backlog_of_large_events_is_decided_in_small_batches_and_one_of_small_events_in_one(
+def test_large_events_are_handled_in_small_batches(
     kafka: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
     bench = JobBench(kafka, tmp_path, records=False, max_bytes_per_trigger=BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What is sent to the executors of a cluster, and what a local job's JVM is told."""
+"""Files for a cluster's executors, and options of a local job's JVM."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from brokertwin.streaming.job.session import packages_zip
 
 
 @pytest.mark.processes
-def test_a_worker_needs_nothing_but_the_zip_and_its_libraries(tmp_path: Path) -> None:
+def test_a_worker_needs_only_the_zip_and_its_libraries(tmp_path: Path) -> None:
     """The packages import from the zip where brokertwin is not installed."""
     shipped = packages_zip(tmp_path)
     program = f"""
@@ -28,7 +28,7 @@ assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-def test_only_the_jvm_of_a_local_job_is_told_how_to_start_processes(is_local: bool) -> None:
+def test_only_a_local_jvm_gets_process_options(is_local: bool) -> None:
     told = session._configuration(load({}).settings, [], is_local)
     options = told["spark.driver.extraJavaOptions"].split()
     assert (session.COMPILE_ONCE in options) == is_local
@@ -48,5 +48,5 @@ def test_only_the_jvm_of_a_local_job_is_told_how_to_start_processes(is_local: bo
         ("yarn", "yarn"),
     ],
 )
-def test_a_local_master_tries_a_task_again(master: str, tried: str) -> None:
+def test_a_local_master_retries_a_task(master: str, tried: str) -> None:
     assert session.tried(master) == tried

@@ -61,7 +61,7 @@ def tallied(*rows: Output) -> Tallies:
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 3]), BODIES, TEXTS), max_size=4))
-def test_what_is_found_in_the_bytes_is_what_a_decoder_finds(
+def test_byte_scans_equal_decoded_fields(
     answers: list[tuple[int, Any, str]],
 ) -> None:
     names = {0: "PRODUCE", 1: "FETCH", 3: "METADATA"}
@@ -88,7 +88,7 @@ def test_a_cells_own_rows_are_counted_each_once() -> None:
     assert sum(found.answers.values()) == len(bench.answers)
 
 
-def test_a_dead_letter_is_counted_by_its_reason_and_its_answer_is_none() -> None:
+def test_a_dead_letter_is_counted_by_reason_without_a_response() -> None:
     bench = Bench()
     header = b'{"requestApiKey":1,"requestApiVersion":4,"correlationId":1,"clientId":"c"}'
     document = b'{"id":"1","replyTo":0,"requestHeader":' + header + b"}"
@@ -99,7 +99,7 @@ def test_a_dead_letter_is_counted_by_its_reason_and_its_answer_is_none() -> None
     assert tallied(*rows) == Tallies({}, {}, {"not built yet": 1})
 
 
-def test_rows_of_other_topics_and_tombstones_are_not_looked_at() -> None:
+def test_rows_of_other_topics_and_tombstones_are_skipped() -> None:
     value = response(1, {"errorCode": 5}).value
     rows = [Output(outputs.RECORDS, None, None, value, "1"), replace(response(1, {}), value=None)]
     assert tallied(*rows) == Tallies({}, {}, {})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_archives_of_spark_go_and_all_else_stays(tmp_path: Path) -> None:
+def test_only_sparks_archives_are_removed(tmp_path: Path) -> None:
     home = tmp_path / "spark"
     (home / "lib").mkdir(parents=True)
     archive, users = home / "lib" / "pyspark.zip", tmp_path / "mine.zip"
@@ -28,7 +28,7 @@ def test_archives_of_spark_go_and_all_else_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_worker_has_pyspark_from_where_it_is_installed_and_all_else_from_the_daemon(
+def test_a_worker_imports_installed_pyspark_and_the_daemons_modules(
     spark: "SparkSession",
 ) -> None:
     def seen(frames: Iterator[Any]) -> Iterator[Any]:

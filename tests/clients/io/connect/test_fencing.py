@@ -24,7 +24,7 @@ from brokertwin.clients.io.connect.distributed import DistributedWorker
 from brokertwin.clients.io.connect.logs import create_topics, read_whole
 from brokertwin.clients.io.connect.tasks import TaskError
 from brokertwin.clients.io.producer import Producer, TransactionError
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
 from tests.clients.io.test_consumer_members import make_topic, topic_at
 from tests.support.connect_tasks import Copy
@@ -82,12 +82,12 @@ def begun(copy: Copy, config: WorkerConfig, task: TaskId) -> Producer:
     producer = Producer(copy.bootstrap, settings)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(copy.stream.name, Message(None, b"of a zombie"))
+    producer.send(copy.stream.name, ProducerRecord(None, b"of a zombie"))
     producer.flush(60_000)
     return producer
 
 
-def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) -> None:
+def test_example_22_all_tasks_of_the_previous_generation_are_fenced(copy: Copy) -> None:
     """There were two, there is one: the second has no successor that would fence it."""
     config, connector = settings_of(copy)
     create_topics(copy.bootstrap, config)
@@ -96,7 +96,7 @@ def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) ->
         *task_records("lines", [connector, connector]),
         fencing_record("lines", 2, 3),
     ]
-    messages = [Message(key, value) for key, value in before]
+    messages = [ProducerRecord(key, value) for key, value in before]
     written(copy.bootstrap, config.config_storage_topic, messages)
     zombies = [begun(copy, config, TaskId("lines", at)) for at in range(2)]
     copy.grow(10)
@@ -112,7 +112,7 @@ def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) ->
     assert [each["task-count"] for each in told] == [2, 1]
 
 
-def test_a_task_of_an_older_generation_ends_before_it_sends_anything(copy: Copy) -> None:
+def test_a_task_of_an_older_generation_ends_before_sending(copy: Copy) -> None:
     """It was late: it has begun, and fenced its successor, when the next generation has begun."""
     make_topic(copy.bootstrap, copy.offsets)
     copy.grow(3)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.clients.io.connect.logs import read_whole
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_consumer_members import PARTITIONS, topic_at
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import HOST, Client, running_gateway
@@ -55,7 +55,7 @@ class Copy:
         return sorted((message.value or b"").decode() for message in read)
 
     def end(self, isolation_level: int) -> int:
-        """Where the topic's partitions end together, for who reads committed (1) or all (0)."""
+        """Return the sum of the partitions' end offsets for an isolation level."""
         with self._client() as client:
             answers = (
                 client.list_offset(self.topic, -1, at, isolation_level) for at in range(PARTITIONS)
@@ -146,7 +146,7 @@ def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Copy:
     return Copy(str(request.getfixturevalue(request.param)), tmp_path)
 
 
-def test_example_23_the_worker_that_copies_is_killed_and_each_line_is_there_once(
+def test_example_23_each_line_is_written_once_after_a_worker_kill(
     copy: Copy,
 ) -> None:
     with copy.worker() as first, copy.worker() as second:
@@ -160,8 +160,8 @@ def test_example_23_the_worker_that_copies_is_killed_and_each_line_is_there_once
         assert len(sent) > copy.lines, "who reads all gets lines of the killed one's twice"
 
 
-def test_example_24_the_gateway_is_killed_and_goes_on_from_its_journal(tmp_path: Path) -> None:
-    """The worker notices nothing but broken connections: its transaction goes on, too."""
+def test_example_24_a_killed_gateway_recovers_from_its_journal(tmp_path: Path) -> None:
+    """The worker only sees broken connections; its transaction continues."""
     words = ["--journal", str(tmp_path / "journal")]
     for name, value in SETTINGS.items():
         words += ["--set", f"{name}={value}"]

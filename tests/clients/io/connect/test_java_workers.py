@@ -33,7 +33,7 @@ def java(files: Files, directory: Path) -> JavaWorker:
     return JavaWorker(directory, {**ours, **JAVAS, "bootstrap.servers": files.bootstrap})
 
 
-def test_javas_worker_leads_ours_and_ours_goes_on_without_it(tmp_path: Path) -> None:
+def test_a_java_worker_leads_ours_until_it_leaves(tmp_path: Path) -> None:
     """A connector's and its tasks' configurations, positions and offsets are each other's."""
     with running_gateway(SETTINGS) as gateway:
         files = Files(

@@ -1,4 +1,4 @@
-"""Two workers in processes of their own, one of which is killed: all lines are copied.
+"""Two workers in separate processes, one is killed: all lines are copied.
 
 On a gateway and on Kafka.
 """
@@ -62,7 +62,7 @@ def running_at(files: Files) -> dict[str, int]:
 ALL = ("connector-copy", "connector-lines", "task-copy-0", "task-copy-1", "task-lines-0")
 
 
-def test_example_20_one_of_two_workers_is_killed_and_the_file_is_whole(files: Files) -> None:
+def test_example_20_the_file_is_complete_after_a_worker_kill(files: Files) -> None:
     files.grow(2_000)
     with Process(files) as first, Process(files) as second:
         wait_until(

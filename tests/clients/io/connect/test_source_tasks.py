@@ -37,7 +37,7 @@ def copy(bootstrap: str, tmp_path: Path) -> Copy:
     return made
 
 
-def test_example_18_each_line_is_there_once_though_its_task_crashes_again_and_again(
+def test_example_18_each_line_is_written_once_despite_task_crashes(
     copy: Copy,
 ) -> None:
     copy.grow(40)
@@ -51,7 +51,7 @@ def test_example_18_each_line_is_there_once_though_its_task_crashes_again_and_ag
     assert copy.position(is_committed=True) == copy.file.stat().st_size
 
 
-def test_example_19_a_task_that_another_has_taken_over_is_fenced(copy: Copy) -> None:
+def test_example_19_a_replaced_task_is_fenced(copy: Copy) -> None:
     """The zombie does not know: it reads on when the file grows, and its lines are refused."""
     copy.grow(10)
     ended: list[BaseException] = []
@@ -79,7 +79,7 @@ def test_example_19_a_task_that_another_has_taken_over_is_fenced(copy: Copy) -> 
     assert sorted(copy.found(is_committed=True)) == sorted(copy.expected)
 
 
-def test_without_it_no_line_is_lost_and_some_come_again(copy: Copy) -> None:
+def test_without_exactly_once_lines_repeat_but_none_is_lost(copy: Copy) -> None:
     copy.grow(40)
     with pytest.raises(Crash):
         copy.run_plain(lambda: False, crash_at=1)

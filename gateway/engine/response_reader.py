@@ -1,8 +1,7 @@
-"""Reads the answers of one gateway from a job's topic `responses`.
+"""Reader of one gateway's responses from a job's topic `responses`.
 
-A gateway has a partition of the topic, which it may share with others: rows of theirs are passed
-over. Spark's sink writes at least once, so a row may come again; who waits for answers drops what
-nobody waits for.
+Gateways can share a partition of the topic; rows of other gateways are skipped. Spark's sink is
+at-least-once, so a row may be repeated; the engine ignores responses without a pending request.
 """
 
 import threading
@@ -14,7 +13,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, ResponseRow
+from brokertwin.gateway.engine.engine import EngineResponse, ResponseRow
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import Row, consumer, first_and_end, row_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
@@ -22,7 +21,7 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import BROKER_CHANGES, BrokerChange
 
 POLL_S = 0.2
-"""How long the thread waits for a row before it looks whether it is to end."""
+"""Poll timeout, after which the thread checks whether it should end."""
 
 ROWS_AT_ONCE = 1_000
 
@@ -30,25 +29,25 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 class Arrived(NamedTuple):
-    """The id of an event, and its answer."""
+    """Event id and response."""
 
     event_id: str
-    answer: Answer
+    response: EngineResponse
 
 
 Found = Arrived | BrokerChange
 
 
-class AnswerReader(threading.Thread):
-    """Hands on what is written to a partition of `responses` from `open` on.
+class ResponseReader(threading.Thread):
+    """Delivers rows written to a partition of `responses` after `open`.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        partition: the partition to read.
-        incarnation: what the ids of the events begin with whose answers are wanted.
-        cluster: whose brokers' changes are wanted.
-        deliver: is told the answers and the changes, in this thread.
+        client: connection properties.
+        prefix: prefix of the job's topics.
+        partition: partition to read.
+        incarnation: prefix of the ids of this gateway's events.
+        cluster: cluster whose broker changes are delivered.
+        deliver: called in this thread with responses and changes.
     """
 
     def __init__(
@@ -75,10 +74,10 @@ class AnswerReader(threading.Thread):
         self._change_decoder = msgspec.json.Decoder(BrokerChange)
 
     def open(self) -> None:
-        """Find the partition's end and read on from there; only then may events be written.
+        """Seek to the partition's end; events may be written only after this.
 
         Raises:
-            UserError: Kafka does not answer.
+            UserError: Kafka does not respond.
         """
         self._consumer = consumer(self._client)
         try:
@@ -112,15 +111,15 @@ class AnswerReader(threading.Thread):
         self._consumer.close()
 
     def _read_on(self) -> None:
-        """Read from where nothing has been read yet."""
+        """Continue at the next unread offset."""
         assert self._consumer is not None
         self._consumer.assign([TopicPartition(self._topic, self._partition, self._next)])
 
     def begin_again(self) -> None:
-        """Read on with another consumer, soon.
+        """Replace the consumer soon.
 
-        One of librdkafka's was seen to bring nothing any more, without a word, when a broker had
-        stood still for two minutes; rows came to the topic all the while.
+        A librdkafka consumer was observed to return no more rows, without an error, after a broker
+        had been suspended for two minutes.
         """
         self._wants_another.set()
 
@@ -143,10 +142,10 @@ class AnswerReader(threading.Thread):
             return None
 
     def _found(self, row: Row) -> Found | None:
-        """What a row says to this gateway, if anything. Raises msgspec.MsgspecError."""
+        """Decode a row for this gateway, or return None. Raises msgspec.MsgspecError."""
         if row.id.startswith(BROKER_CHANGES):
             change = self._change_decoder.decode(row.value or b"")
             return change if change.cluster == self._cluster else None
         if not row.id.startswith(self._id_prefix):
             return None
-        return Arrived(row.id, self._decoder.decode(row.value or b"").answer())
+        return Arrived(row.id, self._decoder.decode(row.value or b"").to_response())

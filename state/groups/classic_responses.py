@@ -1,21 +1,24 @@
-"""The answers of JoinGroup and SyncGroup: others than the API's own handler give them, too.
+"""Responses of JoinGroup and SyncGroup.
 
-A join is answered when the last member has joined, or when a timer has run out; a sync when the
-leader has brought the assignment.
+A join is completed when the last member has joined or a timer expires, a sync when the leader's
+assignment arrives. So handlers of other requests build these responses, too.
 """
 
 from typing import Annotated
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
-from brokertwin.state.groups.classic_group import ClassicGroup, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicMember
 
 NULL_PROTOCOL_SINCE = 7
-"""From this version of JoinGroup on no protocol is null, before it is "". """
+"""Version of JoinGroup from which a missing protocol is null.
+
+Earlier versions use "".
+"""
 
 
 class JoinedMember(Body):
-    """A member as the leader gets to know it; `metadata` is base64."""
+    """A member in the leader's response; `metadata` is base64."""
 
     member_id: str
     group_instance_id: Annotated[str | None, since(5)] = None
@@ -23,7 +26,7 @@ class JoinedMember(Body):
 
 
 class JoinGroupResponse(Body):
-    """JoinGroup's answer, versions 0 to 9; generation -1 with an error."""
+    """Versions 0 to 9. After an error, the generation is -1."""
 
     throttle_time_ms: Annotated[Int32, since(2)] = 0
     error_code: Int16 = 0
@@ -37,7 +40,7 @@ class JoinGroupResponse(Body):
 
 
 class SyncGroupResponse(Body):
-    """SyncGroup's answer, versions 0 to 5; `assignment` is base64."""
+    """Versions 0 to 5. `assignment` is base64."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Int16 = 0
@@ -46,26 +49,27 @@ class SyncGroupResponse(Body):
     assignment: str = ""
 
 
-def join_refused(error: Error, member_id: str, version: int) -> JoinGroupResponse:
-    """An answer with an error."""
+def join_error(error: Error, member_id: str, version: int) -> JoinGroupResponse:
     name = None if version >= NULL_PROTOCOL_SINCE else ""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name)
 
 
-def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroupResponse:
-    """The present generation as a member learns it; the leader gets to know all members."""
+def join_response(
+    group: ClassicGroup, member: ClassicMember, with_members: bool
+) -> JoinGroupResponse:
+    """Return a member's response for the current generation."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader_id or "",
         member_id=member.member_id,
-        members=members_of(group) if with_members else [],
+        members=joined_members(group) if with_members else [],
     )
 
 
-def members_of(group: ClassicGroup) -> list[JoinedMember]:
-    """All members with what they say under the chosen protocol, in Kafka's order."""
+def joined_members(group: ClassicGroup) -> list[JoinedMember]:
+    """Return all members with their metadata, in Kafka's order."""
     return [
         JoinedMember(
             member_id=member.member_id,
@@ -76,8 +80,7 @@ def members_of(group: ClassicGroup) -> list[JoinedMember]:
     ]
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """A member's assignment."""
+def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

@@ -1,10 +1,13 @@
-"""Connections that have come and are not served yet: who may connect, and how many.
+"""Limits on new connections: their number and rate.
 
-As `ConnectionQuotas` in Kafka, at each broker: beyond `max.connections` a connection waits until
-another one ends; beyond `max.connection.creation.rate` it waits for its turn, a quota window at
-most, and all others behind it; one beyond `max.connections.per.ip`, or its address's entry in the
-overrides, is closed. One beyond its address's `connection_creation_rate` is held for a while, and
-then closed. A limit that changes holds from the next connection on; nobody is sent away for it.
+Like `ConnectionQuotas` in Kafka, for each broker:
+
+    max.connections                     waits until another connection closes
+    max.connection.creation.rate        delays this and later connections, at most by a quota window
+    max.connections.per.ip, overrides   closes the connection
+    connection_creation_rate            closes the connection after its throttle time, unread
+
+A changed limit applies from the next connection on. Open connections are not closed.
 """
 
 import asyncio
@@ -16,35 +19,35 @@ from contextlib import suppress
 import structlog
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 
 WAITING_MAX = 512
-"""As many wait as a port's backlog has, and as many are held; one more is closed."""
+"""Maximum of queued, and of throttled, connections: the size of a port's backlog."""
 
-ANYBODY = ""
-"""Whose rate that of all addresses is."""
+ALL_ADDRESSES = ""
+"""Key of the rate of all addresses."""
 
 LimitOf = Callable[[int, str], RateLimit | None]
-"""The `connection_creation_rate` that holds at a broker for an address, if there is one."""
+"""Return a broker's `connection_creation_rate` for an address, if any."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class Arrival(asyncio.Protocol):
-    """A connection that is not read from until it is begun.
+    """Accepted connection that is not read until it is admitted.
 
     Args:
-        broker: the logical broker that it came to.
-        begin: makes what serves it; None where it is refused after all.
-        arrivals: where it waits.
-        place: by what it came.
+        broker: logical broker.
+        begin: creates the protocol that serves the connection; returns None to refuse it.
+        arrivals: quotas that admit it.
+        place: listener that accepted it.
     """
 
     def __init__(
         self,
         broker: int,
         begin: "Callable[[Arrival], asyncio.Protocol | None]",
-        arrivals: "Arrivals",
+        arrivals: "ConnectionQuotas",
         place: object = None,
     ) -> None:
         self.broker = broker
@@ -55,18 +58,18 @@ class Arrival(asyncio.Protocol):
         self._arrivals = arrivals
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait to be begun."""
+        """Pause reading and ask for admission."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.pause_reading()
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
-        with suppress(OSError):  # it has ended already
+        with suppress(OSError):  # the peer may have closed it
             raw = transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Before Python 3.11.4 the event loop starts to read after connection_made, even if paused.
         asyncio.get_running_loop().call_soon(self._pause_again)
-        self._arrivals.came(self)
+        self._arrivals.arrived(self)
 
     def _pause_again(self) -> None:
         if self._arrivals.is_pending(self):
@@ -74,27 +77,27 @@ class Arrival(asyncio.Protocol):
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone before it was begun."""
-        self._arrivals.gone(self)
+        """Give up the place in the queue."""
+        self._arrivals.departed(self)
 
     def refuse(self, reason: str) -> None:
-        """Close it, and say why in the log."""
+        """Close the connection and log the reason."""
         _log.warning("connection refused", host=self.host, broker=self.broker, reason=reason)
         self.transport.abort()
 
 
-class Arrivals:
-    """Counts the connections of each broker, and lets those wait that are too many or too fast.
+class ConnectionQuotas:
+    """Counts the connections of each broker and queues those over a limit.
 
     Args:
-        limits_of: how many a broker may have now, and how fast they may come.
-        limit_of: how fast they may come from an address.
+        limits_of: returns a broker's current limits.
+        limit_of: returns the rate limit of an address.
 
     Attributes:
-        held: those that came too fast from an address and will be closed, each with when.
+        held: throttled connections and their timers; each is closed when its timer fires.
     """
 
-    def __init__(self, limits_of: Callable[[int], Limits], limit_of: LimitOf) -> None:
+    def __init__(self, limits_of: Callable[[int], GatewayLimits], limit_of: LimitOf) -> None:
         self.held: dict[Arrival, asyncio.TimerHandle] = {}
         self._limits_of = limits_of
         self._limit_of = limit_of
@@ -104,16 +107,16 @@ class Arrivals:
 
     @property
     def waiting(self) -> list[Arrival]:
-        """Those that wait, those of each broker in the order in which they came."""
+        """Queued connections, in order of arrival for each broker."""
         return [each for door in self._doors.values() for each in door.waiting]
 
     @property
     def count(self) -> int:
-        """How many are served."""
+        """Number of admitted connections."""
         return sum(door.count for door in self._doors.values())
 
-    def came(self, arrival: Arrival) -> None:
-        """Begin a connection, let it wait, or refuse it."""
+    def arrived(self, arrival: Arrival) -> None:
+        """Admit, queue or refuse a connection."""
         if self._has_ended:
             arrival.transport.abort()
             return
@@ -127,11 +130,11 @@ class Arrivals:
             _log.warning("connections are queued", broker=arrival.broker, served=door.count)
 
     def is_pending(self, arrival: Arrival) -> bool:
-        """Whether a connection waits or is held."""
+        """True if the connection is queued or throttled."""
         return arrival in self.held or arrival in self._doors[arrival.broker].waiting
 
-    def gone(self, arrival: Arrival) -> None:
-        """It waits no longer."""
+    def departed(self, arrival: Arrival) -> None:
+        """Remove a connection that closed before it was admitted."""
         held = self.held.pop(arrival, None)
         if held is not None:
             held.cancel()
@@ -142,24 +145,24 @@ class Arrivals:
             door.waiting.remove(arrival)
 
     def ended(self, broker: int, host: str) -> None:
-        """A connection that was begun has ended: those that wait have their turn."""
+        """Free the place of an admitted connection and admit queued ones."""
         self._doors[broker].ended(host)
         self._advance(broker)
 
     def limits_changed(self) -> None:
-        """There may be room now for those that wait."""
+        """Admit queued connections that the new limits allow."""
         for broker in list(self._doors):
             self._advance(broker)
 
     def abort(self, brokers: Collection[int], place: object = None) -> None:
-        """Close those that wait for these brokers, or are held; of one place if it is named."""
+        """Close the pending connections of brokers, or of one of their listeners."""
         for arrival in [each for each in (*self.waiting, *self.held) if each.broker in brokers]:
             if place in (None, arrival.place):
-                self.gone(arrival)
+                self.departed(arrival)
                 arrival.transport.abort()
 
     def end(self) -> None:
-        """Close those that wait, and whoever comes from here on."""
+        """Close all pending connections and refuse later ones."""
         self._has_ended = True
         self.abort({arrival.broker for arrival in (*self.waiting, *self.held)})
         for door in self._doors.values():
@@ -167,12 +170,12 @@ class Arrivals:
                 door.opens.cancel()
 
     def _advance(self, broker: int) -> None:
-        """Let in whoever has a place, one after the other, as fast as they may come."""
+        """Admit queued connections while the limits allow."""
         door, limits = self._doors[broker], self._limits_of(broker)
         while door.waiting and door.opens is None:
             if not door.is_counted:
                 door.is_counted = True
-                wait_ms = self._rates.wait_ms(broker, ANYBODY, 1, limits.rate, _now_ms())
+                wait_ms = self._rates.wait_ms(broker, ALL_ADDRESSES, 1, limits.rate, _now_ms())
                 if wait_ms:
                     later = asyncio.get_running_loop().call_later
                     door.opens = later(wait_ms / 1000, self._opened, broker)
@@ -187,7 +190,7 @@ class Arrivals:
         self._advance(broker)
 
     def _is_held(self, arrival: Arrival) -> bool:
-        """Holds a connection that has come too fast; it is closed later, and is never served."""
+        """Throttle a connection over its address's rate; it is never served."""
         limit = self._limit_of(arrival.broker, arrival.host)
         if limit is None:
             return False
@@ -202,7 +205,7 @@ class Arrivals:
             self.held[arrival] = later(held_ms / 1000, arrival.refuse, reason)
         return True
 
-    def _begin(self, door: "_Door", arrival: Arrival, limits: Limits) -> None:
+    def _begin(self, door: "_Door", arrival: Arrival, limits: GatewayLimits) -> None:
         if self._is_held(arrival):
             return
         most = limits.connections_of(arrival.host)
@@ -218,14 +221,14 @@ class Arrivals:
 
 
 class _Door:
-    """A broker's connections.
+    """Connections of a broker.
 
     Attributes:
-        count: how many are served.
-        by_host: how many of each address.
-        waiting: those that wait, in the order in which they came.
-        is_counted: whether the first of them has been counted as one that came.
-        opens: when it has its turn, where it came too fast.
+        count: number of admitted connections.
+        by_host: the same for each address.
+        waiting: queued connections, in order of arrival.
+        is_counted: whether the rate already includes the first queued connection.
+        opens: timer of the next admission if the rate is exceeded.
     """
 
     def __init__(self) -> None:
@@ -236,12 +239,10 @@ class _Door:
         self.opens: asyncio.TimerHandle | None = None
 
     def begun(self, host: str) -> None:
-        """One is served."""
         self.count += 1
         self.by_host[host] += 1
 
     def ended(self, host: str) -> None:
-        """One is not any more."""
         self.count -= 1
         self.by_host[host] -= 1
         if not self.by_host[host]:

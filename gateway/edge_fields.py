@@ -1,7 +1,7 @@
-"""What the edge puts into requests and answers: record batches, and its own addresses.
+"""Fields of requests and responses that only the gateway can fill.
 
-The state machine sees batch headers and answers with batches and locators; clients see bytes. The
-addresses in Metadata, FindCoordinator and DescribeCluster are where this gateway is reached.
+The state machine handles batch headers and locators; clients send and receive bytes. The addresses
+in Metadata, FindCoordinator and DescribeCluster responses are those of this gateway.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokertwin.gateway.engine.engine import Body, Engine
+from brokertwin.gateway.engine.engine import Body, BrokerEngine
 from brokertwin.gateway.records import internal_batches, recompression, records, refused_records
 from brokertwin.gateway.records.compression import DecompressionError
 from brokertwin.gateway.records.records import InvalidRecordsError
@@ -39,7 +39,7 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 class Address(NamedTuple):
-    """Where clients reach a logical broker."""
+    """Advertised address of a logical broker."""
 
     host: str
     port: int
@@ -48,8 +48,8 @@ class Address(NamedTuple):
 Addresses = dict[int, Address]
 
 
-class Write(NamedTuple):
-    """A batch that is being stored, and its topic and partition in the event's body."""
+class PendingWrite(NamedTuple):
+    """Batch that is being stored, with its topic and partition in the event body."""
 
     topic: Body
     partition: Body
@@ -58,16 +58,18 @@ class Write(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """The topic's name, its id, and the partition, as the request has them."""
+        """Topic name, topic id and partition, as in the request."""
         name, topic_id = self.topic.get("name", ""), self.topic.get("topicId", ZERO_UUID)
         return name, topic_id, self.partition["index"]
 
 
-def store_batches(engine: Engine, broker: int, version: int, body: Body) -> list[Write]:
-    """Make an event's body of a Produce request to a broker: headers in the place of bytes.
+def store_batches(
+    engine: BrokerEngine, broker: int, version: int, body: Body
+) -> list[PendingWrite]:
+    """Replace the bytes in a Produce body by batch headers.
 
-    Batches are kept in the codec of their topic, where the engine knows one. Gives back
-    the writes that this has begun; `put_locators` completes the body.
+    Recompresses batches if the engine knows the topic's codec. Returns the writes it has started;
+    `put_locators` completes the body.
     """
     writes = []
     for topic in body["topicData"] or ():
@@ -82,14 +84,17 @@ def store_batches(engine: Engine, broker: int, version: int, body: Body) -> list
             if found.error:
                 partition["recordsError"] = int(found.error)
             elif found.data is not None:
-                writes.append(Write(topic, partition, found.data, engine.put(found.data)))
+                writes.append(PendingWrite(topic, partition, found.data, engine.put(found.data)))
                 if found.seen is not None:
                     partition["recordsSeen"] = found.seen
     return writes
 
 
-async def put_locators(writes: list[Write]) -> None:
-    """Wait until batches are stored; a partition whose batch is not gets KAFKA_STORAGE_ERROR."""
+async def put_locators(writes: list[PendingWrite]) -> None:
+    """Wait until batches are stored.
+
+    A partition whose batch was not stored gets `56 KAFKA_STORAGE_ERROR`.
+    """
     for _topic, partition, _data, locator in writes:
         try:
             partition["batches"][0]["locator"] = await locator
@@ -98,63 +103,63 @@ async def put_locators(writes: list[Write]) -> None:
             partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
-class _NotReadableError(Exception):
-    """What an answer needs is lost, or cannot be read now."""
+class _UnreadableBytesError(Exception):
+    """Bytes that a response needs are lost or temporarily unreadable."""
 
 
-class Answered(NamedTuple):
-    """An answer on its way to the client, and what is needed to complete it."""
+class PendingResponse(NamedTuple):
+    """Response from the engine, with the context to complete it."""
 
-    engine: Engine
+    engine: BrokerEngine
     addresses: Addresses
     version: int
     request: Body
     response: Body
-    writes: Sequence[Write] = ()
+    writes: Sequence[PendingWrite] = ()
     protocol: str = "PLAINTEXT"
-    """What the broker's listener speaks."""
+    """Security protocol of the broker's listener."""
 
 
-def complete(api_key: int, answered: Answered) -> None:
-    """Put in what only the edge has and knows at once."""
+def complete(api_key: int, pending: PendingResponse) -> None:
+    """Fill in the fields that need no I/O."""
     completer = _COMPLETERS.get(api_key)
     if completer is not None:
-        completer(answered)
+        completer(pending)
     endpoints_since = api_of_key(api_key).endpoints_since
-    if endpoints_since is not None and answered.version >= endpoints_since:
-        is_for_client = answered.request.get("replicaState", {}).get("replicaId", -1) < 0
+    if endpoints_since is not None and pending.version >= endpoints_since:
+        is_for_client = pending.request.get("replicaState", {}).get("replicaId", -1) < 0
         if is_for_client:
-            _put_endpoints(answered)
+            _put_endpoints(pending)
 
 
-def _tell_refused_records(answered: Answered) -> None:
-    """Say of batches that were refused for their records which ones these are."""
-    for topic in answered.response["responses"]:
+def _add_refused_records(pending: PendingResponse) -> None:
+    """List the records because of which a batch was refused."""
+    for topic in pending.response["responses"]:
         for partition in topic["partitionResponses"]:
             why = partition.pop("refusedRecords", None)
             if why is None:
                 continue
             place = (topic.get("name", ""), topic.get("topicId", ZERO_UUID), partition["index"])
-            data = [each.data for each in answered.writes if each.place == place]
+            data = [each.data for each in pending.writes if each.place == place]
             if data:
-                refused_records.tell(partition, why, data[-1])
+                refused_records.add_errors(partition, why, data[-1])
 
 
-async def _complete_fetch(answered: Answered) -> None:
-    for topic in answered.response["responses"]:
+async def _complete_fetch(pending: PendingResponse) -> None:
+    for topic in pending.response["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = bytearray()
             try:
                 if partition.get("sealed"):
-                    partition["batches"] = await _cut(answered.engine, partition)
-                await _put_bytes(answered.engine, partition)
-            except _NotReadableError:
+                    partition["batches"] = await _cut(pending.engine, partition)
+                await _put_bytes(pending.engine, partition)
+            except _UnreadableBytesError:
                 if not partition["records"]:
                     partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
-async def _cut(engine: Engine, partition: Body) -> list[Body]:
-    """The batches that a reader gets of a sealed part of a log: one at least, then by size."""
+async def _cut(engine: BrokerEngine, partition: Body) -> list[Body]:
+    """Select batches of a sealed segment: at least one, up to `maxBytes`."""
     sealed = partition["sealed"]
     batches = await _segment(
         engine, sealed["topicId"], partition["partitionIndex"], sealed["baseOffset"]
@@ -172,8 +177,8 @@ async def _cut(engine: Engine, partition: Body) -> list[Body]:
     return taken
 
 
-async def _put_bytes(engine: Engine, partition: Body) -> None:
-    """The bytes of a partition's batches; where some cannot be read, those before them."""
+async def _put_bytes(engine: BrokerEngine, partition: Body) -> None:
+    """Append the bytes of a partition's batches up to the first unreadable one."""
     for batch in partition.get("batches") or ():
         if batch.get("endMarker") and not batch.get("locator"):
             partition["records"] += records.end_marker(batch)
@@ -184,54 +189,56 @@ async def _put_bytes(engine: Engine, partition: Body) -> None:
             partition["records"] += records.as_stored(data, batch)
 
 
-async def _read(engine: Engine, locator: str | None) -> bytes:
-    """The bytes at a locator. Raises _NotReadableError where they are lost, or not there now."""
+async def _read(engine: BrokerEngine, locator: str | None) -> bytes:
+    """Read the bytes at a locator. Raises _UnreadableBytesError."""
     try:
         data = await engine.get(locator) if locator is not None else None
     except OSError as error:
         _log.error("cannot read the bytes of a batch", locator=locator, error=str(error))
-        raise _NotReadableError from None
+        raise _UnreadableBytesError from None
     if data is None:
         _log.error("the bytes of a batch are lost", locator=locator)
-        raise _NotReadableError
+        raise _UnreadableBytesError
     return data
 
 
-async def _segment(engine: Engine, topic_id: str, partition: int, base_offset: int) -> list[Body]:
-    """A sealed part of a log. Raises _NotReadableError where it is lost, or not there now."""
+async def _segment(
+    engine: BrokerEngine, topic_id: str, partition: int, base_offset: int
+) -> list[Body]:
+    """Read a sealed segment. Raises _UnreadableBytesError."""
     place = {"topic_id": topic_id, "partition": partition, "base_offset": base_offset}
     try:
         batches = await engine.segment(topic_id, partition, base_offset)
     except OSError as error:
         _log.error("cannot read a sealed log segment", **place, error=str(error))
-        raise _NotReadableError from None
+        raise _UnreadableBytesError from None
     if batches is None:
         _log.error("a sealed log segment is lost", **place)
-        raise _NotReadableError
+        raise _UnreadableBytesError
     return batches
 
 
-async def _complete_list_offsets(answered: Answered) -> None:
-    asked = {
+async def _complete_list_offsets(pending: PendingResponse) -> None:
+    timestamps = {
         (topic["name"], partition["partitionIndex"]): partition["timestamp"]
-        for topic in answered.request["topics"]
+        for topic in pending.request["topics"]
         for partition in topic["partitions"]
     }
-    for topic in answered.response["topics"]:
+    for topic in pending.response["topics"]:
         for partition in topic["partitions"]:
             within = partition.pop("within", None)
             if within is not None:
                 index = partition["partitionIndex"]
-                timestamp = asked[topic["name"], index]
+                timestamp = timestamps[topic["name"], index]
                 try:
-                    await _look_inside(answered.engine, partition, within, timestamp)
-                except _NotReadableError:
+                    await _look_inside(pending.engine, partition, within, timestamp)
+                except _UnreadableBytesError:
                     _found_nothing(partition)
                     partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
-async def _look_inside(engine: Engine, partition: Body, within: Body, timestamp: int) -> None:
-    """Find the record that is asked for; where there is none, nothing is found."""
+async def _look_inside(engine: BrokerEngine, partition: Body, within: Body, timestamp: int) -> None:
+    """Find the first record with the timestamp among the candidate batches."""
     place: Body | None = within
     while place is not None:
         wanted = place["maxTimestamp"] if timestamp == MAX_TIMESTAMP else timestamp
@@ -248,15 +255,21 @@ def _found_nothing(partition: Body) -> None:
     partition["offset"] = partition["timestamp"] = partition["leaderEpoch"] = -1
 
 
-async def _batches_in(engine: Engine, partition: int, place: Body) -> list[Body]:
-    """The batches of a place: one, whose base offset may be below it, or those of a segment."""
+async def _batches_in(engine: BrokerEngine, partition: int, place: Body) -> list[Body]:
+    """Return the batches of a sealed segment, or the candidate batch itself.
+
+    The base offset of the candidate can be below the searched range.
+    """
     if place.get("isSealed"):
         return await _segment(engine, place["topicId"], partition, place["segmentOffset"])
     return [place]
 
 
-async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record; none where there are no bytes or they do not decode."""
+async def _timestamps(engine: BrokerEngine, batch: Body) -> list[tuple[int, int]]:
+    """Return offset and timestamp of each record.
+
+    Empty if there are no bytes or they cannot be decoded.
+    """
     locator = batch.get("locator")
     if locator is None:
         return []
@@ -272,48 +285,48 @@ async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
         return []
 
 
-def _put_metadata(answered: Answered) -> None:
-    for broker in answered.response["brokers"]:
-        _put(answered.addresses, broker, broker["nodeId"])
+def _put_metadata(pending: PendingResponse) -> None:
+    for broker in pending.response["brokers"]:
+        _put(pending.addresses, broker, broker["nodeId"])
 
 
-def _put_coordinators(answered: Answered) -> None:
-    response = answered.response
+def _put_coordinators(pending: PendingResponse) -> None:
+    response = pending.response
     for coordinator in response.get("coordinators", (response,)):
-        _put(answered.addresses, coordinator, coordinator.get("nodeId", -1))
+        _put(pending.addresses, coordinator, coordinator.get("nodeId", -1))
 
 
-def _put_cluster(answered: Answered) -> None:
-    for broker in answered.response["brokers"]:
-        _put(answered.addresses, broker, broker["brokerId"])
+def _put_cluster(pending: PendingResponse) -> None:
+    for broker in pending.response["brokers"]:
+        _put(pending.addresses, broker, broker["brokerId"])
 
 
-def _put_quorum(answered: Answered) -> None:
-    for voter in answered.response.get("nodes", ()):
+def _put_quorum(pending: PendingResponse) -> None:
+    for voter in pending.response.get("nodes", ()):
         for listener in voter["listeners"]:
-            _put(answered.addresses, listener, voter["nodeId"])
+            _put(pending.addresses, listener, voter["nodeId"])
 
 
-def _put_settings(answered: Answered) -> None:
-    """Put in the settings of brokers that a real broker is given for its place in a cluster."""
-    for result in answered.response["results"]:
+def _put_settings(pending: PendingResponse) -> None:
+    """Fill in settings that a real broker gets from its place in a cluster."""
+    for result in pending.response["results"]:
         name = result["resourceName"]
         broker = int(name) if result["resourceType"] == BROKER_RESOURCE and name else -1
-        known = _placed(answered, broker) if broker in answered.addresses else {}
+        known = _placed(pending, broker) if broker in pending.addresses else {}
         for config in result.get("configs", ()):  # absent from an error response
             value = known.get(config["name"])
             if value is None or config["configSource"] != DEFAULT_CONFIG:
                 continue
             config["value"], config["configSource"] = value, STATIC_BROKER_CONFIG
-            if answered.request["includeSynonyms"]:
+            if pending.request["includeSynonyms"]:
                 given = {"name": config["name"], "value": value, "source": STATIC_BROKER_CONFIG}
                 config["synonyms"].insert(0, given)
 
 
-def _placed(answered: Answered, broker: int) -> dict[str, str]:
+def _placed(pending: PendingResponse, broker: int) -> dict[str, str]:
     """Return the settings of a broker by name; the first broker has the controller."""
-    leader, (host, port) = answered.engine.brokers[0], answered.addresses[broker]
-    endpoint, controller = f"{answered.protocol}://{host}:{port}", answered.addresses[leader]
+    leader, (host, port) = pending.engine.brokers[0], pending.addresses[broker]
+    endpoint, controller = f"{pending.protocol}://{host}:{port}", pending.addresses[leader]
     return {
         "listeners": endpoint,
         "advertised.listeners": endpoint,
@@ -329,19 +342,19 @@ def _put(addresses: Addresses, place: Body, broker: int) -> None:
         place["host"], place["port"] = address
 
 
-def _put_endpoints(answered: Answered) -> None:
-    """Where the leaders are reached that partitions of a Produce or Fetch answer name."""
+def _put_endpoints(pending: PendingResponse) -> None:
+    """Add the addresses of the leaders named in a Produce or Fetch response."""
     leaders = {
         partition["currentLeader"]["leaderId"]
-        for partition in _partitions(answered.response)
+        for partition in _partitions(pending.response)
         if "currentLeader" in partition and partition["errorCode"] in _LED_BY_OTHERS
     }
     endpoints = []
-    for leader in sorted(leaders & answered.addresses.keys()):
-        host, port = answered.addresses[leader]
+    for leader in sorted(leaders & pending.addresses.keys()):
+        host, port = pending.addresses[leader]
         endpoints.append({"nodeId": leader, "host": host, "port": port, "rack": None})
     if endpoints:
-        answered.response["nodeEndpoints"] = endpoints
+        pending.response["nodeEndpoints"] = endpoints
 
 
 def _partitions(response: Body) -> Iterator[Body]:
@@ -349,18 +362,18 @@ def _partitions(response: Body) -> Iterator[Body]:
         yield from topic.get("partitionResponses") or topic.get("partitions") or ()
 
 
-READ_BYTES: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
+READ_BYTES: dict[int, Callable[[PendingResponse], Coroutine[Any, Any, None]]] = {
     FETCH.key: _complete_fetch,
     SHARE_FETCH.key: _complete_fetch,
     LIST_OFFSETS.key: _complete_list_offsets,
 }
-"""APIs whose answers need what is in batches, which may lie elsewhere, and how it is put in."""
+"""APIs whose responses need bytes of batches, with their completers."""
 
 ON_EVERY_LISTENER = frozenset({DESCRIBE_QUORUM.key})
 """APIs whose responses have addresses of this gateway on additional listeners, too."""
 
-_COMPLETERS: dict[int, Callable[[Answered], None]] = {
-    PRODUCE.key: _tell_refused_records,
+_COMPLETERS: dict[int, Callable[[PendingResponse], None]] = {
+    PRODUCE.key: _add_refused_records,
     METADATA.key: _put_metadata,
     FIND_COORDINATOR.key: _put_coordinators,
     DESCRIBE_CONFIGS.key: _put_settings,

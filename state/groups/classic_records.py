@@ -1,19 +1,18 @@
-"""A classic group as its coordinator writes it down, and as another one would read it.
+"""The record of a classic group, and a group restored from it.
 
 Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRecord`,
-`GroupMetadataManager.replay` in Kafka. A group is written when the leader's assignment comes, when
-its last member has gone, and when a static member has come back under another id.
+`GroupMetadataManager.replay` in Kafka. The record is written when the leader's assignment arrives,
+when the last member has left, and when a static member has rejoined under another id.
 """
 
 from brokertwin.state.core.group_records import (
     GroupMember,
     GroupMetadata,
 )
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 
 
 def metadata_of(group: ClassicGroup) -> GroupMetadata:
-    """What is written of a group."""
     return GroupMetadata(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -26,7 +25,7 @@ def metadata_of(group: ClassicGroup) -> GroupMetadata:
     )
 
 
-def _member_of(member: Member, protocol_name: str) -> GroupMember:
+def _member_of(member: ClassicMember, protocol_name: str) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -40,17 +39,17 @@ def _member_of(member: Member, protocol_name: str) -> GroupMember:
 
 
 def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
-    """The group that the records know: Stable with members, else Empty.
+    """Return the group of a record: Stable with members, else Empty.
 
     Args:
         group_id: the group's id.
-        metadata: None for a group that has only committed.
+        metadata: None for a simple group.
     """
     if metadata is None:
         return ClassicGroup(group_id, subscribed=None)
     group = ClassicGroup(
         group_id,
-        state=GroupState.STABLE if metadata.members else GroupState.EMPTY,
+        state=ClassicGroupState.STABLE if metadata.members else ClassicGroupState.EMPTY,
         state_timestamp=metadata.current_state_timestamp,
         generation_id=metadata.generation,
         protocol_type=metadata.protocol_type or None,
@@ -63,8 +62,8 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
     return group
 
 
-def _restored_member(written: GroupMember, protocol_name: str) -> Member:
-    return Member(
+def _restored_member(written: GroupMember, protocol_name: str) -> ClassicMember:
+    return ClassicMember(
         member_id=written.member_id,
         group_instance_id=written.group_instance_id,
         client_id=written.client_id,

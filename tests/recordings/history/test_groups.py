@@ -1,0 +1,56 @@
+"""Findings about groups that later exchanges complete or withdraw."""
+
+from collections.abc import Sequence
+
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.groups import group_of
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from tests.support.exchanges_told import GROUP, Told
+
+
+def emitted(exchanges: Sequence[Exchange]) -> list[EntityFinding]:
+    """All findings of a group in the order in which its machine emits them."""
+    group, found = group_of(GROUP), []
+    for each in exchanges:
+        found += group.step(exchange_of(each), KnownFacts())
+    return found + group.expire(float("inf"), KnownFacts())
+
+
+def test_later_join_completes_the_cause_of_a_refusal() -> None:
+    told = Told()
+    told.join("a", 1, at=0)
+    asked = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    told.add("a", "HEARTBEAT", asked, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=20_000)
+    told.join("c", 2, at=19_500, end=60_000)
+    told.join("b", 2, at=19_000, end=60_001)
+    found = [e for e in emitted(told.exchanges) if e.code == Error.REBALANCE_IN_PROGRESS]
+    assert [each.cause.split("'")[0] for each in found] == [
+        "A rebalance is under way: client c",
+        "A rebalance is under way: client b",
+    ]
+    assert len({each.id for each in found}) == 1
+
+
+def test_later_departure_withdraws_a_dropped_member() -> None:
+    told = Told()
+    told.join("b", 1, is_new=True, at=0)
+    told.join("a", 1, ["a", "b"], at=0)
+    told.join("a", 2, ["a"], at=10_000)
+    answer = {"errorCode": 0}
+    asked = {"groupId": GROUP, "memberId": "b"}
+    told.add("b", "LEAVE_GROUP", asked, answer, at=9_000, end=10_100)
+    found = [each for each in emitted(told.exchanges) if each.kind == "member-dropped"]
+    assert [each.is_withdrawn for each in found] == [False, True]
+    assert found[0].id == found[1].id
+
+
+def test_offset_of_an_aborted_transaction_is_not_committed() -> None:
+    told = Told()
+    told.commit(10)
+    told.commit(20, api="TXN_OFFSET_COMMIT")
+    told.end_txn("a", 0, committed=False)
+    (line,) = GroupTimeline(told.exchanges, GROUP).ending()
+    assert line.startswith("orders-0 at 10, by client a's OFFSET_COMMIT")
