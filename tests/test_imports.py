@@ -227,10 +227,8 @@ LOADED_BY_NAME = {
     "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
     "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
     "brokertwin.gateway.protocol.generate": "script that writes schemas.json",
-    "brokertwin.clients.io.admin": "library API of docs/clients.md",
     "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
-    "brokertwin.recordings.history.kinds": "table that only its tests read yet",
 }
 """Modules without an importer in product code, and who loads them."""
 

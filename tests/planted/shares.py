@@ -95,8 +95,10 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-client-waits",
         "what a member has got is accepted when it polls again, not when it comes",
         "brokertwin.clients.share_fetcher",
-        "                    self._come.append(_Come(record, place, session, until))\n",
-        "                    self._come.append(_Come(record, place, session, until))\n"
+        "                    self._buffered"
+        ".append(_BufferedRecord(record, place, session, until))\n",
+        "                    self._buffered"
+        ".append(_BufferedRecord(record, place, session, until))\n"
         "                    kept = session.acknowledged.setdefault(place, {})\n"
         "                    kept[offset] = AcknowledgeType.ACCEPT\n",
     ),
