@@ -28,9 +28,9 @@ GROUP = "brokertwin_core"
 """Name of the library of the compiled modules."""
 
 HOT = (
-    *("core/tables", "core/waiting", "core/events", "core/schema"),
+    *("core/tables", "core/pending", "core/events", "core/schema"),
     *("cell/cell", "cell/run", "cell/broker_changes", "cell/effects", "cell/apply"),
-    *("cell/delivery", "cell/requests", "cell/metadata_reading"),
+    *("cell/delivery", "cell/requests", "cell/metadata_reading", "cell/resuming"),
     *("cluster/image", "cluster/machines", "cluster/coordinators", "cluster/quota_rates"),
     "cluster/retention_limits",
     *("logs/log", "logs/log_transactions", "logs/producer", "logs/timestamp_index", "logs/chunked"),

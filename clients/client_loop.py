@@ -319,7 +319,7 @@ class ClientLoop(ABC):
             if each.api_key in KAFKA_APIS
         }
         if response.error_code == Error.UNSUPPORTED_VERSION:
-            _, newest = spoken.get(KAFKA_APIS[API_VERSIONS].name, (0, 0))
+            _, newest = spoken.get(API_VERSIONS.name, (0, 0))
             self._shake_hands(node, min(newest, API_VERSIONS_VERSION - 1))
             return
         self._versions[node] = {

@@ -1,8 +1,8 @@
 """One client's connection: request frames in, responses out, in request order.
 
-As in a broker, a request is processed after the response to the previous one. Only requests of
-`AHEAD` are submitted without waiting. An invalid frame closes this connection, with the reason in
-the log, and no other.
+As in a broker, a request is processed after the response to the previous one. Only requests with
+`Trait.PIPELINED` are submitted without waiting. An invalid frame closes this connection, with the
+reason in the log, and no other.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 from brokertwin.gateway import edge_fields, refusals
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
-from brokertwin.gateway.admin.features import UPDATE_FEATURES, Features
+from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.edge_fields import Addresses, PendingResponse, PendingWrite
 from brokertwin.gateway.engine.engine import (
@@ -43,22 +43,8 @@ from brokertwin.gateway.security.denials import RESOURCE_TYPES, DenialLog
 from brokertwin.gateway.traffic import Traffic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.kafka_apis import API_VERSIONS, BOUND
+from brokertwin.state.core.kafka_apis import Trait, api_of_key
 from brokertwin.state.core.wire.primitives import MalformedError
-
-PRODUCE = 0
-OFFSET_COMMIT, FIND_COORDINATOR, HEARTBEAT = 8, 10, 12
-HEARTBEATS = frozenset({HEARTBEAT, 68, 76, 88})
-"""Heartbeats of classic, consumer, share and streams groups."""
-AHEAD = HEARTBEATS | {PRODUCE, OFFSET_COMMIT, FIND_COORDINATOR}
-"""Requests that clients repeat by the clock, answered or not: one after the other, each in a
-micro-batch of its own, they would be answered ever later, and time out. librdkafka asks for its
-coordinator every half a second; who commits each second waits longer than that for a job."""
-DEPENDS_ON_LISTENER = frozenset(
-    {edge_fields.METADATA, FIND_COORDINATOR, edge_fields.DESCRIBE_CLUSTER, 75}
-)
-"""APIs that tell where brokers are, or whether they are there, for the listener of the client; 75
-is DescribeTopicPartitions."""
 
 FAREWELL_S = 0.05
 """Delay before a failed connection is closed.
@@ -316,15 +302,16 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _handle(self, frame: bytes) -> None:
         api_key = api_key_of(frame)
-        if api_key == API_VERSIONS:
+        traits = api_of_key(api_key).traits
+        if Trait.ANY_VERSION in traits:
             self._software = client_metrics.software_of(frame) or self._software
         if self._authentication.takes(frame):
             await self._authenticate(frame)
             return
-        if api_key == API_VERSIONS:
+        if Trait.ANY_VERSION in traits:
             await self._produced_done()
             self._write(api_versions.response_frame(frame, self._context.features)[0])
-            self._context.traffic.count(API_VERSIONS, None, 0)
+            self._context.traffic.count(api_key, None, 0)
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
@@ -349,11 +336,11 @@ class BrokerConnection(asyncio.Protocol):
             await self._reply(request, await self._about_settings(request, watch), watch)
             await self._writable.wait()
             return
-        if api_key == PRODUCE:
+        if Trait.HAS_RECORDS in traits:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
             return
-        if api_key in AHEAD:
+        if Trait.PIPELINED in traits:
             future = self._context.engine.submit(self._edge_request(request))
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return
@@ -404,7 +391,8 @@ class BrokerConnection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
-        if request.api_key in BOUND:
+        traits = api_of_key(request.api_key).traits
+        if Trait.BINDS_CONNECTION in traits:
             self._reports_end = True
         if request.api_key in client_metrics.APIS:
             most = self._context.limits.telemetry_bytes
@@ -416,7 +404,7 @@ class BrokerConnection(asyncio.Protocol):
             self._host,
             request.header,
             request.body,
-            self.listener.known_as if request.api_key in DEPENDS_ON_LISTENER else "",
+            self.listener.known_as if Trait.NAMES_BROKERS in traits else "",
         )
 
     async def _produce(self, request: Request, watch: Stopwatch) -> None:
@@ -503,7 +491,7 @@ class BrokerConnection(asyncio.Protocol):
             self._mute(outcome.mute_ms)
             return
         engine, addresses = self._context.engine, self._context.addresses
-        if self.listener.is_added and api_key != edge_fields.DESCRIBE_QUORUM:
+        if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
             addresses = {}
         if outcome.error is None:
             protocol = str(self.listener.security.protocol)
@@ -514,8 +502,7 @@ class BrokerConnection(asyncio.Protocol):
             if put_bytes is not None:
                 await put_bytes(pending)
             edge_fields.complete(api_key, pending)
-            if api_key == UPDATE_FEATURES and body["errorCode"] == 0:
-                await self._context.features.learn()
+            await self._context.features.note_response(api_key, body)
         limit = self._context.times.limit(self.broker, self._authentication.principal, request)
         throttle_ms = body.get("throttleTimeMs", 0)
         if limit is not None:
@@ -532,7 +519,7 @@ class BrokerConnection(asyncio.Protocol):
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
         body = refusals.error_response(request, refusals.error_of(why, request.api_key))
-        is_one_way = request.api_key == PRODUCE and request.body["acks"] == 0
+        is_one_way = _has_records(request) and request.body["acks"] == 0
         if body is None or is_one_way:
             raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
         return body
@@ -577,6 +564,10 @@ def _take_note(future: asyncio.Future[EngineResponse]) -> None:
         future.exception()
 
 
+def _has_records(request: Request) -> bool:
+    return Trait.HAS_RECORDS in api_of_key(request.api_key).traits
+
+
 def _check_served(request: Request) -> None:
     """Reject what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
@@ -587,6 +578,6 @@ def _check_served(request: Request) -> None:
 
 def _why_closed(request: Request) -> str:
     """Return why a connection is closed without a response."""
-    if request.api_key == PRODUCE:
+    if _has_records(request):
         return "a Produce request with acks 0 was refused"
     return f"a request without a response: {request.header['requestApiKeyName']}"

@@ -16,17 +16,23 @@ from brokertwin.gateway.records.compression import DecompressionError
 from brokertwin.gateway.records.records import InvalidRecordsError
 from brokertwin.state.apis.describe_quorum import LISTENER
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_QUORUM,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    SHARE_FETCH,
+    api_of_key,
+)
 from brokertwin.state.core.schema import ZERO_UUID
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
-DESCRIBE_CONFIGS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 32, 55, 60
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 MAX_TIMESTAMP = -3
 BROKER_RESOURCE = 4
 STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
-ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
-"""First version whose response has the address of a new leader (KIP-951)."""
-
 _LED_BY_OTHERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
 _log = structlog.get_logger("brokertwin.gateway")
@@ -119,7 +125,8 @@ def complete(api_key: int, pending: PendingResponse) -> None:
     completer = _COMPLETERS.get(api_key)
     if completer is not None:
         completer(pending)
-    if pending.version >= ENDPOINTS_SINCE.get(api_key, pending.version + 1):
+    endpoints_since = api_of_key(api_key).endpoints_since
+    if endpoints_since is not None and pending.version >= endpoints_since:
         is_for_client = pending.request.get("replicaState", {}).get("replicaId", -1) < 0
         if is_for_client:
             _put_endpoints(pending)
@@ -356,17 +363,20 @@ def _partitions(response: Body) -> Iterator[Body]:
 
 
 READ_BYTES: dict[int, Callable[[PendingResponse], Coroutine[Any, Any, None]]] = {
-    FETCH: _complete_fetch,
-    SHARE_FETCH: _complete_fetch,
-    LIST_OFFSETS: _complete_list_offsets,
+    FETCH.key: _complete_fetch,
+    SHARE_FETCH.key: _complete_fetch,
+    LIST_OFFSETS.key: _complete_list_offsets,
 }
 """APIs whose responses need bytes of batches, with their completers."""
 
+ON_EVERY_LISTENER = frozenset({DESCRIBE_QUORUM.key})
+"""APIs whose responses have addresses of this gateway on additional listeners, too."""
+
 _COMPLETERS: dict[int, Callable[[PendingResponse], None]] = {
-    PRODUCE: _add_refused_records,
-    METADATA: _put_metadata,
-    FIND_COORDINATOR: _put_coordinators,
-    DESCRIBE_CONFIGS: _put_settings,
-    DESCRIBE_QUORUM: _put_quorum,
-    DESCRIBE_CLUSTER: _put_cluster,
+    PRODUCE.key: _add_refused_records,
+    METADATA.key: _put_metadata,
+    FIND_COORDINATOR.key: _put_coordinators,
+    DESCRIBE_CONFIGS.key: _put_settings,
+    DESCRIBE_QUORUM.key: _put_quorum,
+    DESCRIBE_CLUSTER.key: _put_cluster,
 }

@@ -16,10 +16,7 @@ from collections.abc import Callable
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RequestLimit
 from brokertwin.gateway.protocol.frames import Request
-
-PRODUCE = 0
-OF_BROKERS = {27, 56}
-"""WriteTxnMarkers and AlterPartition have no quota."""
+from brokertwin.state.core.kafka_apis import PRODUCE, Trait, api_of_key
 
 PERCENT = 100
 
@@ -91,6 +88,6 @@ class RequestTimes:
 
 
 def _is_exempt(request: Request) -> bool:
-    if request.api_key == PRODUCE:
+    if request.api_key == PRODUCE.key:
         return bool(request.body["acks"] == 0)
-    return request.api_key in OF_BROKERS
+    return Trait.QUOTA_EXEMPT in api_of_key(request.api_key).traits

@@ -21,7 +21,7 @@ from brokertwin.simulation.reach import Reach
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import Checker, hold
-from brokertwin.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, RandomDelivery
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
@@ -261,7 +261,7 @@ class LocalCluster(SimulatedCluster):
         if before != now:
             self.differing.append(f"{[row.value for row in before]}, then {now}")
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> DeliverySchedule:
         """Return the schedule of events since the last commit, also when reprocessed."""
         commits = self.cells[CLUSTER].tables.commits if self.cells else 0
         if commits != self._commits:
@@ -271,7 +271,7 @@ class LocalCluster(SimulatedCluster):
         self._draws.again()
         if not self.plan.is_any_order:
             return Counted(AtOnce(), self.reached)
-        return Counted(Drawn(self._draws), self.reached)
+        return Counted(RandomDelivery(self._draws), self.reached)
 
     def take(self, cell: str, document: bytes) -> None:
         """Process the event."""

@@ -26,9 +26,9 @@ NO_REPLICA = -1
 def replicas(columns: Columns) -> Iterator[Row]:
     """Yield the followers of each partition as its leader knows them."""
     tables = Tables(columns)
-    for key in tables.waiting.keys(""):
+    for key in tables.replication.keys(""):
         broker, part, *place = key.split("/")
-        leadership = tables.waiting.get(key, Leadership) if part == "leading" else None
+        leadership = tables.replication.get(key, Leadership) if part == "leading" else None
         log = tables.logs.get("/".join([broker, "log", *place]), Log) if leadership else None
         if leadership is None or log is None:
             continue
@@ -52,7 +52,7 @@ def fetched(columns: Columns) -> Iterator[Row]:
     tables = Tables(columns)
     brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
     for broker in brokers:
-        if network.is_stopped(tables.waiting, broker):
+        if network.is_stopped(tables.cluster, broker):
             continue
         settings = broker_configs.settings_of(tables.metadata, broker, broker, BrokerSettings())
         for topic in image.all_topics(tables.metadata, broker):

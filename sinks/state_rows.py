@@ -13,7 +13,7 @@ import msgspec
 
 from brokertwin.sinks import replica_rows
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, machine_prefix
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.records import TransactionMetadata
@@ -382,7 +382,7 @@ def _transactional_ids(columns: Columns) -> Iterator[Row]:
 
 
 def _waiting(columns: Columns) -> Iterator[Row]:
-    for waited in waiting.all_waiting(Table(columns.get("waiting", b""))):
+    for waited in pending.requests(Table(columns.get("waiting", b""))):
         yield {
             "id": waited.event_id,
             "broker": waited.broker,

@@ -6,6 +6,7 @@ from brokertwin.errors import UserError
 from brokertwin.state.cell.cell import STATE_VERSION, Meta
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
 from brokertwin.state.core import layers
+from brokertwin.state.core.tables import columns_of_tables, row_columns
 
 Stored = dict[str, tuple[int, dict[str, bytes]]]
 """Cell name to the version of its row, and its stored columns."""
@@ -52,8 +53,8 @@ def _in_one_map_each(which: str, version: int, columns: dict[str, bytes]) -> dic
         found = upgraded(version, columns)
         if isinstance(found, str):
             return found
-        columns = {table: layers.flat(column) for table, column in found.items()}
-        msgspec.msgpack.decode(columns["meta"], type=Meta)
-        return columns
+        tables = {name: layers.flat(each) for name, each in columns_of_tables(found).items()}
+        msgspec.msgpack.decode(found["meta"], type=Meta)
+        return {**row_columns(tables), "meta": found["meta"]}
     except (layers.DamagedError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UserError(f"The state of the cell {which} is damaged: {error}.", DAMAGED) from None

@@ -29,6 +29,7 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import FETCH, METADATA, PRODUCE
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.session_items import FetchSession
@@ -36,13 +37,12 @@ from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
-from brokertwin.testing.failures import FETCH, METADATA, RequestedFetchPartition
+from brokertwin.testing.failures import RequestedFetchPartition
 from brokertwin.testing.trouble import Effect, RequestFilter, Trouble, first_of
 
 REQUESTS_KEPT = 10_000
 """Maximum of remembered requests; the oldest is dropped."""
 
-PRODUCE = 0
 ANONYMOUS = "User:ANONYMOUS"
 FAULTS = frozenset({Effect.FAIL, Effect.LOSE, Effect.DROP})
 DELAYS = frozenset({Effect.DELAY})
@@ -133,17 +133,17 @@ class TroubledEngine(LocalEngine):
 
     def repair(self, broker: int) -> None:
         """Restart a broker that has halted or has failed log directories."""
-        table = self._cell.tables.waiting
-        if failed_dirs.of(table, broker):
+        tables = self._cell.tables
+        if failed_dirs.of(tables.replication, broker):
             self._intervene(Kind.STOP_BROKER, broker=broker)
-        if network.is_stopped(table, broker):
+        if network.is_stopped(tables.cluster, broker):
             self._intervene(Kind.START_BROKER, broker=broker)
 
     def expire_sessions(self, client: str | None, brokers: list[int]) -> list[int]:
         """Drop the fetch sessions of a client, or all; return their ids."""
         expired = []
         for broker in brokers:
-            sessions = self._cell.tables.sessions.items(f"{broker}/session/", FetchSession)
+            sessions = self._cell.tables.fetch_sessions.items(f"{broker}/session/", FetchSession)
             ids = [s.session_id for _, s in sessions if client in (None, s.client_id)]
             if ids:
                 self._intervene(Kind.DROP_SESSIONS, broker=broker, sessions=ids)
@@ -209,9 +209,9 @@ class TroubledEngine(LocalEngine):
             or where.broker not in (None, request.broker)
         ):
             return False
-        if where.topic is None and where.api_key != METADATA:
+        if where.topic is None and where.api_key != METADATA.key:
             return True
-        if where.api_key == FETCH:
+        if where.api_key == FETCH.key:
             return any(where.has_place(p.topic, p.partition) for p in self._fetched(request))
         parts = self._split(request, where)
         return bool(parts and parts.failing)
@@ -229,7 +229,7 @@ class TroubledEngine(LocalEngine):
     def _spelled_out(self, request: EdgeRequest) -> Request:
         """Expand a Metadata request for all topics to their names."""
         wanted = Request(request.header, request.body)
-        if wanted.api_key != METADATA:
+        if wanted.api_key != METADATA.key:
             return wanted
         topics = request.body["topics"]
         if topics is None or (wanted.version == 0 and not topics):
@@ -244,21 +244,21 @@ class TroubledEngine(LocalEngine):
     def _failed(self, request: EdgeRequest, trouble: Trouble) -> _Future:
         """Return an error response; only the rest of the request is processed."""
         where = trouble.where
-        if where.api_key == METADATA:
+        if where.api_key == METADATA.key:
             return self._failed_metadata(request, trouble)
-        if where.api_key == FETCH and trouble.error not in failures.OF_FETCH_SESSIONS:
+        if where.api_key == FETCH.key and trouble.error not in failures.OF_FETCH_SESSIONS:
             return self._failed_fetch(request, trouble)
         wanted = Request(request.header, request.body)
         mirror = failures.mirror_of(wanted)
         parts = self._split(request, where)
-        if where.topic is None or where.api_key == FETCH or parts is None or mirror is None:
+        if where.topic is None or where.api_key == FETCH.key or parts is None or mirror is None:
             self._forget_refused(request.body)
             return self._respond(request, failures.whole(wanted, trouble.error))
         errors = failures.part(wanted, parts.failing, mirror, trouble.error)
         if not parts.rest:
             self._forget_refused(request.body)
             return self._respond(request, errors)
-        if where.api_key == PRODUCE:
+        if where.api_key == PRODUCE.key:
             self._forget_refused({"topicData": parts.failing})
         decided = super().submit(
             request._replace(body={**request.body, mirror.request_list: parts.rest})
@@ -316,7 +316,7 @@ class TroubledEngine(LocalEngine):
         yield from failures.named_in_fetch(body, version, self._name_of)
         session_id = body.get("sessionId", 0)
         layout = ShardLayout.of(self._settings.broker_settings)
-        cache = SessionCache(self._cell.tables.sessions, request.broker, layout, self.now())
+        cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, layout, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
             wanted = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE

@@ -12,11 +12,11 @@ from brokertwin.gateway import refusals
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.protocol.frames import Request
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokertwin.gateway.refusals import ITSELF, MIRRORS, Mirror
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import FETCH, OFFSET_FETCH, api_of_key
+from brokertwin.state.core.repeated_lists import ITSELF, RepeatedList
 from brokertwin.state.core.schema import ZERO_UUID
 
-FETCH, METADATA, OFFSET_FETCH = 1, 3, 9
 TOPIC_IDS_SINCE = 13
 """First version of Fetch that names topics by id."""
 
@@ -31,15 +31,15 @@ OF_FETCH_SESSIONS = frozenset(
 )
 """Errors of a whole Fetch; all others are errors of its partitions."""
 
-_OFFSETS_OF_GROUPS = Mirror(
+_OFFSETS_OF_GROUPS = RepeatedList(
     "groups",
     "groups",
     {"groupId": "groupId"},
-    Mirror(
+    RepeatedList(
         "topics",
         "topics",
         {"name": "name", "topicId": "topicId"},
-        Mirror("partitionIndexes", "partitions", {"partitionIndex": ITSELF}),
+        RepeatedList("partitionIndexes", "partitions", {"partitionIndex": ITSELF}),
     ),
 )
 _TOPIC_FIELDS = ("name", "topic")
@@ -59,19 +59,19 @@ class Parts(NamedTuple):
     rest: list[Any]
 
 
-def mirror_of(request: Request) -> Mirror | None:
+def mirror_of(request: Request) -> RepeatedList | None:
     """Return how the response repeats the topics of a request, or None."""
-    if request.api_key == OFFSET_FETCH and request.body.get("groups"):
+    if request.api_key == OFFSET_FETCH.key and request.body.get("groups"):
         return _OFFSETS_OF_GROUPS
-    return refusals.mirror_of(request)
+    return refusals.repeated_list_of(request)
 
 
 def names_topics(api_key: int) -> bool:
     """True if requests of an API name topics."""
-    return any(_names_topic(mirror) for mirror in MIRRORS.get(api_key, ()))
+    return any(_names_topic(each) for each in api_of_key(api_key).repeated)
 
 
-def _names_topic(mirror: Mirror | None) -> bool:
+def _names_topic(mirror: RepeatedList | None) -> bool:
     if mirror is None:
         return False
     return any(field in mirror.names for field in _TOPIC_FIELDS) or _names_topic(mirror.inner)
@@ -79,7 +79,7 @@ def _names_topic(mirror: Mirror | None) -> bool:
 
 def split(
     items: list[Any] | None,
-    mirror: Mirror,
+    mirror: RepeatedList,
     has_place: HasPlace,
     name_of: NameOf,
     topic: str | None = None,
@@ -101,7 +101,7 @@ def split(
     return parts
 
 
-def _topic_of(item: Any, mirror: Mirror, name_of: NameOf) -> str | None:
+def _topic_of(item: Any, mirror: RepeatedList, name_of: NameOf) -> str | None:
     for field in _TOPIC_FIELDS:
         field_name = mirror.names.get(field)
         if field_name == ITSELF:
@@ -112,7 +112,7 @@ def _topic_of(item: Any, mirror: Mirror, name_of: NameOf) -> str | None:
     return name_of(topic_id) if topic_id != ZERO_UUID else None
 
 
-def _partition_of(item: Any, mirror: Mirror) -> int | None:
+def _partition_of(item: Any, mirror: RepeatedList) -> int | None:
     for field in _PARTITION_FIELDS:
         field_name = mirror.names.get(field)
         if field_name is not None:
@@ -126,8 +126,8 @@ def whole(request: Request, error: int) -> Body:
     As in Kafka, a Fetch that fails as a whole names no partitions.
     """
     body = dict(refusals.error_response(request, error) or {})
-    mirror = refusals.mirror_of(request)
-    has_own_error = request.api_key == FETCH and refusals.has_own_code(request)
+    mirror = refusals.repeated_list_of(request)
+    has_own_error = request.api_key == FETCH.key and refusals.has_own_code(request)
     if mirror is not None and not has_own_error:
         body.update(
             refusals.items_in_error(
@@ -137,7 +137,7 @@ def whole(request: Request, error: int) -> Body:
     return filled(request, body)
 
 
-def part(request: Request, failing: list[Any], mirror: Mirror, error: int) -> Body:
+def part(request: Request, failing: list[Any], mirror: RepeatedList, error: int) -> Body:
     """Return the error response for a part of a request."""
     return filled(request, refusals.items_in_error(failing, mirror, error))
 
@@ -149,7 +149,7 @@ def filled(request: Request, body: Body) -> Body:
     return {**{name: [] for name in lists}, **body}
 
 
-def merge(response: Body, errors: Body, mirror: Mirror) -> Body:
+def merge(response: Body, errors: Body, mirror: RepeatedList) -> Body:
     """Merge the response to the rest of a request with the errors."""
     return {
         **response,
@@ -159,7 +159,7 @@ def merge(response: Body, errors: Body, mirror: Mirror) -> Body:
     }
 
 
-def _merged(response_list: list[Body], errors: list[Body], mirror: Mirror) -> list[Body]:
+def _merged(response_list: list[Body], errors: list[Body], mirror: RepeatedList) -> list[Body]:
     found = list(response_list)
     for error in errors:
         same = next((each for each in found if _is_same(each, error, mirror)), None)
@@ -172,7 +172,7 @@ def _merged(response_list: list[Body], errors: list[Body], mirror: Mirror) -> li
     return found
 
 
-def _is_same(one: Body, other: Body, mirror: Mirror) -> bool:
+def _is_same(one: Body, other: Body, mirror: RepeatedList) -> bool:
     shared = [name for name in mirror.names if name in one and name in other]
     return bool(shared) and all(one[name] == other[name] for name in shared)
 

@@ -14,10 +14,14 @@ from typing import NamedTuple, TypedDict
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.state.core.errors import Error, error_name
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    API_VERSIONS,
+    KAFKA_APIS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-OF_THE_CONNECTION = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+OF_THE_CONNECTION = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 """APIs that are answered before rules are evaluated."""
 
 WAIT_S = 10.0

@@ -7,13 +7,18 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import put_locators, store_batches
 from brokertwin.gateway.engine.engine import Body, EdgeRequest
 from brokertwin.state.core.errors import Error, error_name
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    CREATE_TOPICS,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    KAFKA_APIS,
+    PRODUCE,
+)
 from brokertwin.testing import reading
 from brokertwin.testing.engine import TroubledEngine
 from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder
 
-PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 10, 19, 22
-VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}
+VERSIONS = {PRODUCE.key: 9, FIND_COORDINATOR.key: 4, CREATE_TOPICS.key: 7, INIT_PRODUCER_ID.key: 4}
 GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 30_000
 _NO_PRODUCER = {"transactionTimeoutMs": TIMEOUT_MS, "producerId": -1, "producerEpoch": -1}
@@ -61,7 +66,7 @@ async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
         "configs": [{"name": name, "value": value} for name, value in wanted.configs.items()],
     }
     body = {"topics": [topic], "timeoutMs": TIMEOUT_MS, "validateOnly": False}
-    (created,) = (await _request(engine, engine.brokers[0], CREATE_TOPICS, body))["topics"]
+    (created,) = (await _request(engine, engine.brokers[0], CREATE_TOPICS.key, body))["topics"]
     _check(created["errorCode"], created["errorMessage"], f"The topic {wanted.name}")
     return str(created["topicId"])
 
@@ -69,10 +74,12 @@ async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
 async def warm_up(engine: TroubledEngine) -> None:
     """Allocate producer ids and create internal topics, so no client request waits."""
     for broker in engine.brokers:
-        await _request(engine, broker, INIT_PRODUCER_ID, {"transactionalId": None, **_NO_PRODUCER})
+        await _request(
+            engine, broker, INIT_PRODUCER_ID.key, {"transactionalId": None, **_NO_PRODUCER}
+        )
     for key_type in (GROUP, TRANSACTION):
         body = {"keyType": key_type, "coordinatorKeys": [""]}
-        await _request(engine, engine.brokers[0], FIND_COORDINATOR, body)
+        await _request(engine, engine.brokers[0], FIND_COORDINATOR.key, body)
 
 
 def batch(
@@ -104,8 +111,8 @@ async def produce(engine: TroubledEngine, topic: str, partition: int, data: byte
         "timeoutMs": TIMEOUT_MS,
         "topicData": [{"name": topic, "partitionData": partitions}],
     }
-    await put_locators(store_batches(engine, broker, VERSIONS[PRODUCE], body))
-    response = await _request(engine, broker, PRODUCE, body)
+    await put_locators(store_batches(engine, broker, VERSIONS[PRODUCE.key], body))
+    response = await _request(engine, broker, PRODUCE.key, body)
     (result,) = response["responses"][0]["partitionResponses"]
     _check(result["errorCode"], result.get("errorMessage"), f"Records for {topic}-{partition}")
     return int(result["baseOffset"])

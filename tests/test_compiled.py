@@ -99,7 +99,7 @@ def test_no_class_with_words_is_compiled(tmp_path: Path) -> None:
     trees = [ast.parse(file.read_text()) for file in compiled.stage(tmp_path, compiled.HOT)]
     classes = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
     assert [node.name for node in classes if node.keywords] == []
-    assert {"Cell", "Run", "Table", "SessionCache"} <= {node.name for node in classes}
+    assert {"Cell", "CellLoop", "Table", "SessionCache"} <= {node.name for node in classes}
 
 
 def test_only_compiled_classes_derive_from_compiled_ones(tmp_path: Path) -> None:

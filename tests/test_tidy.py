@@ -29,7 +29,7 @@ KAFKAS_WORDS = {
     "HW": "state/logs/log.py",
     "LEO": "state/logs/log.py",
     "ISR": "state/cluster/image.py",
-    "purgatory": "state/core/waiting.py",
+    "purgatory": "state/core/pending.py",
 }
 """Kafka's short names, and the module that defines what they stand for."""
 

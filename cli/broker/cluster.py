@@ -224,11 +224,12 @@ def elect(
     election was refused. An election that is not needed is not an error.
     """
     from brokertwin.cli.broker import cluster_requests as requests
+    from brokertwin.state.core.kafka_apis import ELECT_LEADERS
 
     settings_of(config)
     access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     body = requests.election([requests.place_of(each) for each in partitions or ()], unclean)
-    response = access.request(requests.ELECT_LEADERS, requests.ELECT_VERSION, body, principal)
+    response = access.request(ELECT_LEADERS.key, requests.ELECT_VERSION, body, principal)
     _show_outcomes(requests.elected(response), as_json)
 
 
@@ -252,6 +253,7 @@ def reassign(
     the old ones are removed. Exits with code 1 if a reassignment was refused.
     """
     from brokertwin.cli.broker import cluster_requests as requests
+    from brokertwin.state.core.kafka_apis import ALTER_PARTITION_REASSIGNMENTS
 
     settings_of(config)
     access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
@@ -260,7 +262,7 @@ def reassign(
         for each in assignments
     )
     response = access.request(
-        requests.ALTER_PARTITION_REASSIGNMENTS,
+        ALTER_PARTITION_REASSIGNMENTS.key,
         requests.REASSIGN_VERSION,
         requests.reassignment(wanted),
         principal,

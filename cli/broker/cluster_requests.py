@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from brokertwin.errors import UserError
 from brokertwin.state.core.errors import Error
 
-ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS = 43, 45
 ELECT_VERSION, REASSIGN_VERSION = 2, 1
 PREFERRED, UNCLEAN = 0, 1
 TIMEOUT_MS = 60_000

@@ -43,7 +43,7 @@ def decode_frame(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> 
     if request_id not in asked:
         raise MalformedError(f"a response to request {request_id}, which is not in flight")
     key, version = asked.pop(request_id)
-    if key == API_VERSIONS and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+    if key == API_VERSIONS.key and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         version = 0  # sent by a broker that does not support the version (KIP-511)
     _, body = decode_response(key, version, frame)
     records = _take_records(body) if KAFKA_APIS[key].name in WITH_RECORDS else {}

@@ -14,8 +14,9 @@ from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.state.access.redaction import HIDDEN
 from brokertwin.state.cluster.config_changes import ConfigOperation, is_broker_id
 from brokertwin.state.configs.dynamic_configs import is_of_store, is_secret
+from brokertwin.state.core.kafka_apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
-REPLACE, ALTER = 33, 44
+REPLACE, ALTER = ALTER_CONFIGS.key, INCREMENTAL_ALTER_CONFIGS.key
 APIS = frozenset({REPLACE, ALTER})
 _BROKER = 4
 

@@ -8,18 +8,28 @@ broker; a consumer with `group.protocol=consumer` then reports that the cluster 
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
-from brokertwin.gateway.security import scram_users
 from brokertwin.state.apis.api_versions import API
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Choices, RequestHeader
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    API_VERSIONS,
+    CONSUMER_GROUP_HEARTBEAT,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    KAFKA_APIS,
+    PUSH_TELEMETRY,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+    STREAMS_GROUP_HEARTBEAT,
+    Decider,
+)
 from brokertwin.state.core.schema import render
 from brokertwin.state.core.wire.generated.api_versions import ApiVersionsRequest
 
-UNNAMED = frozenset({71, 72})
+UNNAMED = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 """APIs that a broker serves but does not list without a client metrics plugin."""
 
 SERVED: dict[int, Api] = {
@@ -27,13 +37,23 @@ SERVED: dict[int, Api] = {
 }
 """APIs for clients, without those between brokers."""
 
-FEATURES = {"group.version": 68, "share.version": 78, "streams.version": 88}
+FEATURES = {
+    "group.version": CONSUMER_GROUP_HEARTBEAT.key,
+    "share.version": SHARE_FETCH.key,
+    "streams.version": STREAMS_GROUP_HEARTBEAT.key,
+}
 """Feature to the API it requires: group heartbeats, or share fetches."""
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-ITS_OWN = SASL_APIS | scram_users.NEEDED.keys()
+SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
+ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Decider.EDGE)
 """APIs that the gateway answers itself, in all versions of Kafka."""
+
+PROBE_HEADER: Body = {
+    "requestApiKey": API_VERSIONS.key,
+    "requestApiVersion": 0,
+    "clientId": "probe",
+}
+"""The header of a request that every broker answers at once."""
 
 
 def response_frame(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
@@ -48,7 +68,9 @@ def response_frame(frame: bytes, features: Features | None = None) -> tuple[byte
         request = decode_request(frame)
     except UnsupportedError as unsupported:
         body = response_body(-1, "", "")
-        return encode_response(API_VERSIONS, 0, unsupported.correlation_id, body), body["errorCode"]
+        return encode_response(API_VERSIONS.key, 0, unsupported.correlation_id, body), body[
+            "errorCode"
+        ]
     names = ("clientSoftwareName", "clientSoftwareVersion")
     body = response_body(request.version, *(request.body.get(name, "") for name in names))
     if features is not None and body["errorCode"] == Error.NONE:
@@ -56,7 +78,9 @@ def response_frame(frame: bytes, features: Features | None = None) -> tuple[byte
             body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
     correlation_id = request.header["correlationId"]
-    return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]
+    return encode_response(API_VERSIONS.key, request.version, correlation_id, body), body[
+        "errorCode"
+    ]
 
 
 def _put_features(body: Body, features: Features) -> None:

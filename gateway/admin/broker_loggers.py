@@ -23,8 +23,9 @@ import logging
 from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
 from brokertwin.state.cluster.config_changes import ConfigOperation, is_broker_id
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
-DESCRIBE, ALTER = 32, 44
+DESCRIBE, ALTER = DESCRIBE_CONFIGS.key, INCREMENTAL_ALTER_CONFIGS.key
 BROKER, BROKER_LOGGER = 4, 8
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
 

@@ -14,9 +14,9 @@ from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request
 from brokertwin.gateway.records import compression
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 from brokertwin.state.cluster.client_instances import UNKNOWN
-from brokertwin.state.core.kafka_apis import OF_CLIENT_METRICS
+from brokertwin.state.core.kafka_apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 
-APIS = OF_CLIENT_METRICS
+APIS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 
 
 class Software(NamedTuple):

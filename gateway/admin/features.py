@@ -7,9 +7,8 @@ then the initial levels of a cluster apply.
 import structlog
 
 from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
-from brokertwin.state.core.kafka_apis import API_VERSIONS
+from brokertwin.state.core.kafka_apis import API_VERSIONS, UPDATE_FEATURES
 
-UPDATE_FEATURES = 57
 _VERSION = 4
 _SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
 
@@ -39,8 +38,13 @@ class Features:
         """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
 
+    async def note_response(self, api_key: int, response: Body) -> None:
+        """Query the engine again after a request that has changed features."""
+        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
+            await self.learn()
+
     async def _query(self) -> list[Body] | None:
-        header: Body = {"requestApiKey": API_VERSIONS, "requestApiVersion": _VERSION}
+        header: Body = {"requestApiKey": API_VERSIONS.key, "requestApiVersion": _VERSION}
         header |= {"correlationId": 0, "clientId": _SOFTWARE["clientSoftwareName"]}
         broker = self._engine.brokers[0]
         request = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _SOFTWARE)

@@ -1,7 +1,7 @@
 """Settings of a cluster that the gateway itself applies.
 
 The local engine reads them from its cell's tables. The engine `spark` builds such tables from its
-job's response (`state/cell/settings_told.py`).
+job's response (`state/cell/edge_settings.py`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.gateway.engine.engine import Body
-from brokertwin.state.cell.settings_told import SettingsTold
+from brokertwin.state.cell.edge_settings import EdgeSettings
 from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
 from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
 from brokertwin.state.configs import broker_config, codecs
@@ -79,7 +79,7 @@ class JobSettings(NamedTuple):
 
 def of_response(response: Body) -> JobSettings:
     """Convert the response to a `tell-settings` event. Raises msgspec.MsgspecError."""
-    reported = msgspec.convert(response, SettingsTold)
+    reported = msgspec.convert(response, EdgeSettings)
     table = Table()
     for name, configs in reported.brokers.items():
         resource = "" if name == ALL_BROKERS else name

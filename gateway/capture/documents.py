@@ -9,7 +9,7 @@ An exchange that cannot be decoded has a `reason`, the sizes of its frames, and 
 its header.
 
 The end of a connection is a document of its own if the broker keeps state for the connection
-(`kafka_apis.BOUND`).
+(`Trait.BINDS_CONNECTION`).
 """
 
 import traceback
@@ -26,10 +26,9 @@ from brokertwin.gateway.protocol.primitives import NUMBERS, Reader
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
+from brokertwin.state.core.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH
 from brokertwin.state.core.wire.primitives import MalformedError
 
-PRODUCE, FETCH = 0, 1
 NO_ACKS = 0
 NOT_AN_API = -1
 
@@ -80,14 +79,14 @@ class CapturedExchange:
     @property
     def is_one_way(self) -> bool:
         """True if the broker sends no response: Produce with acks 0."""
-        is_produce = self.api_key == PRODUCE and self.request is not None
+        is_produce = self.api_key == PRODUCE.key and self.request is not None
         return is_produce and (self.request or {}).get("acks") == NO_ACKS
 
     def read_request(self, frame: bytes) -> None:
         """Decode a request frame. Never raises."""
         try:
             request = decode_request(frame)
-            if request.api_key == PRODUCE:
+            if request.api_key == PRODUCE.key:
                 for topic in request.body["topicData"] or ():
                     _summarize(topic["partitionData"])
             elif request.api_key in client_metrics.APIS:
@@ -143,7 +142,7 @@ class CapturedExchange:
             is_delivered: whether the client received it.
             broker: node id; None if there is only one broker.
         """
-        if self.response is not None and self.api_key in (FETCH, SHARE_FETCH):
+        if self.response is not None and self.api_key in (FETCH.key, SHARE_FETCH.key):
             for topic in self.response["responses"] or ():
                 _summarize(topic["partitions"])
         request, response = redact_exchange(self.api_key, self.request, self.response)
@@ -196,7 +195,7 @@ def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Bod
     try:
         return decode_response(api_key, version, frame)
     except MalformedError:
-        if api_key != API_VERSIONS or version == 0:
+        if api_key != API_VERSIONS.key or version == 0:
             raise
         return decode_response(api_key, 0, frame)
 

@@ -19,11 +19,12 @@ from brokertwin.gateway.capture.counts import CaptureCounts
 from brokertwin.gateway.capture.documents import CapturedExchange, End, fault
 from brokertwin.gateway.capture.recorder import Recorder
 from brokertwin.gateway.capture.relay import Pipe, Relay, RelayTarget
-from brokertwin.gateway.capture.rewriting import METADATA, nodes_of
+from brokertwin.gateway.capture.rewriting import nodes_of
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.server import ANY_HOST, BACKLOG
+from brokertwin.state.core.kafka_apis import METADATA
 
 CONNECT_TIMEOUT_S = 10.0
 STREAM_BYTES = 1 << 18
@@ -194,7 +195,7 @@ class Proxy:
     async def put_addresses(self, api_key: int, response: Body) -> bool:
         """Put the proxy's addresses into a response; return whether it has any."""
         nodes = list(nodes_of(api_key, response))
-        if api_key == METADATA:
+        if api_key == METADATA.key:
             self._brokers |= {node.node_id for node in nodes}
         for node in nodes:
             if node.address not in self.addresses:

@@ -28,14 +28,13 @@ from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.protocol.frames import encode_response
 from brokertwin.gateway.protocol.primitives import NotEncodableError
-from brokertwin.state.core.kafka_apis import BOUND
+from brokertwin.state.core.kafka_apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, Trait, api_of_key
 
 SIZE_BYTES = 4
 CHUNK_BYTES = 1 << 16
 RESPONSES_TIMEOUT_S = 5.0
 """How long pending responses are awaited after the last request."""
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 _log = structlog.get_logger("brokertwin.capture")
 
@@ -181,7 +180,8 @@ class Relay:
             exchange = self._exchange()
             _write(writer, frame)
             self._read_request(exchange, frame)
-            self._is_bound = self._is_bound or exchange.api_key in BOUND
+            traits = api_of_key(exchange.api_key).traits
+            self._is_bound = self._is_bound or Trait.BINDS_CONNECTION in traits
             if exchange.is_one_way:
                 exchange.is_answered = True
                 await self._record(exchange)
@@ -214,7 +214,7 @@ class Relay:
             self._token = exchange
             return
         exchange.read_request(frame)
-        if exchange.api_key == SASL_AUTHENTICATE and exchange.request is not None:
+        if exchange.api_key == SASL_AUTHENTICATE.key and exchange.request is not None:
             self._login.token(_bytes_of(exchange.request["authBytes"]))
 
     async def _responses(self) -> None:
@@ -305,9 +305,9 @@ class Relay:
         is_refused = exchange.response is None or exchange.response.get("errorCode") != 0
         if exchange is self._token:
             self._login.accepted(frame)
-        elif exchange.api_key == SASL_HANDSHAKE and not is_refused:
+        elif exchange.api_key == SASL_HANDSHAKE.key and not is_refused:
             self._login.handshake(exchange.version, (exchange.request or {}).get("mechanism"))
-        elif exchange.api_key == SASL_AUTHENTICATE and exchange.response and not is_refused:
+        elif exchange.api_key == SASL_AUTHENTICATE.key and exchange.response and not is_refused:
             self._login.accepted(_bytes_of(exchange.response["authBytes"]))
 
     async def _record(

@@ -7,27 +7,34 @@ ShareFetch or ShareAcknowledge response names a new leader (KIP-951).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokertwin.gateway.edge_fields import ENDPOINTS_SINCE, Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.codec import Body
-
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+from brokertwin.state.core.kafka_apis import (
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    api_of_key,
+)
 
 _LISTS = {
-    PRODUCE: ("nodeEndpoints", "nodeId"),
-    FETCH: ("nodeEndpoints", "nodeId"),
-    METADATA: ("brokers", "nodeId"),
-    FIND_COORDINATOR: ("coordinators", "nodeId"),
-    DESCRIBE_CLUSTER: ("brokers", "brokerId"),
-    SHARE_FETCH: ("nodeEndpoints", "nodeId"),
-    SHARE_ACKNOWLEDGE: ("nodeEndpoints", "nodeId"),
+    PRODUCE.key: ("nodeEndpoints", "nodeId"),
+    FETCH.key: ("nodeEndpoints", "nodeId"),
+    METADATA.key: ("brokers", "nodeId"),
+    FIND_COORDINATOR.key: ("coordinators", "nodeId"),
+    DESCRIBE_CLUSTER.key: ("brokers", "brokerId"),
+    SHARE_FETCH.key: ("nodeEndpoints", "nodeId"),
+    SHARE_ACKNOWLEDGE.key: ("nodeEndpoints", "nodeId"),
 }
 """API key to the list of nodes in its response, and the field of their id."""
 
 
 def may_have_addresses(api_key: int, version: int) -> bool:
     """True if responses of the API may have to be rewritten."""
-    return api_key in _LISTS and version >= ENDPOINTS_SINCE.get(api_key, 0)
+    return api_key in _LISTS and version >= (api_of_key(api_key).endpoints_since or 0)
 
 
 class AdvertisedNode(NamedTuple):
@@ -48,7 +55,7 @@ def nodes_of(api_key: int, response: Body) -> Iterator[AdvertisedNode]:
         return
     name, id_field = _LISTS[api_key]
     places = list(response.get(name) or ())
-    if api_key == FIND_COORDINATOR and name not in response:
+    if api_key == FIND_COORDINATOR.key and name not in response:
         places = [response]  # up to version 3
     for place in places:
         if place.get("host") and place["port"] > 0:

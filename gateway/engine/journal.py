@@ -4,8 +4,9 @@ A line is the CRC-32 of a JSON document in eight hexadecimal digits, a space, an
 Other lines have the settings of the following events. A compacted journal begins with the lines of
 a snapshot (`journal_snapshot.py`). An incomplete last line is dropped; a damaged earlier line is an
 error. A line is written before its response is sent, so it survives the process. When it is synced,
-and so survives a power failure, is the engine's policy (`unsynced`). Requests that change no state
-that survives a restart of a Kafka broker are omitted.
+and so survives a power failure, is the engine's policy (`unsynced`). Requests that only read
+(`KafkaApi.only_reads`) are omitted: what they change in memory, such as fetch sessions, ends with a
+broker process.
 
 A compaction writes a new file beside the journal and renames it:
 
@@ -29,10 +30,6 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.engine.disk import DISK, Disk
-
-LEFT_OUT = frozenset({1, 2, 9, 18, 71, 72})
-"""Fetch, ListOffsets, OffsetFetch, ApiVersions: they read; fetch sessions end with a broker, and so
-there end instances of clients, of GetTelemetrySubscriptions and PushTelemetry."""
 
 COMPACTED_FROM_BYTES = 16 * 1024 * 1024
 """Smaller journals are not compacted: they are replayed within seconds."""

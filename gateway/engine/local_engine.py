@@ -28,7 +28,7 @@ from brokertwin.gateway.engine.engine import (
     now_ms,
 )
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
-from brokertwin.gateway.engine.journal import LEFT_OUT, Journal
+from brokertwin.gateway.engine.journal import Journal
 from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot, SegmentKey
 from brokertwin.gateway.engine.local_rows import LocalRecord, LocalResponse, LocalRows
 from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
@@ -41,6 +41,7 @@ from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import api_of_key
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import ConfigChanged
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
@@ -246,7 +247,7 @@ class LocalEngine:
             self._kept.restore(key, kept)
         self._segments.update(snapshot.sealed)
         self._deadline = self._cell.meta.outstanding
-        for broker in network.stopped(self._cell.tables.waiting):
+        for broker in network.stopped(self._cell.tables.cluster):
             self.heed_broker(broker, True)
         return snapshot.settings
 
@@ -266,7 +267,8 @@ class LocalEngine:
         """Process a request; the future is done unless the request is pending."""
         event_id, document = self._events.request(request)
         self._kept.appended.clear()
-        future = self._take(event_id, document, request.header["requestApiKey"] not in LEFT_OUT)
+        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
+        future = self._take(event_id, document, is_kept)
         self._forget_refused(request.body)
         return future
 

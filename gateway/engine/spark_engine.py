@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import known_settings
+from brokertwin.gateway.admin.api_versions import PROBE_HEADER
 from brokertwin.gateway.admin.known_settings import JobSettings
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.gateway.engine.cell_watch import CellWatch
@@ -42,7 +43,7 @@ from brokertwin.kafka_io.topic_writer import reason_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
-from brokertwin.state.core.kafka_apis import API_VERSIONS
+from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
 from brokertwin.state.core.settings import BrokerSettings
 
@@ -61,12 +62,7 @@ THROTTLE_MAX_MS = 1_000
 SETTINGS_S, OUTSTANDING_S = 5.0, 60.0
 """Maximum age of known settings when requests arrive; the second if a query is pending."""
 
-ALTERING = frozenset({19, 20, 33, 44, 49})
-"""CreateTopics, DeleteTopics, AlterConfigs, IncrementalAlterConfigs, AlterClientQuotas."""
-
 POLL_S = 0.1
-
-_PROBE_HEADER = {"requestApiKey": API_VERSIONS, "requestApiVersion": 0, "clientId": "probe"}
 
 _log = structlog.get_logger("brokertwin.gateway")
 
@@ -197,7 +193,8 @@ class SparkEngine:
         """Write a request's event; events of one cell are processed in call order."""
         assert self._loop is not None, "start() comes first"
         future = self._send(request.broker, *self._events.request(request))
-        if request.header.get("requestApiKey") in ALTERING:
+        api = api_of_key(request.header.get("requestApiKey", UNKNOWN.key))
+        if Trait.CHANGES_SETTINGS in api.traits:
             future.add_done_callback(partial(self._has_altered, request.broker))
         patience_s = OUTSTANDING_S if self._query_id else SETTINGS_S
         if not self._is_closed and self._loop.time() - self._queried_at >= patience_s:
@@ -427,7 +424,7 @@ class SparkEngine:
 
 def _probe(broker: int) -> EdgeRequest:
     """Create a request that has an immediate response."""
-    return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", _PROBE_HEADER, {})
+    return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", PROBE_HEADER, {})
 
 
 def _fail(future: asyncio.Future[EngineResponse], why: str) -> None:

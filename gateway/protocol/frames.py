@@ -171,6 +171,6 @@ def _request_header(name: str, version: int) -> int:
 
 
 def _response_header(name: str, api_key: int, version: int) -> int:
-    if api_key == API_VERSIONS:
+    if api_key == API_VERSIONS.key:
         return 0
     return 1 if version in MESSAGES[f"{name}Response"].flexible else 0

@@ -151,7 +151,7 @@ def due(
     """Yield the passes due at `now` (ms since 1970); `given` are the brokers' settings."""
     for broker in brokers:
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
-        if not settings.log_cleaner_enable or network.is_stopped(tables.waiting, broker):
+        if not settings.log_cleaner_enable or network.is_stopped(tables.cluster, broker):
             continue
         for topic in image.all_topics(tables.metadata, broker):
             rules = retention_limits.cleaning_of(topic, settings)

@@ -23,9 +23,16 @@ from brokertwin.gateway.security.scram import (
     LoginError,
     Mechanism,
 )
+from brokertwin.state.core.kafka_apis import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
 
 SETTING = "delegation.token.secret.key"
-CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
+CREATE, RENEW = CREATE_DELEGATION_TOKEN.key, RENEW_DELEGATION_TOKEN.key
+EXPIRE, DESCRIBE = EXPIRE_DELEGATION_TOKEN.key, DESCRIBE_DELEGATION_TOKEN.key
 APIS = frozenset({CREATE, RENEW, EXPIRE, DESCRIBE})
 _SALT_BYTES = 16
 _VERSION = 3

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from brokertwin.gateway import refusals
 from brokertwin.gateway.admin import api_versions
-from brokertwin.gateway.admin.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from brokertwin.gateway.admin.api_versions import SASL_APIS
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.engine.engine import Body, now_ms
 from brokertwin.gateway.protocol.frames import Request, api_key_of, decode_request, encode_response
@@ -44,7 +44,12 @@ from brokertwin.gateway.security.scram import (
     LoginError,
 )
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    API_VERSIONS,
+    KAFKA_APIS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 
 WITH_USERS = (plain.MECHANISM, *scram.MECHANISMS)
 """Mechanisms that require a credentials file."""
@@ -204,9 +209,9 @@ class SaslAuthentication(Authentication):
             if not self._has_headers:
                 return await self._bare_message(frame)
             return await self._authenticate(decode_request(frame))
-        if api_key == SASL_HANDSHAKE:
+        if api_key == SASL_HANDSHAKE.key:
             return self._handshake(decode_request(frame))
-        if api_key == API_VERSIONS and self._state is SaslState.START:
+        if api_key == API_VERSIONS.key and self._state is SaslState.START:
             return self._versions(frame)
         name = KAFKA_APIS[api_key].name if api_key in KAFKA_APIS else f"API key {api_key}"
         return SaslStep(None, f"{name} before authentication")
@@ -217,7 +222,7 @@ class SaslAuthentication(Authentication):
         may_again = (
             self._began_again is None or now - self._began_again >= REAUTHENTICATION_INTERVAL_S
         )
-        if api_key == SASL_HANDSHAKE and self._expires is not None and may_again:
+        if api_key == SASL_HANDSHAKE.key and self._expires is not None and may_again:
             self._began_again = now
             self.is_complete = False
             return self._handshake(decode_request(frame))
@@ -256,7 +261,7 @@ class SaslAuthentication(Authentication):
         return SaslStep(response)
 
     async def _authenticate(self, request: Request) -> SaslStep:
-        if request.api_key != SASL_AUTHENTICATE:
+        if request.api_key != SASL_AUTHENTICATE.key:
             name = request.header["requestApiKeyName"]
             body = refusals.error_response(request, Error.ILLEGAL_SASL_STATE)
             response = _encoded(request, body) if body is not None else None
@@ -350,7 +355,7 @@ class SaslAuthentication(Authentication):
 def _not_now(request: Request) -> SaslStep:
     """Return the response if there is nothing to authenticate."""
     body: Body = {"errorCode": Error.ILLEGAL_SASL_STATE, "mechanisms": []}
-    if request.api_key == SASL_AUTHENTICATE:
+    if request.api_key == SASL_AUTHENTICATE.key:
         body = {"errorCode": Error.ILLEGAL_SASL_STATE, "errorMessage": _AFTERWARDS}
     return SaslStep(_encoded(request, body))
 

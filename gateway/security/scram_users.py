@@ -29,15 +29,23 @@ from brokertwin.gateway.security.credentials import Users
 from brokertwin.gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    LIST_PARTITION_REASSIGNMENTS,
+    UPDATE_FEATURES,
+    KafkaApi,
+)
 
-DESCRIBE, ALTER = 50, 51
+DESCRIBE = DESCRIBE_USER_SCRAM_CREDENTIALS.key
+ALTER = ALTER_USER_SCRAM_CREDENTIALS.key
 NEEDED = {DESCRIBE: Operation.DESCRIBE, ALTER: Operation.ALTER}
 VERSIONS = (0, 0)
 _BY_CODE = dict(enumerate(scram.MECHANISMS.values(), 1))
 _CODES = {mechanism.name: code for code, mechanism in _BY_CODE.items()}
-_NEEDS_JUST: dict[Operation, tuple[int, str, int, Body]] = {
-    Operation.ALTER: (57, "UPDATE_FEATURES", 1, {"featureUpdates": [], "validateOnly": True}),
-    Operation.DESCRIBE: (46, "LIST_PARTITION_REASSIGNMENTS", 0, {"topics": []}),
+_NEEDS_JUST: dict[Operation, tuple[KafkaApi, int, Body]] = {
+    Operation.ALTER: (UPDATE_FEATURES, 1, {"featureUpdates": [], "validateOnly": True}),
+    Operation.DESCRIBE: (LIST_PARTITION_REASSIGNMENTS, 0, {"topics": []}),
 }
 
 Why = tuple[Error, str]
@@ -168,9 +176,9 @@ async def _may(engine: BrokerEngine, request: EdgeRequest, operation: Operation)
 
     An empty UpdateFeatures requires ALTER, an empty ListPartitionReassignments DESCRIBE.
     """
-    api_key, name, version, body = _NEEDS_JUST[operation]
-    header = request.header | {"requestApiKey": api_key, "requestApiVersion": version}
-    header["requestApiKeyName"] = name
+    api, version, body = _NEEDS_JUST[operation]
+    header = request.header | {"requestApiKey": api.key, "requestApiVersion": version}
+    header["requestApiKeyName"] = api.name
     submitted = await engine.submit(request._replace(header=header, body=body))
     denied = Error.CLUSTER_AUTHORIZATION_FAILED
     return submitted.error is None and (submitted.response or {}).get("errorCode") != denied

@@ -17,11 +17,16 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
+from brokertwin.state.core.kafka_apis import (
+    CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    METADATA,
+    PRODUCE,
+)
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import ZERO_UUID
 
-PRODUCE, METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 0, 3, 19, 75
-NAMING_APIS = frozenset({METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS})
+NAMING_APIS = frozenset({METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITIONS.key})
 """APIs whose responses have topic names with ids."""
 
 
@@ -116,7 +121,7 @@ class Needs:
         try:
             if key in NAMING_APIS and bytes(document.response):
                 self._add_names(_topics_decoder.decode(document.response))
-            elif key == PRODUCE and b'"batches"' not in bytes(document.request):
+            elif key == PRODUCE.key and b'"batches"' not in bytes(document.request):
                 for place, result in _results_of(document.response):
                     if result.error_code == 0:
                         self._by_id[place].add(result.base_offset)

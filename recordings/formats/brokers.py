@@ -22,13 +22,13 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document, is_controllers, listener_of
+from brokertwin.state.core.kafka_apis import DESCRIBE_CLUSTER, METADATA
 
 DOCUMENTS_LOOKED_AT_MAX = 20_000
 IN_NAME = re.compile(
     r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE
 )
 AT_END = re.compile(r"^[A-Za-z_./-]*[-_.](\d{1,5})$")
-METADATA, DESCRIBE_CLUSTER = 3, 60
 LOOPBACK = ("127.", "0:0:0:0:0:0:0:1", "localhost")
 
 
@@ -160,7 +160,7 @@ class Brokers:
         self._seen.add(document.label)
         if is_controllers(document.header, bytes(document.request)):
             self._controllers.add(listener)
-        if document.header.request_api_key not in (METADATA, DESCRIBE_CLUSTER):
+        if document.header.request_api_key not in (METADATA.key, DESCRIBE_CLUSTER.key):
             return False
         try:
             brokers = _decoder.decode(document.response).brokers

@@ -14,10 +14,7 @@ from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-
-CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
-"""APIs of KRaft controllers: quorum, broker registration and heartbeats."""
+from brokertwin.state.core.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
 
 REMOVED_APIS = {
     4: "LEADER_AND_ISR",
@@ -30,7 +27,6 @@ REMOVED_APIS = {
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
-FETCH = 1
 METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
 """Name and topic id of the controllers' log."""
 
@@ -174,7 +170,9 @@ def listener_of(document: Document) -> str:
 def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
-    return key in CONTROLLERS_APIS or (key == FETCH and any(log in request for log in METADATA_LOG))
+    if key == FETCH.key:
+        return any(log in request for log in METADATA_LOG)
+    return Trait.KRAFT_ONLY in api_of_key(key).traits
 
 
 def controllers_listeners(documents: Iterable[Document]) -> set[str]:

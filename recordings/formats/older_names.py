@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.documents import raw
-
-FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT = 1, 8, 24, 28
-DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
-LIST_CONFIG_RESOURCES, STREAMS_GROUP_HEARTBEAT = 74, 88
+from brokertwin.state.core.kafka_apis import (
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
+    FETCH,
+    LIST_CONFIG_RESOURCES,
+    OFFSET_COMMIT,
+    STREAMS_GROUP_HEARTBEAT,
+    TXN_OFFSET_COMMIT,
+    VOTE,
+)
 
 Names = dict[str, tuple[str, "Names"]]
 """New name and nested names by old name."""
@@ -26,10 +33,10 @@ class _Renaming(NamedTuple):
 
 
 _REQUESTS = {
-    OFFSET_COMMIT: _Renaming(
+    OFFSET_COMMIT.key: _Renaming(
         b'"generationId"', {"generationId": ("generationIdOrMemberEpoch", {})}
     ),
-    ADD_PARTITIONS_TO_TXN: _Renaming(
+    ADD_PARTITIONS_TO_TXN.key: _Renaming(
         b'"transactionalId"',
         {
             "transactionalId": ("v3AndBelowTransactionalId", {}),
@@ -38,17 +45,17 @@ _REQUESTS = {
             "topics": ("v3AndBelowTopics", {}),
         },
     ),
-    TXN_OFFSET_COMMIT: _Renaming(
+    TXN_OFFSET_COMMIT.key: _Renaming(
         b'"generationIdOrMemberEpoch"', {"generationIdOrMemberEpoch": ("generationId", {})}
     ),
-    DESCRIBE_LOG_DIRS: _Renaming(
+    DESCRIBE_LOG_DIRS.key: _Renaming(
         b'"partitionIndex"', {"topics": ("topics", {"partitionIndex": ("partitions", {})})}
     ),
-    ELECT_LEADERS: _Renaming(
+    ELECT_LEADERS.key: _Renaming(
         b'"partitionId"',
         {"topicPartitions": ("topicPartitions", {"partitionId": ("partitions", {})})},
     ),
-    VOTE: _Renaming(
+    VOTE.key: _Renaming(
         b'"candidateId"',
         {
             "topics": (
@@ -68,7 +75,7 @@ _REQUESTS = {
     ),
 }
 _RESPONSES = {
-    FETCH: _Renaming(
+    FETCH.key: _Renaming(
         b'"partitionResponses"',
         {
             "responses": (
@@ -86,7 +93,7 @@ _RESPONSES = {
             )
         },
     ),
-    ADD_PARTITIONS_TO_TXN: _Renaming(
+    ADD_PARTITIONS_TO_TXN.key: _Renaming(
         b'"results"',
         {
             "results": (
@@ -95,11 +102,11 @@ _RESPONSES = {
             )
         },
     ),
-    LIST_CONFIG_RESOURCES: _Renaming(
+    LIST_CONFIG_RESOURCES.key: _Renaming(
         b'"clientMetricsResources"',
         {"clientMetricsResources": ("configResources", {"name": ("resourceName", {})})},
     ),
-    STREAMS_GROUP_HEARTBEAT: _Renaming(
+    STREAMS_GROUP_HEARTBEAT.key: _Renaming(
         b'"acceptableRecoveryLagLegacy"',
         {"acceptableRecoveryLagLegacy": ("acceptableRecoveryLag", {})},
     ),

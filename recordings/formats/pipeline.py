@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats.batches import PRODUCE, Completion, Needs
+from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.brokers import Brokers
 from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
@@ -26,8 +26,8 @@ from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, S
 from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
 from brokertwin.recordings.formats.stamps import is_day_first
 from brokertwin.recordings.formats.summary import Summary
+from brokertwin.state.core.kafka_apis import FETCH, PRODUCE
 
-FETCH = 1
 Source = Callable[[Summary], Iterator[Document]]
 """A source of documents, which counts unreadable ones in a summary."""
 
@@ -179,14 +179,14 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
     for document in documents:
         needs.add(document)
         key = document.header.request_api_key
-        if key == FETCH:
+        if key == FETCH.key:
             topic_ids.update(TOPIC_ID.findall(document.request))
         origin = "" if document.is_from_log else document.source
         connection = origin, document.broker, document.connection
         number = document.header.correlation_id if document.is_request else LAST
         time = arrivals.time(connection, document.time, number)
         turn = OrderTurn(hash(connection), number)
-        sorter.add(time, document.encoded(), key == PRODUCE, turn)
+        sorter.add(time, document.encoded(), key == PRODUCE.key, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}
     summary.nameless_topic_ids = len(topic_ids - known)
@@ -220,6 +220,6 @@ def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
 
 def completed(document: Document, completion: Completion) -> bytes:
     """Encode a document, with known batch headers."""
-    if document.header.request_api_key == PRODUCE:
+    if document.header.request_api_key == PRODUCE.key:
         document.request = completion.complete(document.request, document.response, document.time)
     return document.encoded()

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.choices import named_topics
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.kafka_apis import LIST_OFFSETS, PRODUCE
 from brokertwin.state.core.schema import ZERO_UUID
 
-PRODUCE, LIST_OFFSETS = 0, 2
 NONE = -1
 
 
@@ -48,7 +48,7 @@ class Appended:
         known = list(exchanges)
         names = {topic_id: name for one in known for name, topic_id in named_topics(one)}
         for exchange in known:
-            if exchange.header.request_api_key == PRODUCE:
+            if exchange.header.request_api_key == PRODUCE.key:
                 for topic, partition, header in _headers(exchange):
                     self._headers[names.get(topic, topic), partition].append(header)
 
@@ -57,7 +57,7 @@ class Appended:
 
         Each is a path, the expected value, and the value.
         """
-        if exchange.header.request_api_key != LIST_OFFSETS or not isinstance(response, dict):
+        if exchange.header.request_api_key != LIST_OFFSETS.key or not isinstance(response, dict):
             return []
         return [
             (

@@ -8,29 +8,26 @@ history created, existed before: it is ignored and counted.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from brokertwin.recordings.replay.choices import (
+from brokertwin.recordings.replay.choices import CREATED_SOON, INTERNAL_TOPICS
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.kafka_apis import (
     CREATE_TOPICS,
-    CREATED_SOON,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
-    INTERNAL_TOPICS,
-    JOIN_GROUP,
+    LIST_GROUPS,
+    LIST_TRANSACTIONS,
     METADATA,
+    Trait,
 )
-from brokertwin.recordings.replay.recording import Exchange
 
-LIST_GROUPS, LIST_TRANSACTIONS = 16, 66
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transaction"
 
 ENTRIES = {
-    METADATA: (TOPIC, "topics", "name"),
-    LIST_GROUPS: (GROUP, "groups", "groupId"),
-    LIST_TRANSACTIONS: (TRANSACTION, "transactionStates", "transactionalId"),
+    METADATA.key: (TOPIC, "topics", "name"),
+    LIST_GROUPS.key: (GROUP, "groups", "groupId"),
+    LIST_TRANSACTIONS.key: (TRANSACTION, "transactionStates", "transactionalId"),
 }
 """Kind, list field and name field of the entries, by API key."""
-
-MAKE_GROUPS = frozenset({8, JOIN_GROUP, 28, 68, 76, 88})
-"""API keys of commits, joins and new heartbeats, which can create a group."""
 
 
 class EarlierState:
@@ -77,7 +74,7 @@ class EarlierState:
 
 
 def _is_of_all(exchange: Exchange) -> bool:
-    if exchange.header.request_api_key != METADATA:
+    if exchange.header.request_api_key != METADATA.key:
         return True
     topics = exchange.body().get("topics")
     return topics is None or (not topics and exchange.version == 0)
@@ -86,14 +83,14 @@ def _is_of_all(exchange: Exchange) -> bool:
 def _made(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """Yield topics, groups and transactional ids that an exchange may create."""
     key, body, response = exchange.header.request_api_key, exchange.body(), exchange.response
-    if key in MAKE_GROUPS:
+    if exchange.has(Trait.MAKES_GROUPS):
         yield GROUP, str(body.get("groupId"))
-    elif key == INIT_PRODUCER_ID and body.get("transactionalId"):
+    elif key == INIT_PRODUCER_ID.key and body.get("transactionalId"):
         yield TRANSACTION, body["transactionalId"]
-    elif key == FIND_COORDINATOR and 0 <= body.get("keyType", 0) < len(INTERNAL_TOPICS):
+    elif key == FIND_COORDINATOR.key and 0 <= body.get("keyType", 0) < len(INTERNAL_TOPICS):
         yield TOPIC, INTERNAL_TOPICS[body.get("keyType", 0)]
-    elif key in (CREATE_TOPICS, METADATA) and isinstance(response, dict):
-        made = {0} if key == CREATE_TOPICS else CREATED_SOON
+    elif key in (CREATE_TOPICS.key, METADATA.key) and isinstance(response, dict):
+        made = {0} if key == CREATE_TOPICS.key else CREATED_SOON
         for topic in response.get("topics", ()):
             if topic.get("errorCode") in made and topic.get("name"):
                 yield TOPIC, topic["name"]

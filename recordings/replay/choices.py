@@ -16,12 +16,20 @@ from typing import Any
 
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Choices
+from brokertwin.state.core.kafka_apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    METADATA,
+)
 from brokertwin.state.core.schema import ZERO_UUID
-
-FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP = 1, 3, 10, 11
-CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 19, 20, 22
-DESCRIBE_CLUSTER, CONSUMER_GROUP_HEARTBEAT, DESCRIBE_TOPIC_PARTITIONS = 60, 68, 75
-CONSUMER_GROUP_DESCRIBE, GET_TELEMETRY_SUBSCRIPTIONS = 69, 71
 
 NEW_SESSION_EPOCH = 0
 MEMBER_ID_REQUIRED = 79
@@ -73,9 +81,9 @@ def named_topics(exchange: Exchange) -> Iterator[tuple[str, str]]:
     if not isinstance(response, dict):
         return
     key = exchange.header.request_api_key
-    if key in (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS):
+    if key in (METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITIONS.key):
         yield from _pairs(response.get("topics"))
-    elif key == DELETE_TOPICS:
+    elif key == DELETE_TOPICS.key:
         yield from _pairs(response.get("responses"))
 
 
@@ -87,7 +95,7 @@ def _pairs(topics: Any) -> Iterator[tuple[str, str]]:
 
 
 def _deleted_topics(exchange: Exchange) -> Iterator[str]:
-    if exchange.header.request_api_key == DELETE_TOPICS and exchange.response:
+    if exchange.header.request_api_key == DELETE_TOPICS.key and exchange.response:
         for topic in exchange.response.get("responses", ()):
             if topic.get("errorCode") == 0 and topic.get("name"):
                 yield topic["name"]
@@ -165,14 +173,14 @@ def _some(cluster_id: str | None, topic_ids: dict[str, str]) -> Choices | None:
 
 
 _TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
-    FETCH: _of_fetch,
-    METADATA: _of_metadata,
-    FIND_COORDINATOR: _of_find_coordinator,
-    JOIN_GROUP: _of_join,
-    CREATE_TOPICS: _of_create_topics,
-    INIT_PRODUCER_ID: _of_init_producer_id,
-    DESCRIBE_CLUSTER: _of_describe_cluster,
-    CONSUMER_GROUP_HEARTBEAT: _of_join,
-    GET_TELEMETRY_SUBSCRIPTIONS: _of_telemetry,
+    FETCH.key: _of_fetch,
+    METADATA.key: _of_metadata,
+    FIND_COORDINATOR.key: _of_find_coordinator,
+    JOIN_GROUP.key: _of_join,
+    CREATE_TOPICS.key: _of_create_topics,
+    INIT_PRODUCER_ID.key: _of_init_producer_id,
+    DESCRIBE_CLUSTER.key: _of_describe_cluster,
+    CONSUMER_GROUP_HEARTBEAT.key: _of_join,
+    GET_TELEMETRY_SUBSCRIPTIONS.key: _of_telemetry,
 }
 """Extractors of choices by API key."""

@@ -1,7 +1,7 @@
 """Compares a response with the recorded one.
 
 Masked fields are ignored (`masking.py`). Lists without an order in Kafka are compared by key
-(`FREE_ORDER`), all others in order. Some deviations are accepted and counted separately:
+(`KafkaApi.unordered`), all others in order. Some deviations are accepted and counted separately:
 
 - ListOffsets by timestamp needs the records: any offset and time within the batch that the
   model names (`within`) and a recorded Produce has (`appended.py`);
@@ -28,38 +28,10 @@ from brokertwin.recordings.replay.freedoms import INSIDE, Freedom
 from brokertwin.recordings.replay.masking import masked
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Reason
+from brokertwin.state.core.kafka_apis import OFFSET_FETCH, api_of_key
 from brokertwin.state.core.records import Batch
 from brokertwin.state.logs import control_batches
 
-FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
-    0: {"responses": ("name", "topicId"), "partitionResponses": ("index",)},
-    2: {"topics": ("name",), "partitions": ("partitionIndex",)},
-    3: {
-        "brokers": ("nodeId",),
-        "topics": ("name", "topicId"),
-        "partitions": ("partitionIndex",),
-    },
-    16: {"groups": ("groupId",)},
-    19: {"topics": ("name",)},
-    20: {"responses": ("name", "topicId")},
-    21: {"topics": ("name",), "partitions": ("partitionIndex",)},
-    24: {"resultsByTopicV3AndBelow": ("name",), "resultsByPartition": ("partitionIndex",)},
-    37: {"results": ("name",)},
-    42: {"results": ("groupId",)},
-    65: {"topics": ("topic",)},
-    66: {"transactionStates": ("transactionalId",)},
-    74: {"configResources": ("resourceType", "resourceName")},
-    78: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
-    79: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
-}
-"""Lists that are maps in Kafka: key fields by field name and API key.
-
-The APIs are Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
-AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions,
-ListConfigResources, ShareFetch and ShareAcknowledge.
-"""
-
-OFFSET_FETCH = 9
 ALL_OFFSETS: dict[str, tuple[str, ...]] = {
     "topics": ("name", "topicId"),
     "partitions": ("partitionIndex",),
@@ -264,9 +236,9 @@ def prepared(exchange: Exchange, response: Any) -> Any:
 
 def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
     """The unordered lists of a response, or None."""
-    if exchange.header.request_api_key == OFFSET_FETCH and _has_all_topics(exchange.body()):
+    if exchange.header.request_api_key == OFFSET_FETCH.key and _has_all_topics(exchange.body()):
         return ALL_OFFSETS
-    return FREE_ORDER.get(exchange.header.request_api_key)
+    return api_of_key(exchange.header.request_api_key).unordered
 
 
 def compare(expected: Any, got: Any) -> ComparisonOutcome:

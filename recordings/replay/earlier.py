@@ -13,19 +13,12 @@ from typing import Any
 import msgspec
 
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.choices import (
-    FIND_COORDINATOR,
-    INIT_PRODUCER_ID,
-    INTERNAL_TOPICS,
-    TopicIds,
-)
+from brokertwin.recordings.replay.choices import INTERNAL_TOPICS, TopicIds
 from brokertwin.recordings.replay.picks import NOWHERE
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Choices, Event, RequestHeader
-
-COMMITS = frozenset({8, 28})
-"""API keys of OffsetCommit and TxnOffsetCommit."""
+from brokertwin.state.core.kafka_apis import FIND_COORDINATOR, INIT_PRODUCER_ID, Trait
 
 GROUP = 0
 """The key type of groups."""
@@ -82,11 +75,11 @@ def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
     seen: set[int] = set()
     for exchange in exchanges:
         is_first = exchange.broker not in seen
-        if exchange.header.request_api_key != INIT_PRODUCER_ID or not is_first:
+        if exchange.header.request_api_key != INIT_PRODUCER_ID.key or not is_first:
             continue
         seen.add(exchange.broker)
         if isinstance(exchange.response, dict) and exchange.response.get("errorCode") == 0:
-            header = RequestHeader(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION)
+            header = RequestHeader(INIT_PRODUCER_ID.key, INIT_PRODUCER_ID_VERSION)
             body = {"transactionalId": None, "transactionTimeoutMs": 0}
             yield f"producer ids of broker {exchange.broker}", exchange.broker, header, body, None
 
@@ -99,22 +92,22 @@ def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iter
         if key_type is None or key_type in seen:
             continue
         seen.add(key_type)
-        is_look_up = exchange.header.request_api_key == FIND_COORDINATOR
+        is_look_up = exchange.header.request_api_key == FIND_COORDINATOR.key
         found = _found_coordinator if is_look_up else _handled_by_coordinator
         if found(exchange.response):
             name = INTERNAL_TOPICS[key_type]
             topic_id = topic_ids.after(0, name)
             chosen = Choices(topic_ids={name: topic_id}) if topic_id is not None else None
-            header = RequestHeader(FIND_COORDINATOR, FIND_COORDINATOR_VERSION)
+            header = RequestHeader(FIND_COORDINATOR.key, FIND_COORDINATOR_VERSION)
             body = {"keyType": key_type, "coordinatorKeys": ["earlier"]}
             yield f"topic {name}", exchange.broker, header, body, chosen
 
 
 def _coordinator_type(exchange: Exchange) -> int | None:
     """The coordinator key type of a lookup or a commit."""
-    if exchange.header.request_api_key in COMMITS:
+    if exchange.has(Trait.COMMITS_OFFSETS):
         return GROUP
-    if exchange.header.request_api_key != FIND_COORDINATOR:
+    if exchange.header.request_api_key != FIND_COORDINATOR.key:
         return None
     key_type = int(exchange.body().get("keyType", GROUP))
     return key_type if 0 <= key_type < len(INTERNAL_TOPICS) else None

@@ -14,9 +14,7 @@ import msgspec
 
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
-
-PRODUCE = 0
-
+from brokertwin.state.core.kafka_apis import PRODUCE
 
 KEYLESS = "Compacted topic cannot accept message without key"
 ERROR_FIELDS = ("recordErrors", "errorMessage")
@@ -87,7 +85,7 @@ def _seen(partition_result: dict[str, Any], batch: dict[str, Any]) -> dict[str, 
 
 def _partitions_of(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
     """The partitions of a Produce response by topic and number."""
-    if exchange.header.request_api_key != PRODUCE or response is None:
+    if exchange.header.request_api_key != PRODUCE.key or response is None:
         return {}
     return {
         (_topic_of(topic), partition.get("index")): partition

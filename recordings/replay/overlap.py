@@ -15,6 +15,15 @@ from typing import Any
 from brokertwin.recordings.replay.choices import INTERNAL_TOPICS, named_topics
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    STREAMS_GROUP_HEARTBEAT,
+    Trait,
+)
 
 NAMING_FIELDS = frozenset(
     {
@@ -38,27 +47,7 @@ NAMING_FIELDS = frozenset(
 )
 """Request fields whose string values name a touched item."""
 
-READ_ONLY = frozenset({1, 2, 9, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
-"""API keys of requests that change nothing visible to other connections."""
-
-ON_CONTROLLER = frozenset({19, 20, 37})
-"""API keys of controller requests, which brokers learn of later."""
-
-ENDS_TRANSACTIONS = frozenset({22, 26})
-"""API keys of requests that write markers: InitProducerId, EndTxn."""
-
-OF_TRANSACTIONS = frozenset({0, 24, 25, 28})
-"""API keys of requests in a transaction: Produce, AddPartitionsToTxn, offsets."""
-
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
-CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 EVERYTHING = frozenset({"*"})
-
-OF_ALL_TOPICS = frozenset({METADATA, 75})
-"""API keys of Metadata and DescribeTopicPartitions: all topics by default."""
-
-LISTS = frozenset({16, 66})
-"""API keys of ListGroups and ListTransactions."""
 
 
 class Footprints:
@@ -73,16 +62,16 @@ class Footprints:
         self._subscribed: dict[str, set[str]] = {}
         self._in_transactions: dict[str, set[str]] = {}
         for exchange in exchanges:
-            if exchange.header.request_api_key in OF_TRANSACTIONS:
+            if exchange.has(Trait.IN_TRANSACTION):
                 body = exchange.body()
                 name = body.get("transactionalId") or body.get("v3AndBelowTransactionalId")
                 if name:
                     self._in_transactions.setdefault(name, set()).update(self._all_named(body))
-            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT:
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key:
                 body = exchange.body()
                 names = body.get("subscribedTopicNames") or ()
                 self._subscribed.setdefault(body.get("groupId", ""), set()).update(names)
-            if exchange.header.request_api_key == STREAMS_GROUP_HEARTBEAT:
+            if exchange.header.request_api_key == STREAMS_GROUP_HEARTBEAT.key:
                 body = exchange.body()
                 read = _named(body.get("topology"))
                 self._subscribed.setdefault(body.get("groupId", ""), set()).update(read)
@@ -104,18 +93,22 @@ class Footprints:
         key = exchange.header.request_api_key
         if exchange.kind is not Kind.REQUEST:
             return EVERYTHING
-        if key == FETCH and isinstance(body, dict) and body.get("sessionEpoch", -1) > 0:
+        if key == FETCH.key and isinstance(body, dict) and body.get("sessionEpoch", -1) > 0:
             return EVERYTHING
-        if key in OF_ALL_TOPICS and isinstance(body, dict) and not body.get("topics"):
+        if (
+            exchange.has(Trait.LISTS_ALL_TOPICS)
+            and isinstance(body, dict)
+            and not body.get("topics")
+        ):
             return EVERYTHING
-        if key in LISTS:
+        if exchange.has(Trait.LISTS_ALL):
             return EVERYTHING
         named = self._all_named(body)
-        if key in ENDS_TRANSACTIONS:
+        if exchange.has(Trait.ENDS_TRANSACTION):
             return named | self._in_transactions.get(body.get("transactionalId") or "", frozenset())
-        if key in (CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT):
+        if key in (CONSUMER_GROUP_HEARTBEAT.key, STREAMS_GROUP_HEARTBEAT.key):
             return named | self._subscribed.get(body.get("groupId", ""), frozenset())
-        return named | _internal_topic(body) if key == FIND_COORDINATOR else named
+        return named | _internal_topic(body) if key == FIND_COORDINATOR.key else named
 
     def _all_named(self, body: Any) -> frozenset[str]:
         """Everything named in a body, topics by name."""
@@ -123,9 +116,8 @@ class Footprints:
 
 
 def _may_write(exchange: Exchange) -> bool:
-    key = exchange.header.request_api_key
-    if key != METADATA:
-        return key not in READ_ONLY
+    if exchange.header.request_api_key != METADATA.key:
+        return not exchange.has(Trait.READS)
     body = exchange.body()
     return bool(body.get("topics")) and body.get("allowAutoTopicCreation", True)
 
@@ -166,5 +158,5 @@ def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
 
 
 def _is_unanswered(exchange: Exchange) -> bool:
-    is_produce = exchange.header.request_api_key == PRODUCE
+    is_produce = exchange.header.request_api_key == PRODUCE.key
     return is_produce and exchange.is_recorded and exchange.response is None

@@ -32,6 +32,7 @@ from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
 from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
+from brokertwin.state.core.kafka_apis import Decider, Trait, api_of_key
 
 DEFAULT_READING = FileReading()
 
@@ -75,6 +76,16 @@ class Exchange(msgspec.Struct, frozen=True):
     def api(self) -> str:
         """API name in the request log, or the key of an unknown API."""
         return api_name(self.header.request_api_key)
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the API has a trait."""
+        return trait in api_of_key(self.header.request_api_key).traits
+
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the controller decides, and brokers read the change afterwards."""
+        api = api_of_key(self.header.request_api_key)
+        return api.handler is Decider.CONTROLLER and not api.only_reads
 
     @property
     def version(self) -> int:

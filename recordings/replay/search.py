@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
-from brokertwin.recordings.replay.overlap import (
-    CONSUMER_GROUP_HEARTBEAT,
-    ENDS_TRANSACTIONS,
-    ON_CONTROLLER,
-    Footprints,
-    unanswered_tails,
-)
+from brokertwin.recordings.replay.overlap import Footprints, unanswered_tails
 from brokertwin.recordings.replay.picks import differing
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, ScheduleChange
@@ -29,10 +23,8 @@ from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
 from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import CONSUMER_GROUP_HEARTBEAT, Trait
 from brokertwin.state.groups.regex_resolution import REFRESH_MIN_INTERVAL_MS, TIMING_MS
-
-MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
-"""API keys of requests whose effect may follow their response."""
 
 
 class SearchLimits(NamedTuple):
@@ -182,7 +174,8 @@ class Search:
         yield from (ScheduleChange(moved=(index,)) for index in latest[1:])
         for index in seen:
             is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
-            may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
+            exchange = self._exchanges[index]
+            may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
                 yield ScheduleChange(late=(index,))
         yield from self._resolutions(failed, seen)
@@ -190,18 +183,18 @@ class Search:
 
     def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[ScheduleChange]:
         """Heartbeats of the same group that may or may not resolve expressions."""
-        if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT:
+        if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT.key:
             return
         beats = [
             index
             for index in seen
-            if self._exchanges[index].header.request_api_key == CONSUMER_GROUP_HEARTBEAT
+            if self._exchanges[index].header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
         ]
         group = self._exchanges[failed].body().get("groupId")
         times = [
             exchange.time
             for exchange in self._exchanges[:failed]
-            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
             and exchange.body().get("groupId") == group
         ]
         for index in beats:
@@ -231,7 +224,7 @@ class Search:
         recent = [
             other
             for other, exchange in enumerate(self._exchanges[:index])
-            if exchange.header.request_api_key in ON_CONTROLLER
+            if exchange.changes_metadata
             and exchange.end + self._limits.tolerances.late >= arrived
             and self._footprints.may_change(other, index)
         ]
@@ -288,7 +281,7 @@ class Search:
         for index in self._decided.resolved_for:
             used[self._exchanges[index].id].add(Freedom.REGEXES)
         for index, unseen_by in self._decided.late.items():
-            is_metadata = self._exchanges[index].header.request_api_key in ON_CONTROLLER
+            is_metadata = self._exchanges[index].changes_metadata
             freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS
             for other in unseen_by:
                 used[self._exchanges[other].id].add(freedom)

@@ -11,17 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
-
-PRODUCE, FETCH, METADATA = 0, 1, 3
-WAITING = frozenset({FETCH, 11, 14, 78})
-"""API keys of requests that may always be delayed.
-
-Fetch, JoinGroup, SyncGroup and ShareFetch.
-"""
-
-REPLICATED = frozenset({8, 28})
-"""API keys of commits, which wait for replicas like Produce with acks -1."""
-
+from brokertwin.state.core.kafka_apis import METADATA, PRODUCE, Trait
 
 SECOND_MS = 1000
 
@@ -64,7 +54,7 @@ def has_replicas(exchanges: Sequence[Exchange]) -> bool:
     """Whether the recorded cluster has several brokers."""
     if len({exchange.broker for exchange in exchanges}) > 1:
         return True
-    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA)
+    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA.key)
     return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
 
 
@@ -76,10 +66,10 @@ def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
         is_replicated: partitions may have replicas (`has_replicas`).
     """
     key = exchange.header.request_api_key
-    if key in WAITING:
+    if exchange.has(Trait.MAY_WAIT):
         return True
-    is_produce = key == PRODUCE and exchange.body().get("acks") == -1
-    return is_replicated and (is_produce or key in REPLICATED)
+    is_produce = key == PRODUCE.key and exchange.body().get("acks") == -1
+    return is_replicated and (is_produce or exchange.has(Trait.COMMITS_OFFSETS))
 
 
 def slowest_ms(exchanges: Sequence[Exchange]) -> int:

@@ -29,7 +29,7 @@ from brokertwin.recordings.replay.timing import (
 )
 from brokertwin.recordings.replay.walking import KeptWalk, WalkingCell
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import outputs, waiting
+from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output
 
@@ -374,7 +374,7 @@ class Walk:
             answers[index] = own
         self._note(answers)
         if own is None:
-            waited = waiting.get(self._cell.tables.waiting, exchange_id)
+            waited = pending.get(self._cell.tables.pending, exchange_id)
             if waited is not None:
                 self._waits[index] = Wait(waited.deadline, False)
         return True
@@ -431,12 +431,12 @@ class Walk:
                 self._complete_late(index, now)
         unread = [index for index in self._unread if not self._has_markers(index)]
         if unread and (self._is_due(unread[0], now) or all(map(self._is_seen, unread))):
-            if waiting.is_metadata_late(self._cell.tables.waiting):
+            if pending.is_metadata_late(self._cell.tables.pending):
                 self._complete_late(unread[0], now)
             self._unread = [index for index in self._unread if index not in unread]
 
     def _has_markers(self, index: int) -> bool:
-        return waiting.has_late_messages(self._cell.tables.waiting, self.exchanges[index].id)
+        return pending.has_late_messages(self._cell.tables.pending, self.exchanges[index].id)
 
     def _is_due(self, index: int, now: int) -> bool:
         """Whether a late change is due: all exchanges missed it, or time is up."""
@@ -455,11 +455,11 @@ class Walk:
     def _hold(self, index: int, now: int) -> None:
         """Turn a pending request into one that an event completes."""
         tables = self._cell.changing().tables
-        waited = waiting.take(tables.waiting, self.exchanges[index].id)
+        waited = pending.take(tables.pending, self.exchanges[index].id)
         assert waited is not None
-        waiting.add(tables.waiting, msgspec.structs.replace(waited, is_held=True))
+        pending.add(tables.pending, msgspec.structs.replace(waited, is_held=True))
         tables.commit()
-        since = min(now, waited.deadline) if waited.deadline != waiting.NO_DEADLINE else now
+        since = min(now, waited.deadline) if waited.deadline != pending.NO_DEADLINE else now
         self._waits[index] = Wait(waited.deadline, True, since)
 
     # --- Responses ----------------------------------------------------------------------

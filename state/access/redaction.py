@@ -28,7 +28,23 @@ from typing import Any, NamedTuple
 from brokertwin.state.configs.config_keys import Type
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.kafka_apis import (
+    ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
+    CREATE_DELEGATION_TOKEN,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
+    ENVELOPE,
+    EXPIRE_DELEGATION_TOKEN,
+    FETCH_SNAPSHOT,
+    INCREMENTAL_ALTER_CONFIGS,
+    KAFKA_APIS,
+    RENEW_DELEGATION_TOKEN,
+    SASL_AUTHENTICATE,
+    STREAMS_GROUP_DESCRIBE,
+    STREAMS_GROUP_HEARTBEAT,
+)
 
 Body = dict[str, Any]
 
@@ -81,23 +97,23 @@ _HMAC = _Rule(secrets=frozenset({"hmac"}))
 _SETTINGS = _Rule(settings=frozenset({"configs", "synonyms"}))
 _TOPOLOGY = _Rule(settings=frozenset({"topicConfigs"}))
 _RULES: dict[tuple[int, bool], _Rule] = {
-    (19, True): _SETTINGS,  # CreateTopics
-    (19, False): _SETTINGS,
-    (32, False): _SETTINGS,  # DescribeConfigs
-    (33, True): _SETTINGS,  # AlterConfigs
-    (36, True): _TOKEN,  # SaslAuthenticate
-    (36, False): _TOKEN,
-    (38, False): _HMAC,  # CreateDelegationToken
-    (39, True): _HMAC,  # RenewDelegationToken
-    (40, True): _HMAC,  # ExpireDelegationToken
-    (41, False): _HMAC,  # DescribeDelegationToken
-    (44, True): _SETTINGS,  # IncrementalAlterConfigs
-    (51, True): _Rule(secrets=frozenset({"salt", "saltedPassword"})),  # AlterUserScramCredentials
-    (58, True): _Rule(secrets=frozenset({"requestData", "requestPrincipal"})),  # Envelope
-    (58, False): _Rule(secrets=frozenset({"responseData"})),
-    (59, False): _Rule(secrets=frozenset({"unalignedRecords"})),  # FetchSnapshot
-    (88, True): _TOPOLOGY,  # StreamsGroupHeartbeat
-    (89, False): _TOPOLOGY,  # StreamsGroupDescribe
+    (CREATE_TOPICS.key, True): _SETTINGS,
+    (CREATE_TOPICS.key, False): _SETTINGS,
+    (DESCRIBE_CONFIGS.key, False): _SETTINGS,
+    (ALTER_CONFIGS.key, True): _SETTINGS,
+    (SASL_AUTHENTICATE.key, True): _TOKEN,
+    (SASL_AUTHENTICATE.key, False): _TOKEN,
+    (CREATE_DELEGATION_TOKEN.key, False): _HMAC,
+    (RENEW_DELEGATION_TOKEN.key, True): _HMAC,
+    (EXPIRE_DELEGATION_TOKEN.key, True): _HMAC,
+    (DESCRIBE_DELEGATION_TOKEN.key, False): _HMAC,
+    (INCREMENTAL_ALTER_CONFIGS.key, True): _SETTINGS,
+    (ALTER_USER_SCRAM_CREDENTIALS.key, True): _Rule(secrets=frozenset({"salt", "saltedPassword"})),
+    (ENVELOPE.key, True): _Rule(secrets=frozenset({"requestData", "requestPrincipal"})),
+    (ENVELOPE.key, False): _Rule(secrets=frozenset({"responseData"})),
+    (FETCH_SNAPSHOT.key, False): _Rule(secrets=frozenset({"unalignedRecords"})),
+    (STREAMS_GROUP_HEARTBEAT.key, True): _TOPOLOGY,
+    (STREAMS_GROUP_DESCRIBE.key, False): _TOPOLOGY,
 }
 """Rules by API key and `is_request`."""
 

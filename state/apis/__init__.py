@@ -1,7 +1,8 @@
-"""The APIs that are built: one file each, gathered by `registry.py`.
+"""The built APIs: one file each, collected by `registry.py`.
 
-A file of an API has its key and versions, its bodies, and a module constant `API`. To add one,
-write the file and name it in `registry.py`. A rule that several APIs share lives in the room of its
-system, never here; an API's file imports another one's only where Kafka's own request goes on as
-the other. `streams_bodies.py` has what the two APIs of streams groups say alike.
+A file of an API has its bodies and a module constant `API`, which names the API's row in
+`state/core/kafka_apis.py`. To add an API, write the file and name it in `registry.py`. A rule that
+several APIs share is in the room of its system. `streams_bodies.py` has bodies that both APIs of
+streams groups use. `earlier_writes.py` and `uncommitted.py` are about responses of coordinators
+that wait for a commit, and about the responses if there is none.
 """

@@ -12,6 +12,7 @@ Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1. The par
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -57,10 +58,4 @@ def _answer(error: Error, version: int = FENCED_SINCE) -> Decision:
     return Decision(response=AddOffsetsToTxnResponse(error_code=error))
 
 
-API = Api(
-    key=25,
-    name="ADD_OFFSETS_TO_TXN",
-    versions=(0, 4),
-    request_type=AddOffsetsToTxnRequest,
-    handle=handle,
-)
+API = Api(kafka_apis.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, handle)

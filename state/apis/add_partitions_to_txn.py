@@ -34,6 +34,7 @@ from typing import NamedTuple
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -55,7 +56,6 @@ from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
 )
 from brokertwin.state.transactions import transaction_coordinator, transactions
 from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult
-from brokertwin.state.transactions.transaction_verification import KEY
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 BATCHES_SINCE = 4
@@ -230,10 +230,8 @@ def _results(
 
 
 API = Api(
-    key=KEY,
-    name="ADD_PARTITIONS_TO_TXN",
-    versions=(0, 5),
-    request_type=AddPartitionsToTxnRequest,
-    handle=handle,
+    kafka_apis.ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    handle,
     response_type=AddPartitionsToTxnResponse,
 )

@@ -13,6 +13,7 @@ again 50 ms later. `state/transactions/producer_id_manager.py` has how it hands 
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
@@ -22,7 +23,6 @@ from brokertwin.state.core.wire.generated.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from brokertwin.state.transactions import producer_ids
-from brokertwin.state.transactions.producer_id_manager import KEY
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -49,9 +49,9 @@ def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsRes
     first, size = response.producer_id_start, response.producer_id_len
     is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
     if response.error_code != Error.NONE or not is_good:
-        producer_ids.request_failed(tables.waiting, broker.id, broker.now)
+        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
         return Decision()
-    producer_ids.request_completed(tables.waiting, broker.id)
+    producer_ids.request_completed(tables.in_flight, broker.id)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 
@@ -60,12 +60,9 @@ def _refused(error: Error) -> Decision:
 
 
 API = Api(
-    key=KEY,
-    name="ALLOCATE_PRODUCER_IDS",
-    versions=(0, 0),
-    request_type=AllocateProducerIdsRequest,
-    handle=handle,
-    on_controller=True,
+    kafka_apis.ALLOCATE_PRODUCER_IDS,
+    AllocateProducerIdsRequest,
+    handle,
     on_reply=on_reply,
     response_type=AllocateProducerIdsResponse,
 )

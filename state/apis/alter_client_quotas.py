@@ -17,6 +17,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -166,4 +167,4 @@ def _records(controller: Controller, entity: Entity, values: Values) -> list[Rec
     ]
 
 
-API = Api(49, "ALTER_CLIENT_QUOTAS", (0, 1), AlterClientQuotasRequest, handle, on_controller=True)
+API = Api(kafka_apis.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, handle)

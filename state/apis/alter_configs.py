@@ -9,6 +9,7 @@ from brokertwin.state.apis.incremental_alter_configs import decision
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOperation
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.wire.generated.alter_configs import AlterConfigsRequest
@@ -34,4 +35,4 @@ def handle(controller: Controller, request: Request) -> Decision:
     return decision(resources, found, body.validate_only)
 
 
-API = Api(33, "ALTER_CONFIGS", (0, 2), AlterConfigsRequest, handle, on_controller=True)
+API = Api(kafka_apis.ALTER_CONFIGS, AlterConfigsRequest, handle)

@@ -10,6 +10,7 @@ in-sync set without the epochs of its members.
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import Partition, altered
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -25,7 +26,7 @@ from brokertwin.state.core.wire.generated.alter_partition import (
 )
 from brokertwin.state.replication import elections, in_sync, isr_controller
 from brokertwin.state.replication.elections import ElectionRules, TargetState
-from brokertwin.state.replication.isr_controller import KEY, NO_BROKER_EPOCH
+from brokertwin.state.replication.isr_controller import NO_BROKER_EPOCH
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -104,12 +105,9 @@ def _now(index: int, sender: int, partition: Partition) -> AlterPartitionRespons
 
 
 API = Api(
-    key=KEY,
-    name="ALTER_PARTITION",
-    versions=(2, 3),
-    request_type=AlterPartitionRequest,
-    handle=handle,
-    on_controller=True,
+    kafka_apis.ALTER_PARTITION,
+    AlterPartitionRequest,
+    handle,
     on_reply=in_sync.on_reply,
     response_type=AlterPartitionResponse,
 )

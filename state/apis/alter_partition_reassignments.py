@@ -28,6 +28,7 @@ from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -165,11 +166,4 @@ def _all_refused(
     )
 
 
-API = Api(
-    key=45,
-    name="ALTER_PARTITION_REASSIGNMENTS",
-    versions=(0, 1),
-    request_type=AlterPartitionReassignmentsRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, handle)

@@ -18,6 +18,7 @@ two directories the last one counts.
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -88,4 +89,4 @@ def _move(broker: Broker, name: str, partition: int, path: str, records: list[Lo
     return Error.NONE
 
 
-API = Api(34, "ALTER_REPLICA_LOG_DIRS", (1, 2), AlterReplicaLogDirsRequest, handle)
+API = Api(kafka_apis.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest, handle)

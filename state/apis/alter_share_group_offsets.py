@@ -22,11 +22,13 @@ then.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
@@ -156,7 +158,9 @@ def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
 def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decision:
     """The answer comes when these are answered, or their time is over."""
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=messages)
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
+    )
 
 
 def _put_errors(state: AlterState) -> bool:
@@ -181,7 +185,7 @@ def _put_errors(state: AlterState) -> bool:
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     message: Message,
     response: ShareGroupStateResponse | CreateTopicsResponse,
 ) -> Decision:
@@ -194,7 +198,7 @@ def resume(
     return _go_on(broker, state, message.receiver)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """A share coordinator has not answered in time."""
     state = decode_item(waiting.state, AlterState)
     _put_errors(state)
@@ -202,11 +206,12 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
 
 
 API: Api = Api(
-    key=91,
-    name="ALTER_SHARE_GROUP_OFFSETS",
-    versions=(0, 0),
-    request_type=AlterShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.ALTER_SHARE_GROUP_OFFSETS,
+    AlterShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
+    earlier_writes=earlier_writes.of_altered_share_offsets,
+    uncommitted=uncommitted.error_alone,
+    response_type=AlterShareGroupOffsetsResponse,
 )

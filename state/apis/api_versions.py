@@ -15,6 +15,7 @@ import re
 
 from brokertwin.state.cluster import features, metadata_log
 from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
 from brokertwin.state.core.errors import Error
@@ -95,8 +96,8 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
 
 
 def _unsupported_version() -> ApiVersionsResponse:
-    own = [version for version in _API_KEYS if version.api_key == API_VERSIONS]
+    own = [version for version in _API_KEYS if version.api_key == API_VERSIONS.key]
     return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=own)
 
 
-API = Api(API_VERSIONS, "API_VERSIONS", (_FIRST, _LAST), ApiVersionsRequest, _handle)
+API = Api(kafka_apis.API_VERSIONS, ApiVersionsRequest, _handle)

@@ -16,6 +16,7 @@ is offline then, and leaves the in-sync set.
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -30,7 +31,6 @@ from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponseTopicData,
 )
 from brokertwin.state.replication import directories, elections
-from brokertwin.state.replication.directories import ASSIGN_KEY
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -98,11 +98,4 @@ def _refused(error: Error) -> Decision:
     return Decision(response=AssignReplicasToDirsResponse(error_code=error))
 
 
-API = Api(
-    ASSIGN_KEY,
-    "ASSIGN_REPLICAS_TO_DIRS",
-    (0, 0),
-    AssignReplicasToDirsRequest,
-    handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.ASSIGN_REPLICAS_TO_DIRS, AssignReplicasToDirsRequest, handle)

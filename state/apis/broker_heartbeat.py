@@ -14,6 +14,7 @@ the broker's settings.
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -22,7 +23,6 @@ from brokertwin.state.core.wire.generated.broker_heartbeat import (
     BrokerHeartbeatResponse,
 )
 from brokertwin.state.replication import directories, network, registrations
-from brokertwin.state.replication.directories import HEARTBEAT_KEY
 from brokertwin.state.replication.registrations import BrokerControlState
 
 _DIRECTORIES_SINCE = 1
@@ -34,7 +34,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     broker = body.broker_id
-    is_stopped = network.is_stopped(controller.tables.waiting, broker)
+    is_stopped = network.is_stopped(controller.tables.cluster, broker)
     if is_stopped or not controller.is_of_epoch(broker, body.broker_epoch):
         return _refused(Error.STALE_BROKER_EPOCH)
     registration = controller.registration(broker)
@@ -50,7 +50,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
     )
     if following.is_fenced:
-        registrations.end_session(controller.tables.waiting, broker)
+        registrations.end_session(controller.tables.pending, broker)
     elif registration.sends_heartbeats:
         registrations.touch(controller, broker)
     is_changed = following is not state
@@ -64,6 +64,4 @@ def _refused(error: Error) -> Decision:
     return Decision(response=BrokerHeartbeatResponse(error_code=error))
 
 
-API = Api(
-    HEARTBEAT_KEY, "BROKER_HEARTBEAT", (0, 2), BrokerHeartbeatRequest, handle, on_controller=True
-)
+API = Api(kafka_apis.BROKER_HEARTBEAT, BrokerHeartbeatRequest, handle)

@@ -33,6 +33,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.metadata import cluster_id
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -69,7 +70,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             registrations.touch(controller, broker)
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
-    registrations.end_session(controller.tables.waiting, broker)
+    registrations.end_session(controller.tables.pending, broker)
     is_known = known.is_registered and request.version >= 3
     is_clean = is_known and known.epoch == body.previous_broker_epoch
     decision = _registered(record)
@@ -150,4 +151,4 @@ def _is_reserved(log_dir: Uuid) -> bool:
     return int.from_bytes(octets, "big") < _RESERVED_DIRS_BELOW
 
 
-API = Api(62, "BROKER_REGISTRATION", (0, 4), BrokerRegistrationRequest, handle, on_controller=True)
+API = Api(kafka_apis.BROKER_REGISTRATION, BrokerRegistrationRequest, handle)

@@ -9,6 +9,7 @@ shown.
 
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -101,4 +102,4 @@ _CONSUMERS = DescribeSpec(
     features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
 )
 
-API = Api(69, "CONSUMER_GROUP_DESCRIBE", (0, 1), ConsumerGroupDescribeRequest, handle)
+API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, handle)

@@ -29,8 +29,10 @@ joins or says everything of itself again.
 from functools import partial
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -87,14 +89,14 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _decided(
     coordinator: ConsumerGroupCoordinator, response: ConsumerGroupHeartbeatResponse
 ) -> Decision:
-    return Decision(records=coordinator.records, response=response, answers=coordinator.responses)
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
 
 
 def _refuse(refused: Rejection) -> Decision:
     response = ConsumerGroupHeartbeatResponse(
         error_code=refused.error, error_message=refused.message
     )
-    return Decision(response=response, answers=list(refused.responses))
+    return Decision(response=response, resumed=list(refused.responses))
 
 
 def _refusal(broker: Broker, request: Request) -> Rejection | None:
@@ -211,4 +213,9 @@ def _assignment(beat: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse
     )
 
 
-API = Api(68, "CONSUMER_GROUP_HEARTBEAT", (0, 1), ConsumerGroupHeartbeatRequest, handle)
+API = Api(
+    kafka_apis.CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    handle,
+    earlier_writes=earlier_writes.of_heartbeat,
+)

@@ -34,6 +34,7 @@ from brokertwin.state.access.authorizer import (
 )
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -141,4 +142,4 @@ def _refuse_all(body: CreateAclsRequest, error: Error, message: str | None) -> D
     return Decision(response=CreateAclsResponse(results=results))
 
 
-API = Api(30, "CREATE_ACLS", (1, 3), CreateAclsRequest, _handle, on_controller=True)
+API = Api(kafka_apis.CREATE_ACLS, CreateAclsRequest, _handle)

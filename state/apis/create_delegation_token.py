@@ -21,6 +21,7 @@ from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, later
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -100,11 +101,4 @@ def _answer(owner: str, requester: str, error: Error) -> CreateDelegationTokenRe
     )
 
 
-API = Api(
-    key=38,
-    name="CREATE_DELEGATION_TOKEN",
-    versions=(1, 3),
-    request_type=CreateDelegationTokenRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest, handle)

@@ -22,6 +22,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -133,4 +134,4 @@ def _refusal(name: str, error: Error, message: str | None = None) -> CreateParti
     return CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
 
 
-API = Api(37, "CREATE_PARTITIONS", (0, 3), CreatePartitionsRequest, _handle, on_controller=True)
+API = Api(kafka_apis.CREATE_PARTITIONS, CreatePartitionsRequest, _handle)

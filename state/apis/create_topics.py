@@ -31,8 +31,9 @@ from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.cluster.new_topics import BY_DEFAULT, KEY
+from brokertwin.state.cluster.new_topics import BY_DEFAULT
 from brokertwin.state.configs import topic_configs
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
@@ -257,12 +258,9 @@ def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -
 
 
 API = Api(
-    key=KEY,
-    name="CREATE_TOPICS",
-    versions=(2, 7),
-    request_type=CreateTopicsRequest,
-    handle=_handle,
-    on_controller=True,
+    kafka_apis.CREATE_TOPICS,
+    CreateTopicsRequest,
+    _handle,
     on_reply=on_reply,
     response_type=CreateTopicsResponse,
 )

@@ -15,6 +15,7 @@ from brokertwin.state.access import acl_filter, authorizer
 from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
 from brokertwin.state.apis.create_acls import NO_AUTHORIZER
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -84,4 +85,4 @@ def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision
     return Decision(response=DeleteAclsResponse(filter_results=results))
 
 
-API = Api(31, "DELETE_ACLS", (1, 3), DeleteAclsRequest, _handle, on_controller=True)
+API = Api(kafka_apis.DELETE_ACLS, DeleteAclsRequest, _handle)

@@ -26,10 +26,19 @@ from collections.abc import Collection
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
@@ -66,8 +75,8 @@ def handle(machine: Machine, request: Request) -> Decision:
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
     deadline = machine.event_time + machine.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
+    return Decision(condition=condition, messages=[message])
 
 
 def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
@@ -82,14 +91,14 @@ def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, _message: Message, response: DeleteGroupsResponse
+    broker: Broker, waiting: PendingRequest, _message: Message, response: DeleteGroupsResponse
 ) -> Decision:
     """Deletes the groups after their nodes; one that only had a node is done."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
     return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """The controller has not responded in time."""
     errors = decode_item(waiting.state, ToZookeeper).errors
     results = []
@@ -152,12 +161,12 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
 
 
 API: Api = Api(
-    key=42,
-    name="DELETE_GROUPS",
-    versions=(0, 2),
-    request_type=DeleteGroupsRequest,
-    handle=handle,
+    kafka_apis.DELETE_GROUPS,
+    DeleteGroupsRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=DeleteGroupsResponse,
+    earlier_writes=earlier_writes.of_deleted_groups,
+    results=uncommitted.RESULTS_OF_GROUPS,
 )

@@ -27,9 +27,9 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs.topic_configs import value_of
-from brokertwin.state.core import waiting as waits
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import LogStartMoved, Record
 from brokertwin.state.core.schema import Uuid
@@ -96,15 +96,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     return _wait_or_answer(broker, state, records, broker.now + max(body.timeout_ms, 0))
 
 
-def ready(broker: Broker, waiting: Waiting) -> bool:
+def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """Whether a request that waits for replicas may be answered; what is decided stays so."""
     state = decode_item(waiting.state, DeleteState)
     if _note(broker, state):
-        waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
+        pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.deleted
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Answers; where replicas are behind by now, the time is over."""
     state = decode_item(waiting.state, DeleteState)
     return Decision(response=DeleteRecordsResponse(topics=state.topics))
@@ -128,7 +128,9 @@ def _wait_or_answer(
     if not pending:
         return Decision(records=records, response=DeleteRecordsResponse(topics=state.topics))
     keys = [broker.log_key(each.topic_id, each.partition) for each in pending]
-    return Decision(records=records, delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
+    return Decision(
+        records=records, condition=Condition(deadline, keys, msgspec.msgpack.encode(state))
+    )
 
 
 def _note(broker: Broker, state: DeleteState) -> bool:
@@ -194,12 +196,4 @@ def _refused(partition: int, error: Error) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(partition_index=partition, error_code=error)
 
 
-API = Api(
-    key=21,
-    name="DELETE_RECORDS",
-    versions=(0, 2),
-    request_type=DeleteRecordsRequest,
-    handle=handle,
-    ready=ready,
-    complete=complete,
-)
+API = Api(kafka_apis.DELETE_RECORDS, DeleteRecordsRequest, handle, ready=ready, complete=complete)

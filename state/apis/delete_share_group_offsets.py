@@ -11,9 +11,11 @@ and the topic can be asked for again.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.schema import Uuid
@@ -112,8 +114,8 @@ def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
     message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
         deadline = broker.now + broker.settings.request_timeout_ms
-        delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-        return Decision(delay=delay, messages=[message])
+        condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+        return Decision(condition=condition, messages=[message])
     gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
     records = share_offsets.finish_deleting(broker, state.group_id, gone)
     return Decision(response=_answer(state), records=records)
@@ -142,7 +144,7 @@ def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered; the next one is told."""
     state = decode_item(waiting.state, DeleteState)
@@ -155,17 +157,18 @@ def resume(
     return _go_on(broker, state, message.receiver)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """A share coordinator has not answered in time: its topics can be asked for again."""
     return Decision(response=_answer(decode_item(waiting.state, DeleteState)))
 
 
 API: Api = Api(
-    key=92,
-    name="DELETE_SHARE_GROUP_OFFSETS",
-    versions=(0, 0),
-    request_type=DeleteShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.DELETE_SHARE_GROUP_OFFSETS,
+    DeleteShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
+    earlier_writes=earlier_writes.of_deleted_share_offsets,
+    uncommitted=uncommitted.error_alone,
+    response_type=DeleteShareGroupOffsetsResponse,
 )

@@ -6,7 +6,9 @@ those of InitializeShareGroupState without that of the epoch. What is not there 
 """
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
@@ -20,7 +22,6 @@ from brokertwin.state.core.wire.generated.shared import (
     ShareGroupStateResult,
 )
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import DELETE
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -49,10 +50,11 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 API = Api(
-    key=DELETE,
-    name="DELETE_SHARE_GROUP_STATE",
-    versions=(0, 0),
-    request_type=DeleteShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.DELETE_SHARE_GROUP_STATE,
+    DeleteShareGroupStateRequest,
+    handle,
     response_type=ShareGroupStateResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("delete", "delete-share-group-state"),
+    is_sent_when_committed=True,
 )

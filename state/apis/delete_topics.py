@@ -23,6 +23,7 @@ from collections import Counter
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -171,4 +172,4 @@ def _refuse_all(wanted: list[DeleteTopicState], error: Error) -> Decision:
     return Decision(response=DeleteTopicsResponse(responses=results))
 
 
-API = Api(20, "DELETE_TOPICS", (1, 6), DeleteTopicsRequest, _handle, on_controller=True)
+API = Api(kafka_apis.DELETE_TOPICS, DeleteTopicsRequest, _handle)

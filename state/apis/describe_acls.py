@@ -14,6 +14,7 @@ from itertools import groupby
 from brokertwin.state.access import acl_filter, authorizer
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -64,4 +65,4 @@ def _refused(error: Error, message: str) -> Decision:
     return Decision(response=DescribeAclsResponse(error_code=error, error_message=message))
 
 
-API = Api(29, "DESCRIBE_ACLS", (1, 3), AclFilter, _handle)
+API = Api(kafka_apis.DESCRIBE_ACLS, AclFilter, _handle)

@@ -9,6 +9,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -102,4 +103,4 @@ def _matches(entity: Entity, wanted: dict[str, ComponentData], is_strict: bool) 
     )
 
 
-API = Api(48, "DESCRIBE_CLIENT_QUOTAS", (0, 1), DescribeClientQuotasRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, handle)

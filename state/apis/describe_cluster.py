@@ -13,6 +13,7 @@ from brokertwin.state.apis.metadata import (
     cluster_operations,
 )
 from brokertwin.state.cluster.machines import Broker, Endpoint
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -63,4 +64,4 @@ def _refused(error: Error, message: str) -> Decision:
     return Decision(response=DescribeClusterResponse(error_code=int(error), error_message=message))
 
 
-API = Api(60, "DESCRIBE_CLUSTER", (0, 2), DescribeClusterRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CLUSTER, DescribeClusterRequest, handle)

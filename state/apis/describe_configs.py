@@ -17,6 +17,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import name_error
 from brokertwin.state.configs import shown_configs
 from brokertwin.state.configs.shown_configs import DescribedSetting
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -146,4 +147,4 @@ def _refused(resource: DescribeConfigsResource, error: Error, text: str) -> Desc
     )
 
 
-API = Api(32, "DESCRIBE_CONFIGS", (1, 4), DescribeConfigsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CONFIGS, DescribeConfigsRequest, handle)

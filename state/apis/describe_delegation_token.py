@@ -21,6 +21,7 @@ from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.wire.generated.describe_delegation_token import (
@@ -86,4 +87,4 @@ def _described(token: Token) -> DescribedDelegationToken:
     )
 
 
-API = Api(41, "DESCRIBE_DELEGATION_TOKEN", (1, 3), DescribeDelegationTokenRequest, handle)
+API = Api(kafka_apis.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenRequest, handle)

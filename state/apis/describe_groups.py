@@ -10,6 +10,7 @@ partition of `__consumer_offsets` that they belong to.
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -93,4 +94,4 @@ def _of(group: ClassicGroup) -> DescribeGroupsResponseDescribedGroup:
     )
 
 
-API = Api(15, "DESCRIBE_GROUPS", (0, 6), DescribeGroupsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_GROUPS, DescribeGroupsRequest, handle)

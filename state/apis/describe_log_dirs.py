@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -68,4 +69,4 @@ def _logs(broker: Broker, asked: set[tuple[str, int]] | None) -> Iterator[Log]:
                 yield log
 
 
-API = Api(35, "DESCRIBE_LOG_DIRS", (1, 5), DescribeLogDirsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, handle)

@@ -13,6 +13,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -91,4 +92,4 @@ def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
     return Error.NONE
 
 
-API = Api(61, "DESCRIBE_PRODUCERS", (0, 0), DescribeProducersRequest, handle)
+API = Api(kafka_apis.DESCRIBE_PRODUCERS, DescribeProducersRequest, handle)

@@ -18,6 +18,7 @@ import msgspec
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import metadata_log, topics
 from brokertwin.state.cluster.machines import Controller, placeholder
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -105,4 +106,4 @@ def _not_here(
     ]
 
 
-API = Api(55, "DESCRIBE_QUORUM", (0, 2), DescribeQuorumRequest, handle, on_controller=True)
+API = Api(kafka_apis.DESCRIBE_QUORUM, DescribeQuorumRequest, handle)

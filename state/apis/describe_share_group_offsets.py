@@ -26,8 +26,9 @@ from brokertwin.state.apis.list_offsets import CONSUMER, LATEST
 from brokertwin.state.cluster import coordinators, features, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
@@ -61,7 +62,6 @@ from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
-from brokertwin.state.share.state_bodies import SUMMARY
 
 FIRST = "0"
 """The context of the first group (`_go_on`)."""
@@ -207,7 +207,9 @@ def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> De
 def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
     """The answer comes when these are answered, or their time is over."""
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=messages)
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
+    )
 
 
 def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
@@ -224,7 +226,13 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
                 for topic_id, partitions in asked[receiver].items()
             ]
             body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
-            return Message(broker.id, receiver, SUMMARY, body, context=str(number))
+            return Message(
+                broker.id,
+                receiver,
+                kafka_apis.READ_SHARE_GROUP_STATE_SUMMARY.key,
+                body,
+                context=str(number),
+            )
         after = -1
     return None
 
@@ -268,7 +276,7 @@ def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | Non
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     message: Message,
     response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse | CreateTopicsResponse,
 ) -> Decision:
@@ -341,17 +349,15 @@ def _answer(state: DescribeState) -> Decision:
     return Decision(response=DescribeShareGroupOffsetsResponse(groups=state.groups))
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Somebody has not answered in time."""
     return _answer(decode_item(waiting.state, DescribeState))
 
 
 API = Api(
-    key=90,
-    name="DESCRIBE_SHARE_GROUP_OFFSETS",
-    versions=(0, 1),
-    request_type=DescribeShareGroupOffsetsRequest,
-    handle=handle,
+    kafka_apis.DESCRIBE_SHARE_GROUP_OFFSETS,
+    DescribeShareGroupOffsetsRequest,
+    handle,
     resume=resume,
     complete=complete,
 )

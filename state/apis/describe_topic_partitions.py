@@ -12,6 +12,7 @@ from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
 from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -117,4 +118,4 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-API = Api(75, "DESCRIBE_TOPIC_PARTITIONS", (0, 0), DescribeTopicPartitionsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, handle)

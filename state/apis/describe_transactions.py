@@ -14,6 +14,7 @@ those whose marker is still to be written.
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -59,10 +60,4 @@ def _describe(
     )
 
 
-API = Api(
-    key=65,
-    name="DESCRIBE_TRANSACTIONS",
-    versions=(0, 0),
-    request_type=DescribeTransactionsRequest,
-    handle=handle,
-)
+API = Api(kafka_apis.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest, handle)

@@ -18,6 +18,7 @@ Asked for null, it elects in every topic, and leaves out the partitions that nee
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -137,4 +138,4 @@ def _result(number: int, error: Error, text: str | None) -> ElectLeadersResponse
     )
 
 
-API = Api(43, "ELECT_LEADERS", (0, 2), ElectLeadersRequest, handle, on_controller=True)
+API = Api(kafka_apis.ELECT_LEADERS, ElectLeadersRequest, handle)

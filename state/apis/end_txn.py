@@ -20,6 +20,7 @@ id is drawn, which may need a block: 14.
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -60,10 +61,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=outcome.records, response=response, messages=outcome.messages)
 
 
-API = Api(
-    key=26,
-    name="END_TXN",
-    versions=(0, 5),
-    request_type=EndTxnRequest,
-    handle=handle,
-)
+API = Api(kafka_apis.END_TXN, EndTxnRequest, handle)

@@ -19,6 +19,7 @@ from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.delegation_tokens import later
 from brokertwin.state.apis.renew_delegation_token import of_edge
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -55,11 +56,4 @@ def _refuse(error: Error, time: int = 0) -> Decision:
     return Decision(response=response)
 
 
-API = Api(
-    key=40,
-    name="EXPIRE_DELEGATION_TOKEN",
-    versions=(1, 2),
-    request_type=ExpireDelegationTokenRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest, handle)

@@ -41,8 +41,9 @@ from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.client_quotas import QuotaLimit
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
@@ -225,7 +226,7 @@ def _answer_or_wait(
     if is_over or not _has_readable(fetch) or _may_answer(broker, fetch):
         return _answer(broker, fetch, reads, quiet, asker)
     deadline = broker.now + body.max_wait_ms
-    return Decision(delay=Delay(deadline, _woken_by(broker, fetch), fetch.stored()))
+    return Decision(condition=Condition(deadline, _woken_by(broker, fetch), fetch.stored()))
 
 
 def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: Fetch) -> Decision:
@@ -250,14 +251,14 @@ def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: 
     return decision
 
 
-def ready(broker: Broker, waiting: Waiting) -> bool:
+def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
     fetch = _fetch_of(broker, waiting)
     _hold_back(broker, fetch)
     return _may_answer(broker, fetch)
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Reads again and answers."""
     fetch = _fetch_of(broker, waiting)
     asker = _asker(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
@@ -299,7 +300,7 @@ def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
     )
 
 
-def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
+def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
     """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
     state = decode_item(waiting.state, FetchState)
     cache, session_id = _cache(broker), state.context.session_id
@@ -361,7 +362,7 @@ def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
 
 def _cache(broker: Broker) -> SessionCache:
     layout = ShardLayout.of(broker.settings)
-    return SessionCache(broker.tables.sessions, broker.id, layout, broker.now)
+    return SessionCache(broker.tables.fetch_sessions, broker.id, layout, broker.now)
 
 
 def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
@@ -582,4 +583,4 @@ def _by_topic(
     return runs
 
 
-API = Api(1, "FETCH", (4, 18), FetchRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.FETCH, FetchRequest, handle, ready=ready, complete=complete)

@@ -27,6 +27,7 @@ from brokertwin.state.cluster.coordinators import (
     coordinator_of,
 )
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -165,4 +166,4 @@ def _refused(body: FindCoordinatorRequest, version: int, error: Error) -> Decisi
     return Decision(response=FindCoordinatorResponse(coordinators=coordinators))
 
 
-API = Api(10, "FIND_COORDINATOR", (0, 6), FindCoordinatorRequest, _handle)
+API = Api(kafka_apis.FIND_COORDINATOR, FindCoordinatorRequest, _handle)

@@ -16,6 +16,7 @@ Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; 
 from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import derive_uuid
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -57,4 +58,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response)
 
 
-API = Api(71, "GET_TELEMETRY_SUBSCRIPTIONS", (0, 0), GetTelemetrySubscriptionsRequest, handle)
+API = Api(kafka_apis.GET_TELEMETRY_SUBSCRIPTIONS, GetTelemetrySubscriptionsRequest, handle)

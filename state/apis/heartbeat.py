@@ -14,7 +14,9 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
 Members of the classic protocol may be in a consumer group (`state/groups/classic_members.py`).
 """
 
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import NONE, Error
@@ -51,4 +53,10 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     return Error.REBALANCE_IN_PROGRESS if is_rebalancing else NONE
 
 
-API = Api(12, "HEARTBEAT", (0, 4), HeartbeatRequest, handle)
+API = Api(
+    kafka_apis.HEARTBEAT,
+    HeartbeatRequest,
+    handle,
+    earlier_writes=earlier_writes.of_heartbeat,
+    results=uncommitted.ACCEPTED | {Error.REBALANCE_IN_PROGRESS},
+)

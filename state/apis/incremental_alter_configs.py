@@ -7,6 +7,7 @@ Of topics, brokers, groups and client metrics. Runs on the controller;
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOutcome
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
@@ -56,11 +57,4 @@ def decision(
     return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 
 
-API = Api(
-    44,
-    "INCREMENTAL_ALTER_CONFIGS",
-    (0, 1),
-    IncrementalAlterConfigsRequest,
-    handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, handle)

@@ -43,7 +43,9 @@ producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -125,9 +127,8 @@ def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:
 
 
 API = Api(
-    key=22,
-    name="INIT_PRODUCER_ID",
-    versions=(0, 5),
-    request_type=InitProducerIdRequest,
-    handle=handle,
+    kafka_apis.INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    handle,
+    results=uncommitted.ACCEPTED | {Error.CONCURRENT_TRANSACTIONS},
 )

@@ -13,7 +13,9 @@ The group's coordinator that has asked assigns the partitions once it has the an
 """
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.errors import Error
@@ -31,7 +33,6 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import INITIALIZE
 from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError
 
 
@@ -85,11 +86,12 @@ def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse
 
 
 API = Api(
-    key=INITIALIZE,
-    name="INITIALIZE_SHARE_GROUP_STATE",
-    versions=(0, 0),
-    request_type=InitializeShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.INITIALIZE_SHARE_GROUP_STATE,
+    InitializeShareGroupStateRequest,
+    handle,
     on_reply=on_reply,
     response_type=ShareGroupStateResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("initialize", "initialize-share-group-state"),
+    is_sent_when_committed=True,
 )

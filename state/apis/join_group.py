@@ -28,8 +28,10 @@ from collections.abc import Callable
 from functools import partial
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -121,7 +123,7 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         refused = join_error(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, answers=coordinator.responses)
+    return Decision(records=coordinator.records, response=answer, resumed=coordinator.responses)
 
 
 def _wish_of(request: Request) -> JoinParameters:
@@ -299,4 +301,4 @@ _BY_STATE: dict[ClassicGroupState, Callable[[_Join, ClassicMember], JoinGroupRes
 }
 """What a known member's join leads to."""
 
-API = Api(11, "JOIN_GROUP", (0, 9), JoinGroupRequest, handle)
+API = Api(kafka_apis.JOIN_GROUP, JoinGroupRequest, handle, earlier_writes=earlier_writes.of_member)

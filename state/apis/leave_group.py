@@ -10,7 +10,9 @@ Then each member has its own answer: 25 for one that is unknown, 82 for a fenced
 id "" goes by the instance id alone. Up to version 2 there is one member and one answer.
 """
 
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -89,7 +91,7 @@ def _leave_consumer_group(
     return Decision(
         records=coordinator.records,
         response=_response(left, version),
-        answers=coordinator.responses,
+        resumed=coordinator.responses,
     )
 
 
@@ -111,4 +113,10 @@ def _leave(coordinator: ClassicGroupCoordinator, leaving: MemberIdentity) -> Err
     return Error.NONE
 
 
-API = Api(13, "LEAVE_GROUP", (0, 5), LeaveGroupRequest, handle)
+API = Api(
+    kafka_apis.LEAVE_GROUP,
+    LeaveGroupRequest,
+    handle,
+    earlier_writes=earlier_writes.of_leave,
+    uncommitted=uncommitted.error_alone,
+)

@@ -17,6 +17,7 @@ Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, a
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import given_configs, group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -64,4 +65,4 @@ def _refused(error: Error) -> Decision:
     return Decision(response=ListConfigResourcesResponse(error_code=error))
 
 
-API = Api(74, "LIST_CONFIG_RESOURCES", (0, 1), ListConfigResourcesRequest, handle)
+API = Api(kafka_apis.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest, handle)

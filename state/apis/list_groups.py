@@ -7,6 +7,7 @@ States and types are compared without regard to case; an unknown one matches not
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.wire.generated.list_groups import (
@@ -42,4 +43,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=ListGroupsResponse(groups=listed))
 
 
-API = Api(16, "LIST_GROUPS", (0, 5), ListGroupsRequest, handle)
+API = Api(kafka_apis.LIST_GROUPS, ListGroupsRequest, handle)

@@ -40,6 +40,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import NO_EPOCH, Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -222,11 +223,4 @@ def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionR
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
 
 
-API = Api(
-    key=2,
-    name="LIST_OFFSETS",
-    versions=(1, 11),
-    request_type=ListOffsetsRequest,
-    handle=handle,
-    response_type=ListOffsetsResponse,
-)
+API = Api(kafka_apis.LIST_OFFSETS, ListOffsetsRequest, handle, response_type=ListOffsetsResponse)

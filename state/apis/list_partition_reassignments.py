@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -59,11 +60,4 @@ def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopicReassignment:
     return OngoingTopicReassignment(name=topic.name, partitions=partitions)
 
 
-API = Api(
-    key=46,
-    name="LIST_PARTITION_REASSIGNMENTS",
-    versions=(0, 0),
-    request_type=ListPartitionReassignmentsRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, handle)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -68,10 +69,4 @@ def _passes(body: ListTransactionsRequest, known: TransactionMetadata, now: int)
     return body.duration_filter < 0 or has_lasted > body.duration_filter
 
 
-API = Api(
-    key=66,
-    name="LIST_TRANSACTIONS",
-    versions=(0, 2),
-    request_type=ListTransactionsRequest,
-    handle=handle,
-)
+API = Api(kafka_apis.LIST_TRANSACTIONS, ListTransactionsRequest, handle)

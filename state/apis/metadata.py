@@ -34,6 +34,7 @@ from brokertwin.state.access.authorizer import CLUSTER_NAME, Operation, Resource
 from brokertwin.state.cluster import internal_topics, topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
 from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -251,4 +252,4 @@ def _with_operations(
     return replace(topic, topic_authorized_operations=operations)
 
 
-API = Api(3, "METADATA", (0, 13), MetadataRequest, _handle)
+API = Api(kafka_apis.METADATA, MetadataRequest, _handle)

@@ -37,11 +37,20 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import Uuid
@@ -146,12 +155,12 @@ def _write_to_zookeeper(
     body = msgspec.structs.replace(request.body, topics=asked)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
     deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
+    return Decision(condition=condition, messages=[message])
 
 
 def resume(
-    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetCommitResponse
+    _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetCommitResponse
 ) -> Decision:
     """ZooKeeper has the offsets."""
     version = waiting.header.request_api_version
@@ -160,7 +169,7 @@ def resume(
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """ZooKeeper has not answered in time."""
     state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
     answers = Answers(_refused(state, version))
@@ -387,12 +396,12 @@ def _answer(partition: int, error: Error) -> OffsetCommitResponsePartition:
 
 
 API: Api = Api(
-    key=8,
-    name="OFFSET_COMMIT",
-    versions=(2, 10),
-    request_type=OffsetCommitRequest,
-    handle=handle,
+    kafka_apis.OFFSET_COMMIT,
+    OffsetCommitRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetCommitResponse,
+    earlier_writes=earlier_writes.of_commit,
+    results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
 )

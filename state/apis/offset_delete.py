@@ -26,10 +26,19 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import (
+    CONTROLLER,
+    Condition,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
@@ -109,8 +118,8 @@ def _ask_zookeeper(
     )
     message = Message(broker.id, CONTROLLER, API.key, body)
     deadline = broker.event_time + broker.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=[message])
+    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(condition=condition, messages=[message])
 
 
 def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
@@ -124,7 +133,7 @@ def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 
 
 def resume(
-    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetDeleteResponse
+    _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetDeleteResponse
 ) -> Decision:
     """ZooKeeper has no such nodes any more."""
     state = decode_item(waiting.state, ToZookeeper)
@@ -132,7 +141,7 @@ def resume(
     return Decision(response=response if is_missing else state.response)
 
 
-def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
     """ZooKeeper has not responded in time."""
     return Decision(response=OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
 
@@ -197,12 +206,12 @@ def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[R
 
 
 API: Api = Api(
-    key=47,
-    name="OFFSET_DELETE",
-    versions=(0, 0),
-    request_type=OffsetDeleteRequest,
-    handle=handle,
+    kafka_apis.OFFSET_DELETE,
+    OffsetDeleteRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetDeleteResponse,
+    earlier_writes=earlier_writes.of_deleted_offsets,
+    uncommitted=uncommitted.error_alone,
 )

@@ -18,7 +18,7 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     an epoch without a member                      -1 for such a group
 
 Without requireStable it tells of what followers have; with it of all, and waits until they have it
-(`state/cell/behind.py`).
+(`earlier_writes.py`).
 
 With `brokertwin.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
@@ -42,13 +42,16 @@ import msgspec
 from msgspec import UNSET
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchRequest,
@@ -190,12 +193,12 @@ def _forward(
         )
         messages.append(Message(broker.id, coordinator, API.key, body, version=version))
     deadline = broker.event_time + broker.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=messages)
+    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(condition=condition, messages=messages)
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: OffsetFetchResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: OffsetFetchResponse
 ) -> Decision:
     """A coordinator has answered; the client is, once all have."""
     state = decode_item(waiting.state, Forwarded)
@@ -205,11 +208,11 @@ def resume(
             answer.topics += state.answers[place].topics
         state.answers[place] = answer
     if state.awaited:
-        return Decision(delay=Delay(waiting.deadline, [], msgspec.msgpack.encode(state)))
+        return Decision(condition=Condition(waiting.deadline, [], msgspec.msgpack.encode(state)))
     return complete(broker, waiting, state)
 
 
-def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None = None) -> Decision:
     """Tells what is known by now."""
     state = state or decode_item(waiting.state, Forwarded)
     for answer in state.answers:
@@ -217,6 +220,22 @@ def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) 
             answer.topics = []
     version = waiting.header.request_api_version
     return Decision(response=_response(version, state.answers, state.topics))
+
+
+def _not_coordinator(
+    response: OffsetFetchResponse, _error: Error, _settings: BrokerSettings
+) -> OffsetFetchResponse:
+    """Return 16 NOT_COORDINATOR for each group, whatever the error of the log is."""
+    error = int(Error.NOT_COORDINATOR)
+    if not response.groups:
+        return msgspec.structs.replace(response, topics=[], error_code=error)
+    found = [
+        each
+        if each.error_code
+        else OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
+        for each in response.groups
+    ]
+    return msgspec.structs.replace(response, groups=found)
 
 
 def _group(
@@ -378,12 +397,12 @@ def _failed(wanted: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponse
 
 
 API = Api(
-    key=9,
-    name="OFFSET_FETCH",
-    versions=(1, 10),
-    request_type=OffsetFetchRequest,
-    handle=handle,
+    kafka_apis.OFFSET_FETCH,
+    OffsetFetchRequest,
+    handle,
     resume=resume,
     complete=complete,
     response_type=OffsetFetchResponse,
+    earlier_writes=earlier_writes.of_fetch,
+    uncommitted=_not_coordinator,
 )

@@ -12,6 +12,7 @@ from collections.abc import Set
 
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -79,4 +80,4 @@ def _refused(
     )
 
 
-API = Api(23, "OFFSET_FOR_LEADER_EPOCH", (2, 4), OffsetForLeaderEpochRequest, handle)
+API = Api(kafka_apis.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, handle)

@@ -34,8 +34,9 @@ from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.events import Choices
 from brokertwin.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
@@ -220,8 +221,8 @@ def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> De
 
 
 def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=list(messages))
+    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(condition=condition, messages=list(messages))
 
 
 def _beginnings(
@@ -250,7 +251,7 @@ def _beginnings(
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     _message: Message,
     response: AddPartitionsToTxnResponse,
 ) -> Decision:
@@ -273,7 +274,7 @@ def resume(
     return _go_on(broker, waiting, state, errors)
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Asks again after a pause; else followers, or the coordinator, have not answered in time."""
     if waiting.logs:
         return acks.complete(broker, waiting)
@@ -285,7 +286,10 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
 
 
 def _go_on(
-    broker: Broker, waiting: Waiting, state: ProduceState, answers: dict[tuple[str, int], Error]
+    broker: Broker,
+    waiting: PendingRequest,
+    state: ProduceState,
+    answers: dict[tuple[str, int], Error],
 ) -> Decision:
     request = _request_of(waiting, state)
     errors: dict[tuple[str, int], Error] = {
@@ -294,7 +298,7 @@ def _go_on(
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
 
 
-def _request_of(waiting: Waiting, state: ProduceState) -> Request:
+def _request_of(waiting: PendingRequest, state: ProduceState) -> Request:
     """The request as far as it matters behind the authorization."""
     header, principal = waiting.header, waiting.principal
     return Request(header, state.body, principal, waiting.connection, "", Choices())
@@ -487,14 +491,14 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceDa
         place = (broker.id, log.topic_id, log.partition, batch.producer_id)
         known = broker.tables.producers.get(producers.producer_key(*place), producers.Producer)
         if batch.is_transactional:
-            verification = verifications.find(broker.tables.waiting, *place)
+            verification = verifications.find(broker.tables.in_flight, *place)
         check = producers.check(known, batch, rules.producers, verification)
         if check.error is not NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(topic, produced, log, check.duplicate)
     if verification is not None:
-        verifications.forget(broker.tables.waiting, *place)
+        verifications.forget(broker.tables.in_flight, *place)
     return _accepted(broker, topic, log, produced, rules.records.takes_append_time)
 
 
@@ -589,12 +593,5 @@ def _not_leader(topic: Topic, produced: PartitionProduceData) -> Outcome:
 
 
 API = Api(
-    key=0,
-    name="PRODUCE",
-    versions=(3, 13),
-    request_type=ProduceRequest,
-    handle=handle,
-    ready=acks.ready,
-    complete=complete,
-    resume=resume,
+    kafka_apis.PRODUCE, ProduceRequest, handle, ready=acks.ready, complete=complete, resume=resume
 )

@@ -22,6 +22,7 @@ from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.client_instances import ClientInstance
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -68,4 +69,4 @@ def _error(broker: Broker, instance: ClientInstance, body: PushTelemetryRequest)
     return Error.NONE
 
 
-API = Api(72, "PUSH_TELEMETRY", (0, 0), PushTelemetryRequest, handle)
+API = Api(kafka_apis.PUSH_TELEMETRY, PushTelemetryRequest, handle)

@@ -16,7 +16,9 @@ A new leader epoch is noted: what earlier leaders write from now on is fenced.
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
@@ -28,7 +30,6 @@ from brokertwin.state.core.wire.generated.read_share_group_state import (
 )
 from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest, StateBatch
 from brokertwin.state.share import result_order, share_partitions, state_store
-from brokertwin.state.share.state_bodies import READ
 from brokertwin.state.share.state_store import NO_EPOCH
 
 
@@ -68,11 +69,11 @@ def _tell(result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSna
 
 
 API = Api(
-    key=READ,
-    name="READ_SHARE_GROUP_STATE",
-    versions=(0, 0),
-    request_type=ReadShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.READ_SHARE_GROUP_STATE,
+    ReadShareGroupStateRequest,
+    handle,
     on_reply=share_partitions.on_read_response,
     response_type=ReadShareGroupStateResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("read", "read-update-leader-epoch-state"),
 )

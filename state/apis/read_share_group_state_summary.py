@@ -6,7 +6,9 @@ are refused as in DeleteShareGroupState. A state that has not begun has the star
 """
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.wire.generated.read_share_group_state_summary import (
@@ -16,7 +18,6 @@ from brokertwin.state.core.wire.generated.read_share_group_state_summary import 
 )
 from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest
 from brokertwin.state.share import result_order, state_store
-from brokertwin.state.share.state_bodies import SUMMARY
 from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
@@ -60,10 +61,10 @@ def _summary(
 
 
 API = Api(
-    key=SUMMARY,
-    name="READ_SHARE_GROUP_STATE_SUMMARY",
-    versions=(0, 1),
-    request_type=ReadShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.READ_SHARE_GROUP_STATE_SUMMARY,
+    ReadShareGroupStateRequest,
+    handle,
     response_type=ReadShareGroupStateSummaryResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("read summary", "read-share-group-state-summary"),
 )

@@ -17,6 +17,7 @@ Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -58,11 +59,4 @@ def _refuse(error: Error, time: int = 0) -> Decision:
     return Decision(response=response)
 
 
-API = Api(
-    key=39,
-    name="RENEW_DELEGATION_TOKEN",
-    versions=(1, 2),
-    request_type=RenewDelegationTokenRequest,
-    handle=handle,
-    on_controller=True,
-)
+API = Api(kafka_apis.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest, handle)

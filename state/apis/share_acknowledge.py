@@ -20,8 +20,9 @@ import msgspec
 from brokertwin.state.apis import share_fetch
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.core.wire.generated.share_acknowledge import (
@@ -78,7 +79,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)))
+    return Decision(condition=Condition(deadline, [], msgspec.msgpack.encode(state)))
 
 
 def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
@@ -109,7 +110,7 @@ def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+    broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered."""
     state = decode_item(waiting.state, AcknowledgeState)
@@ -122,7 +123,7 @@ def resume(
     return decision
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Share coordinators have not answered in time: nobody knows what they have."""
     state = decode_item(waiting.state, AcknowledgeState)
     for each in state.outcomes:
@@ -132,11 +133,5 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
 
 
 API = Api(
-    key=79,
-    name="SHARE_ACKNOWLEDGE",
-    versions=(1, 2),
-    request_type=ShareAcknowledgeRequest,
-    handle=handle,
-    resume=resume,
-    complete=complete,
+    kafka_apis.SHARE_ACKNOWLEDGE, ShareAcknowledgeRequest, handle, resume=resume, complete=complete
 )

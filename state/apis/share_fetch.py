@@ -34,16 +34,16 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting as waits
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
     Asked,
+    Condition,
     Decision,
-    Delay,
-    LateAnswer,
     Message,
+    PendingRequest,
     Request,
-    Waiting,
+    Resumed,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
@@ -167,7 +167,7 @@ def joined(told: Decision, decision: Decision) -> Decision:
     """A decision, and before it what else is to be told."""
     decision.messages = [*told.messages, *decision.messages]
     decision.copies = [*told.copies, *decision.copies]
-    decision.answers = [*told.answers, *decision.answers]
+    decision.resumed = [*told.resumed, *decision.resumed]
     decision.woken = [*told.woken, *decision.woken]
     return decision
 
@@ -309,7 +309,7 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     if state.questions and (state.is_read or deadline <= broker.now):
         deadline = state.gives_up_at
     logs = [broker.log_key(*place) for place in state.read.places if not state.is_read]
-    return Decision(delay=Delay(deadline, logs, msgspec.msgpack.encode(state)))
+    return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
 
 
 def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
@@ -440,9 +440,9 @@ def _look_on(broker: Broker, told: Decision) -> Decision:
 
 def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None) -> None:
     """Who waits for a log, in the order of arrival; in a group, or in all."""
-    table = broker.tables.waiting
-    for event_id in waits.watchers(table, log):
-        waited = waits.get(table, event_id)
+    table = broker.tables.pending
+    for event_id in pending.watchers(table, log):
+        waited = pending.get_request(table, event_id)
         if waited is None or waited.is_held or waited.api_key != API.key:
             continue
         if log not in waited.logs:  # it has been answered since it was named
@@ -452,16 +452,16 @@ def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None)
             _go_on(broker, waited, told)
 
 
-def _go_on(broker: Broker, waited: Waiting, told: Decision) -> None:
+def _go_on(broker: Broker, waited: PendingRequest, told: Decision) -> None:
     """One that waits has enough: it waits on for its share coordinators, or for nothing."""
-    waits.take(broker.tables.waiting, waited.event_id)
+    pending.take(broker.tables.pending, waited.event_id)
     decision = complete(broker, waited)
-    delay = decision.delay or Delay(waited.deadline, [], waited.state)
-    on = {"logs": delay.logs, "deadline": delay.deadline, "state": delay.state}
-    waits.add(broker.tables.waiting, msgspec.structs.replace(waited, **on))
-    if decision.delay is None:
-        told.answers.append(LateAnswer(waited.event_id, decision.response))
-    told.answers += decision.answers
+    condition = decision.condition or Condition(waited.deadline, [], waited.state)
+    on = {"logs": condition.logs, "deadline": condition.deadline, "state": condition.state}
+    pending.add(broker.tables.pending, msgspec.structs.replace(waited, **on))
+    if decision.condition is None:
+        told.resumed.append(Resumed(waited.event_id, decision.response))
+    told.resumed += decision.resumed
     told.copies += [*decision.messages, *decision.copies]  # of no request that waits
     told.woken += decision.woken
 
@@ -473,19 +473,19 @@ def disconnected(broker: Broker, connection: str) -> Decision:
         return Decision()
     session = share_sessions.find(broker, *known)
     assert session is not None, known
-    table = broker.tables.waiting
+    table = broker.tables.pending
     for cached in session.partitions:
-        for event_id in waits.watchers(table, broker.log_key(*cached.place)):
-            waited = waits.get(table, event_id)
+        for event_id in pending.watchers(table, broker.log_key(*cached.place)):
+            waited = pending.get_request(table, event_id)
             if waited is None or (waited.api_key, waited.connection) != (API.key, connection):
                 continue
             state = _state_of(waited)
             state.is_lost = True
-            waits.keep_state(table, event_id, msgspec.msgpack.encode(state))
+            pending.keep_state(table, event_id, msgspec.msgpack.encode(state))
     return close(broker, *known)
 
 
-def ready(broker: Broker, waiting: Waiting) -> bool:
+def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """Whether a waiting request goes on: there is enough for it now."""
     state = _state_of(waiting)
     return not state.error and not state.is_read and share_reads.is_ready(broker, state.read)
@@ -493,7 +493,7 @@ def ready(broker: Broker, waiting: Waiting) -> bool:
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     message: Message,
     response: ReadShareGroupStateResponse | ShareGroupStateResponse,
 ) -> Decision:
@@ -514,7 +514,7 @@ def resume(
     return decision
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Goes on, or max wait is over; or share coordinators have not answered in time."""
     state = _state_of(waiting)
     if state.error:
@@ -529,17 +529,16 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     return _try(broker, waiting, state)
 
 
-def _state_of(waiting: Waiting) -> FetchState:
+def _state_of(waiting: PendingRequest) -> FetchState:
     return decode_item(waiting.state, FetchState)
 
 
 API = Api(
-    key=78,
-    name="SHARE_FETCH",
-    versions=(1, 2),
-    request_type=ShareFetchRequest,
-    handle=handle,
+    kafka_apis.SHARE_FETCH,
+    ShareFetchRequest,
+    handle,
     ready=ready,
     resume=resume,
     complete=complete,
+    outlives_leader=True,
 )

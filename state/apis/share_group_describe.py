@@ -7,6 +7,7 @@ order, is in `describing.py`. Partitions of topics that are deleted are not show
 
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -91,4 +92,4 @@ _SHARES = DescribeSpec(
     messages=share_offsets.ERROR_MESSAGES,
 )
 
-API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)
+API = Api(kafka_apis.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, handle)

@@ -20,8 +20,10 @@ The assignment is told where it has changed, and to who joins or names topics.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -141,4 +143,9 @@ def _assignment(assigned: Target) -> ShareGroupHeartbeatResponseAssignment:
     )
 
 
-API = Api(76, "SHARE_GROUP_HEARTBEAT", (1, 1), ShareGroupHeartbeatRequest, handle)
+API = Api(
+    kafka_apis.SHARE_GROUP_HEARTBEAT,
+    ShareGroupHeartbeatRequest,
+    handle,
+    earlier_writes=earlier_writes.of_heartbeat,
+)

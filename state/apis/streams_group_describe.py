@@ -9,7 +9,7 @@ to have, once a heartbeat has found all topics; before, those that the first mem
 from brokertwin.state.apis.streams_bodies import endpoint_told, sorted_tasks
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import streams_records
+from brokertwin.state.core import kafka_apis, streams_records
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -181,4 +181,4 @@ _STREAMS = DescribeSpec(
     denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
-API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)
+API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, handle)

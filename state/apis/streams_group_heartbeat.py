@@ -32,10 +32,11 @@ created, where the client may CREATE them. Kafka 4.3.1 never answers 131 or 132.
 from msgspec import structs
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import streams_bodies
+from brokertwin.state.apis import earlier_writes, streams_bodies
 from brokertwin.state.cluster import coordinators, features, group_configs, topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -290,4 +291,9 @@ def _statuses(
     return told
 
 
-API = Api(88, "STREAMS_GROUP_HEARTBEAT", (0, 0), StreamsGroupHeartbeatRequest, handle)
+API = Api(
+    kafka_apis.STREAMS_GROUP_HEARTBEAT,
+    StreamsGroupHeartbeatRequest,
+    handle,
+    earlier_writes=earlier_writes.of_heartbeat,
+)

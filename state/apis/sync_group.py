@@ -17,7 +17,9 @@ While the group completes its rebalance members wait; the leader's sync ends the
 consumer group nobody waits (`state/groups/classic_members.py`).
 """
 
+from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -88,4 +90,10 @@ def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
     return Error.NONE
 
 
-API = Api(14, "SYNC_GROUP", (0, 5), SyncGroupRequest, handle)
+API = Api(
+    kafka_apis.SYNC_GROUP,
+    SyncGroupRequest,
+    handle,
+    earlier_writes=earlier_writes.of_member,
+    completes_syncs=True,
+)

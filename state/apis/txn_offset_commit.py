@@ -35,11 +35,13 @@ partition without followers remembers no epochs. Offsets that are all refused wi
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.apis.offset_commit import Answers, is_too_large
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     Batch,
@@ -49,7 +51,7 @@ from brokertwin.state.core.records import (
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
 from brokertwin.state.core.wire.generated.shared import (
@@ -185,12 +187,14 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if message is None:
         return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=[message])
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=[message]
+    )
 
 
 def resume(
     broker: Broker,
-    waiting: Waiting,
+    waiting: PendingRequest,
     _message: Message,
     response: AddPartitionsToTxnResponse,
 ) -> Decision:
@@ -204,7 +208,7 @@ def resume(
     return _commit(broker, state, version) if error is Error.NONE else _answer(state, error)
 
 
-def complete(_broker: Broker, waiting: Waiting) -> Decision:
+def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """The coordinator has not answered in time."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
     return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
@@ -375,12 +379,18 @@ def _answer(
     return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
 
 
+def pending_body(waiting: PendingRequest) -> Body:
+    """The request's body, of which only verified partitions are left."""
+    return decode_item(waiting.state, TxnOffsetCommitState).body
+
+
 API: Api = Api(
-    key=28,
-    name="TXN_OFFSET_COMMIT",
-    versions=(0, 5),
-    request_type=TxnOffsetCommitRequest,
-    handle=handle,
+    kafka_apis.TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    handle,
     complete=complete,
     resume=resume,
+    earlier_writes=earlier_writes.of_commit,
+    results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
+    pending_body=pending_body,
 )

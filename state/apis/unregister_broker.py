@@ -8,6 +8,7 @@ sets; assignments keep it. It may be alive: until it registers again nobody coun
 
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -28,7 +29,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if broker not in controller.registered_brokers():
         text = f"Broker ID {broker} is not currently registered"
         return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
-    registrations.end_session(controller.tables.waiting, broker)
+    registrations.end_session(controller.tables.pending, broker)
     altered = elections.broker_changes(controller, gone=broker)
     return Decision(
         records=[*altered, BrokerUnregistered(broker)], response=UnregisterBrokerResponse()
@@ -39,4 +40,4 @@ def _refused(error: Error, text: str | None) -> Decision:
     return Decision(response=UnregisterBrokerResponse(error_code=error, error_message=text))
 
 
-API = Api(64, "UNREGISTER_BROKER", (0, 0), UnregisterBrokerRequest, handle, on_controller=True)
+API = Api(kafka_apis.UNREGISTER_BROKER, UnregisterBrokerRequest, handle)

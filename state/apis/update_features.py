@@ -19,6 +19,7 @@ Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a leve
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -108,4 +109,4 @@ def _refused(error: Error, text: str) -> Decision:
     return Decision(response=UpdateFeaturesResponse(error_code=error, error_message=text))
 
 
-API = Api(57, "UPDATE_FEATURES", (0, 2), UpdateFeaturesRequest, handle, on_controller=True)
+API = Api(kafka_apis.UPDATE_FEATURES, UpdateFeaturesRequest, handle)

@@ -7,7 +7,9 @@ it is 124 FENCED_STATE_EPOCH, after the leader's. Neither epoch is noted.
 """
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
@@ -23,7 +25,6 @@ from brokertwin.state.core.wire.generated.write_share_group_state import (
 )
 from brokertwin.state.share import result_order, share_partitions, state_store
 from brokertwin.state.share.state_batches import combined
-from brokertwin.state.share.state_bodies import WRITE
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -67,11 +68,11 @@ def _update(former: ShareSnapshot, told: WriteShareGroupStateRequestPartitionDat
 
 
 API = Api(
-    key=WRITE,
-    name="WRITE_SHARE_GROUP_STATE",
-    versions=(0, 1),
-    request_type=WriteShareGroupStateRequest,
-    handle=handle,
+    kafka_apis.WRITE_SHARE_GROUP_STATE,
+    WriteShareGroupStateRequest,
+    handle,
     on_reply=share_partitions.on_unawaited_write_response,
     response_type=ShareGroupStateResponse,
+    earlier_writes=earlier_writes.of_share_states,
+    uncommitted=uncommitted.of_states("write", "write-share-group-state"),
 )

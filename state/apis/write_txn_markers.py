@@ -19,9 +19,11 @@ of one producer come together. Where a partition has followers the answer waits 
 import msgspec
 
 from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import uncommitted
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -42,7 +44,7 @@ from brokertwin.state.logs.producer import Producer
 from brokertwin.state.replication import copying
 from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import transactional_offsets
-from brokertwin.state.transactions.transaction_markers import KEY, on_response
+from brokertwin.state.transactions.transaction_markers import on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -129,7 +131,7 @@ class _Writer:
             return error
         place = (log.topic_id, log.partition)
         verifications.forget(
-            self._broker.tables.waiting, self._broker.id, *place, marker.producer_id
+            self._broker.tables.in_flight, self._broker.id, *place, marker.producer_id
         )
         self._ends[place] = batch.last_offset + 1
         self.records.append(BatchAppended(*place, batch))
@@ -179,11 +181,12 @@ class _Writer:
 
 
 API = Api(
-    key=KEY,
-    name="WRITE_TXN_MARKERS",
-    versions=(1, 2),
-    request_type=WriteTxnMarkersRequest,
-    handle=handle,
+    kafka_apis.WRITE_TXN_MARKERS,
+    WriteTxnMarkersRequest,
+    handle,
     on_reply=on_response,
     response_type=WriteTxnMarkersResponse,
+    uncommitted=uncommitted.error_of_the_log,
+    commit_timeout_ms=lambda settings: settings.request_timeout_ms,
+    is_sent_when_committed=True,
 )

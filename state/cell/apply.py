@@ -1,4 +1,4 @@
-"""`apply`: the only writer of durable state, in live operation and in replay alike."""
+"""`apply`: the only writer of durable state, live and in a replay."""
 
 from collections.abc import Callable
 from typing import Any
@@ -129,9 +129,10 @@ METADATA_RECORDS: frozenset[type] = frozenset(
 
 
 def apply(tables: Tables, machine: int, record: Record) -> SealedSegment | None:
-    """Writes what `record` says into the tables of `machine`.
+    """Write a record into the tables of `machine`.
 
-    Gives back the part of a log's index that leaves the state, where the record pushes one out.
+    Returns:
+        The part of a log's index that leaves the state, if any.
     """
     return _APPLIERS[type(record)](tables, machine, record)
 
@@ -160,7 +161,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     for partition in range(len(topic.partitions)) if machine != CONTROLLER else ():
         log.remove(tables.logs, machine, record.topic_id, partition)
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
-        verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
+        verifications.forget_partition(tables.in_flight, machine, record.topic_id, partition)
     state_store.forget_topic(tables.groups, machine, record.topic_id)
     share_partitions.forget_topic(tables, machine, record.topic_id)
     image.apply_topic_removed(tables.metadata, machine, record)
@@ -175,7 +176,7 @@ _GIVEN = {
     config_changes.GROUP: given_configs.GROUPS,
     config_changes.CLIENT_METRICS: given_configs.CLIENT_METRICS,
 }
-"""Where the settings of a type of resources lie."""
+"""The place of the settings of a type of resources."""
 
 
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
@@ -184,7 +185,7 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
     elif record.resource_type in _GIVEN:
         given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
         if record.resource_type == config_changes.CLIENT_METRICS:
-            client_instances.count_change(tables.sessions, machine)
+            client_instances.count_change(tables.client_instances, machine)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
     retention_limits.forget_rolling_rules(tables.metadata)
@@ -231,7 +232,7 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
 
 
 def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
-    """Whether passes of a cleaner come over a topic's logs: they need the index as a whole."""
+    """Whether a log cleaner passes over a topic's logs; it needs the whole index."""
     topic = image.topic_by_id(tables.metadata, machine, topic_id)
     if not tables.may_clean or topic is None:
         return False
@@ -294,7 +295,7 @@ def _replicas_assigned(tables: Tables, machine: int, record: ReplicasAssigned) -
 
 
 def _without_state(_tables: Tables, _machine: int, _record: Record) -> None:
-    """Nothing: the record is for readers of the history, or of rows."""
+    """Change nothing: the record is for readers of the history, or of rows."""
 
 
 def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
@@ -367,7 +368,7 @@ Applier = Callable[[Tables, int, Any], SealedSegment | None]
 
 
 def _counted(applier: Applier) -> Applier:
-    """The same for a record of metadata: the controller's log of them is longer then."""
+    """Return an applier that also counts the record in the controller's log."""
 
     def apply_and_count(tables: Tables, machine: int, record: Any) -> SealedSegment | None:
         pushed_out = applier(tables, machine, record)

@@ -1,30 +1,30 @@
-"""What machines tell others that another cell holds: rows of the topic `requests`.
+"""Messages to machines of other cells: rows of the topic `requests`.
 
-A cluster may be several cells, each with some of its brokers; the first one has the controller, too
-(`CellSettings.cells`). What a machine tells one that is not held here leaves as an event whose key
-is the cell that holds the receiver:
+A cluster can be several cells, each with some of its brokers; the first one also has the controller
+(`CellSettings.cells`). A message to a machine of another cell becomes an event. Its key is the cell
+of the receiver:
 
-    forward    a client's request that the controller answers (Kafka's Envelope, KIP-590)
+    forward    a client's request to the controller (Kafka's Envelope, KIP-590)
     metadata   a record of the controller, once for all brokers of a cell
-    message    a machine's request to another one
-    answer     its answer, where the sender wants it, with the message that it is the answer to
+    message    a machine's request to another machine
+    answer     the reply, if the sender needs it, with the message that it replies to
     replica-fetch, replica-answer   between the replicas of partitions (`state/replication`)
-    registration   to the controller: a broker is gone, or is there again
-    cut-off    to leaders: no fetch of a broker waits there any more, for it is gone or isolated
+    registration   to the controller: a broker has stopped, or is back
+    cut-off    to leaders: drop pending fetches of a broker that has stopped or is isolated
 
-Each has the sender's cell, its *incarnation* and a *sequence*, by one higher for each event from
-that cell to this one. The receiver takes exactly the next. What has come before, or is of an older
-incarnation, is a repeat and changes nothing, whenever it comes: Spark's sink is at-least-once. One
-that comes too early is a dead letter; the micro-batch that has left out those before it runs again.
-A cell that begins anew from nothing has a higher incarnation, and counts from 1.
+Each event has the sender's cell, its *incarnation* and a *sequence*, which increases by one for
+each event from that cell to this one. The receiver accepts exactly the next one. An earlier one, or
+one of an older incarnation, is a repeat without effect: Spark's sink is at-least-once. One that
+comes too early becomes a dead letter; the micro-batch without the events before it runs again. A
+cell with a new checkpoint has a higher incarnation and counts from 1.
 
-What decides goes along: the time, the nonce and the choices of the event that was the cause. In one
-cell the controller's answer comes before brokers read what it has written; here they have read it.
+The event also has the time, the nonce and the choices of its cause. In one cell the controller's
+response comes before brokers read its records; with several cells it comes after.
 
-Items of the table `waiting`, both of the cell itself:
+Items of the table `cluster`, both of the cell itself:
 
-    told/<cell>    Count: the last event that this cell has sent to that one
-    heard/<cell>   Count: the last event of that cell that was taken
+    told/<cell>    Count: the last event from this cell to that one
+    heard/<cell>   Count: the last accepted event of that cell
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell.delivery import Schedule, Step, arrives
+from brokertwin.state.cell.delivery import DeliverySchedule, Step, arrives
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core.decision import (
     CONTROLLER,
@@ -60,23 +60,25 @@ _COPIES: dict[Kind, type[ReplicaFetch | ReplicaAnswer]] = {
 
 
 class Count(msgspec.Struct, array_like=True):
-    """How far the events from one cell to another have come."""
+    """The position in the events from one cell to another."""
 
     incarnation: int
     sequence: int
 
 
-class RecordTold(msgspec.Struct):
-    """In a `metadata` event: what the controller has written."""
+class MetadataEvent(msgspec.Struct):
+    """In a `metadata` event: a record of the controller."""
 
     record: Record
 
 
-class RegistrationTold(msgspec.Struct, rename="camel"):
-    """In a `registration` event: a broker is gone, or there again, maybe in a new process.
+class RegistrationEvent(msgspec.Struct, rename="camel"):
+    """In a `registration` event: a broker has stopped, or is back.
 
-    Then `was_killed` says that the process before has not ended in order, and `start` by which of
-    its starts the broker registers (`network.py`).
+    Attributes:
+        is_new: in a new process.
+        was_killed: the former process did not shut down in order.
+        start: with which start the broker registers (`network.py`).
     """
 
     broker: int
@@ -86,13 +88,13 @@ class RegistrationTold(msgspec.Struct, rename="camel"):
     start: int = 0
 
 
-class CutOffTold(msgspec.Struct):
-    """In a `cut-off` event: the broker that other brokers do not reach any more."""
+class CutOffEvent(msgspec.Struct):
+    """In a `cut-off` event: the broker that other brokers do not reach."""
 
     broker: int
 
 
-class MessageTold(msgspec.Struct, rename="camel"):
+class MessageEvent(msgspec.Struct, rename="camel"):
     """In a `message` event: a machine's request (`Message`), its body as JSON."""
 
     sender: int
@@ -104,45 +106,45 @@ class MessageTold(msgspec.Struct, rename="camel"):
     awaited_by: str
 
 
-class AnswerTold(msgspec.Struct):
-    """In an `answer` event: the message that is answered, and the response as JSON."""
+class ReplyEvent(msgspec.Struct):
+    """In an `answer` event: the message that it replies to, and the response as JSON."""
 
-    message: MessageTold
+    message: MessageEvent
     response: msgspec.Raw
 
 
 def holds(settings: CellSettings, machine: int) -> bool:
-    """Whether this cell holds a broker, or the controller."""
+    """Whether this cell has a broker, or the controller."""
     return settings.has_controller if machine == CONTROLLER else machine in settings.brokers_here
 
 
 def cell_of(settings: CellSettings, machine: int) -> str:
-    """The name of the cell that holds a broker, or the controller."""
+    """Return the name of the cell that has a broker, or the controller."""
     if machine == CONTROLLER:
         return next(iter(settings.cells))
     return next(name for name, brokers in settings.cells.items() if machine in brokers)
 
 
 def others(settings: CellSettings) -> list[str]:
-    """The other cells of the cluster."""
+    """Return the other cells of the cluster."""
     return [name for name in settings.cells if name != settings.name]
 
 
 def is_repeat(table: Table, settings: CellSettings, event: Event) -> bool:
-    """Whether an event from another cell has been taken before, or its sender has begun anew."""
+    """Whether an event of another cell was accepted before, or its sender has restarted since."""
     last = _heard(table, settings, event.sender)
     return (event.incarnation, event.sequence) <= (last.incarnation, last.sequence)
 
 
 def is_next(table: Table, settings: CellSettings, event: Event) -> bool:
-    """Whether an event from another cell is the one behind the last that was taken."""
+    """Whether an event of another cell is the one after the last accepted."""
     last = _heard(table, settings, event.sender)
     following = last.sequence + 1 if event.incarnation == last.incarnation else 1
     return event.incarnation >= last.incarnation and event.sequence == following
 
 
 def take(table: Table, event: Event) -> None:
-    """Notes that an event from another cell is taken."""
+    """Note that an event of another cell is accepted."""
     table.put(f"heard/{event.sender}", Count(event.incarnation, event.sequence))
 
 
@@ -154,20 +156,20 @@ def _heard(table: Table, settings: CellSettings, sender: str) -> Count:
 
 
 class Outward:
-    """A schedule that passes on what is for this cell, and lets the rest leave as rows.
+    """A schedule that delivers within this cell, and writes rows for other cells.
 
     Args:
         inner: delivers within this cell.
-        table: the table `waiting` of the cell.
-        settings: the cell's.
-        event: what is handled; None where a deadline fires.
+        table: the table `cluster` of the cell.
+        settings: of the cell.
+        event: the handled event; None for a deadline.
         now: the time, in ms since 1970.
-        rows: where the rows go.
+        rows: collects the rows.
     """
 
     def __init__(
         self,
-        inner: Schedule,
+        inner: DeliverySchedule,
         table: Table,
         settings: CellSettings,
         event: Event | None,
@@ -183,64 +185,64 @@ class Outward:
         self.cause = ""
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record for the brokers held here, and for every other cell."""
+        """Add a metadata record for the brokers of this cell, and for every other cell."""
         self._inner.publish(record, brokers)
         for cell in others(self._settings):
-            self._tell(cell, Kind.METADATA, RecordTold(record))
+            self._tell(cell, Kind.METADATA, MetadataEvent(record))
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others, wherever they are."""
+        """Add messages of a machine to any machine."""
         for message in messages:
             if isinstance(message, ReplicaFetch | ReplicaAnswer) and self._is_cut(message):
                 continue
             if message.receiver not in (CONTROLLER, *self._settings.brokers):
-                continue  # it has registered, but nobody serves it
+                continue  # it has registered, but the cluster does not serve it
             if holds(self._settings, message.receiver):
                 self._inner.send([message])
             elif not isinstance(message, Message) or arrives(self._table, message):
                 self._tell(cell_of(self._settings, message.receiver), *_told(message))
 
     def _is_cut(self, copy: ReplicaFetch | ReplicaAnswer) -> bool:
-        """Whether what a broker of this cell sends reaches nobody."""
+        """Whether a broker of this cell is cut off from others."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
-    def register(self, told: RegistrationTold) -> None:
-        """Takes to the controller that a broker of this cell is gone, or there again."""
+    def register(self, told: RegistrationEvent) -> None:
+        """Inform the controller that a broker of this cell has stopped, or is back."""
         self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
 
     def cut_off(self, broker: int) -> None:
-        """Takes to leaders in other cells that a broker of this cell does not reach them."""
+        """Inform leaders in other cells that a broker of this cell does not reach them."""
         for cell in others(self._settings):
-            self._tell(cell, Kind.CUT_OFF, CutOffTold(broker))
+            self._tell(cell, Kind.CUT_OFF, CutOffEvent(broker))
 
     def next(self) -> Step | None:
-        """What is delivered next in this cell."""
+        """Return the next delivery in this cell."""
         return self._inner.next()
 
     def answer(self, message: Message, response: Body) -> None:
-        """Takes an answer to a machine that another cell holds."""
-        told = AnswerTold(_message_told(message), msgspec.Raw(_json.encode(response)))
+        """Send a reply to a machine of another cell."""
+        told = ReplyEvent(_message_told(message), msgspec.Raw(_json.encode(response)))
         self._tell(cell_of(self._settings, message.sender), Kind.ANSWER, told)
 
     def forward(self, request: Event) -> None:
-        """Takes a client's request to the controller, whose cell answers the client."""
+        """Forward a client's request to the controller, whose cell responds to the client."""
         cell = cell_of(self._settings, CONTROLLER)
         self._leave(cell, Kind.FORWARD, request, self._following(cell))
 
     def arrive(self, event: Event) -> tuple[Message, Body] | None:
-        """Lets what another cell has told be delivered here; an answer is given back instead."""
+        """Deliver the content of an event of another cell; return a reply instead."""
         told: Any
         if event.kind is Kind.METADATA:
-            told = msgspec.json.decode(event.told, type=RecordTold)
+            told = msgspec.json.decode(event.told, type=MetadataEvent)
             there = network.missed_by(self._table, told.record, self._settings.brokers_here)
             self._inner.publish(told.record, there)
         elif event.kind is Kind.MESSAGE:
-            told = msgspec.json.decode(event.told, type=MessageTold)
+            told = msgspec.json.decode(event.told, type=MessageEvent)
             self._inner.send([_message(told)])
         elif event.kind in _COPIES:
             self._inner.send([msgspec.json.decode(event.told, type=_COPIES[event.kind])])
         else:
-            told = msgspec.json.decode(event.told, type=AnswerTold)
+            told = msgspec.json.decode(event.told, type=ReplyEvent)
             response_type = BUILT[told.message.api_key].response_type
             assert response_type is not None, told.message.api_key
             return _message(told.message), msgspec.json.decode(told.response, type=response_type)
@@ -272,7 +274,7 @@ class Outward:
         self._rows.request(cell, row)
 
     def _following(self, cell: str) -> Count:
-        """The number of the next event to a cell."""
+        """Return the number of the next event to a cell."""
         key, incarnation = f"told/{cell}", self._settings.incarnation
         last = self._table.get(key, Count)
         if last is None or last.incarnation < incarnation:
@@ -282,26 +284,26 @@ class Outward:
         return number
 
 
-def registration(event: Event) -> RegistrationTold:
-    """What a `registration` event tells."""
-    return msgspec.json.decode(event.told, type=RegistrationTold)
+def registration(event: Event) -> RegistrationEvent:
+    """Return the content of a `registration` event."""
+    return msgspec.json.decode(event.told, type=RegistrationEvent)
 
 
 def broker_cut_off(event: Event) -> int:
-    """The broker of a `cut-off` event."""
-    return msgspec.json.decode(event.told, type=CutOffTold).broker
+    """Return the broker of a `cut-off` event."""
+    return msgspec.json.decode(event.told, type=CutOffEvent).broker
 
 
 def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:
-    """What goes to another cell, and as which kind of event."""
+    """Return the kind and the content of the event for another cell."""
     assert not isinstance(sent, HandOver | LeaderAndIsr), "they stay within a cell"
     if isinstance(sent, Message):
         return Kind.MESSAGE, _message_told(sent)
     return next(kind for kind, each in _COPIES.items() if isinstance(sent, each)), sent
 
 
-def _message_told(message: Message) -> MessageTold:
-    return MessageTold(
+def _message_told(message: Message) -> MessageEvent:
+    return MessageEvent(
         message.sender,
         message.receiver,
         message.api_key,
@@ -312,7 +314,7 @@ def _message_told(message: Message) -> MessageTold:
     )
 
 
-def _message(told: MessageTold) -> Message:
+def _message(told: MessageEvent) -> Message:
     body = msgspec.json.decode(told.body, type=BUILT[told.api_key].request_type)
     return Message(
         told.sender,

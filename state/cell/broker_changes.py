@@ -1,21 +1,21 @@
-"""Brokers stop, start, and are cut off from the others: what `brokertwin cluster` does to them.
+"""Brokers stop, start, and are cut off from each other (`brokertwin cluster`).
 
-It goes to the cell that holds the broker. What a stop means for partitions the controller says,
-which may be in another cell (`between_cells.py`); elections are in `state/replication`.
+The event goes to the cell of the broker. The controller, maybe in another cell
+(`between_cells.py`), decides on the partitions; elections are in `state/replication`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from brokertwin.state.cell import between_cells, handover, replicas_of
-from brokertwin.state.cell.between_cells import Outward, RegistrationTold
-from brokertwin.state.cell.delivery import Schedule, undelayed
-from brokertwin.state.cell.effects import Effects
-from brokertwin.state.cell.output_rows import Refused, Rows
+from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
+from brokertwin.state.cell.causes import Cause
+from brokertwin.state.cell.delivery import DeliverySchedule, undelayed
+from brokertwin.state.cell.effects import RecordEffects
+from brokertwin.state.cell.output_rows import EventRefusedError, Rows
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Waiting
-from brokertwin.state.core.errors import Error
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.events import Event, Kind, Reason
 from brokertwin.state.core.records import (
     BrokerRegistered,
@@ -39,19 +39,19 @@ from brokertwin.state.replication.registrations import BrokerControlState
 
 
 class BrokerChanges(ABC):
-    """The part of the loop that is about brokers; `Run` is all of it."""
+    """The part of the loop about brokers; `CellLoop` is the whole loop."""
 
     _tables: Tables
     _settings: CellSettings
     _rows: Rows
-    _effects: Effects
+    _effects: RecordEffects
     _event: Event | None
     _now: int
     _event_time: int
-    _here: Schedule
-    _delivery: Schedule
+    _here: DeliverySchedule
+    _delivery: DeliverySchedule
     _brokers: dict[int, Broker]
-    """Those that were looked at; they are made again where a broker's settings change."""
+    """Cached brokers; a change of their settings clears them."""
     _outward: Outward | None
 
     @abstractmethod
@@ -63,7 +63,12 @@ class BrokerChanges(ABC):
     ) -> bool: ...
 
     @abstractmethod
-    def _committed(self, waited: Waiting, error: Error) -> None: ...
+    def resume(self, event_id: str, cause: Cause) -> None:
+        """Continue a pending request or an uncommitted write."""
+
+    @abstractmethod
+    def drop(self, event_id: str) -> None:
+        """End a pending request or an uncommitted write without a response."""
 
     @abstractmethod
     def _until_quiet(self) -> None: ...
@@ -79,7 +84,7 @@ class BrokerChanges(ABC):
         return self._controller() if machine == CONTROLLER else self._broker(machine)
 
     def _look_again(self, record: Record) -> None:
-        """Brokers keep nothing in mind of their image as it was before a metadata record."""
+        """Clear the brokers' caches of their images after a metadata record."""
         for broker in self._brokers.values():
             broker.forget()
         if isinstance(record, ConfigChanged | FeatureLevelChanged):
@@ -89,8 +94,8 @@ class BrokerChanges(ABC):
         return Controller(self._tables, self._settings, self._now)
 
     def _change_broker(self, event: Event) -> None:
-        """A broker stops or starts, or the others do not reach it any more, or do again."""
-        broker, table = event.broker, self._tables.waiting
+        """Stop or start a broker, cut it off, or reconnect it."""
+        broker, table = event.broker, self._tables.cluster
         is_there = not network.is_stopped(table, broker)
         if event.kind is Kind.START_BROKER and not is_there:
             network.start_later(table, broker, True)
@@ -114,16 +119,16 @@ class BrokerChanges(ABC):
         self._rows.done(event, self._now)
 
     def _fail_log_dir(self, broker_id: int, path: str) -> None:
-        """A log directory fails: the broker halts, or does not serve what lies there any more.
+        """Fail a log directory: the broker halts, or no longer serves the logs in it.
 
         Fetches end on both sides; those of other partitions are sent again.
         """
-        if network.is_stopped(self._tables.waiting, broker_id):
-            raise Refused(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
+        if network.is_stopped(self._tables.cluster, broker_id):
+            raise EventRefusedError(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
         broker = self._broker(broker_id)
         refused = directories.refusal(broker, path)
         if refused is not None:
-            raise Refused(Reason.NOT_POSSIBLE, refused)
+            raise EventRefusedError(Reason.NOT_POSSIBLE, refused)
         if directories.is_fatal(broker, path):
             self._stop_broker(broker_id, is_killed=True)
             return
@@ -136,32 +141,32 @@ class BrokerChanges(ABC):
         self._fetch_again(broker_id)
 
     def _rejoin(self, broker: int) -> None:
-        """A severed broker reads, and what it has asked arrives; its heartbeat is the last.
+        """Reconnect a severed broker: it reads metadata, and its requests arrive.
 
-        What the controller makes of that is behind what the broker has not read yet.
+        The heartbeat is last: the controller decides on it after the broker has read everything.
         """
-        was_severed = network.is_severed(self._tables.waiting, broker)
-        unread, unsaid = network.rejoin(self._tables.waiting, broker)
-        if was_severed and not network.is_stopped(self._tables.waiting, broker):
+        was_severed = network.is_severed(self._tables.cluster, broker)
+        unread, unsaid = network.rejoin(self._tables.cluster, broker)
+        if was_severed and not network.is_stopped(self._tables.cluster, broker):
             for record in unread:
                 self._here.publish(record, [broker])
             self._delivery.send([undelayed(message) for message in unsaid])
             self._until_quiet()
-            if not registrations.has_session(self._tables.waiting, broker):
-                self._register(RegistrationTold(broker, False, False))
-            registrations.end_session(self._tables.waiting, broker)
+            if not registrations.has_session(self._tables.pending, broker):
+                self._register(RegistrationEvent(broker, False, False))
+            registrations.end_session(self._tables.pending, broker)
             self._until_quiet()
         self._fetch_again(broker)
         self._start_if_it_may(broker)
 
     def _session_over(self, broker: int) -> None:
-        """The controller has not heard of a broker for too long."""
-        self._register(RegistrationTold(broker, True, False))
+        """End the session of a broker without heartbeats."""
+        self._register(RegistrationEvent(broker, True, False))
         self._until_quiet()
         self._start_if_it_may(broker)
 
     def _follow_again(self, broker: int) -> None:
-        """A broker that is there again follows those who lead."""
+        """Let a broker that is back follow the leaders."""
         pairs = replicas_of.pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
         self._carry_on(
@@ -170,10 +175,10 @@ class BrokerChanges(ABC):
         self._fetch_again(broker)
 
     def _fetch_again(self, broker: int) -> None:
-        """Fetches of the broker, and of those who follow it."""
+        """Send the fetches of a broker and of its followers."""
         followed: dict[int, list[copying.Place]] = {}
         for _, follower, place in replicas_of.pairs(self._knowing(broker), broker):
-            if not network.is_stopped(self._tables.waiting, follower):
+            if not network.is_stopped(self._tables.cluster, follower):
                 followed.setdefault(follower, []).append(place)
         for follower, theirs in followed.items():
             if between_cells.holds(self._settings, follower):
@@ -184,28 +189,28 @@ class BrokerChanges(ABC):
                 )
 
     def _cut_off(self, broker: int) -> None:
-        """No fetch of the broker waits at leaders any more, and none waits at the broker."""
-        if network.is_stopped(self._tables.waiting, broker):
+        """Drop the pending fetches of a broker at its leaders, and those at the broker."""
+        if network.is_stopped(self._tables.cluster, broker):
             return
         self._lose(broker)
         if self._outward is not None:
             self._outward.cut_off(broker)
 
     def _lose(self, broker: int) -> None:
-        """What leaders of this cell do: the fetches that end on either side wait no more."""
+        """Drop the fetches between a broker and the leaders of this cell."""
         for leader in self._settings.brokers_here:
-            if network.is_stopped(self._tables.waiting, leader):
+            if network.is_stopped(self._tables.cluster, leader):
                 continue
             for led_by, follower, place in replicas_of.pairs(self._broker(leader), broker):
                 if led_by == leader:
                     copying.drop_pending_fetches(self._broker(leader), place, [follower])
 
     def _knowing(self, broker: int) -> Machine:
-        """Who knows the partitions here: the controller, else the broker itself."""
+        """Return a machine that knows the partitions: the controller, otherwise the broker."""
         return self._controller() if self._settings.has_controller else self._broker(broker)
 
-    def _register(self, told: RegistrationTold) -> None:
-        """The controller, wherever it is, fences a broker, unfences it, or registers it anew."""
+    def _register(self, told: RegistrationEvent) -> None:
+        """Let the controller, in any cell, fence, unfence or register a broker."""
         controller, broker, is_gone = self._controller(), told.broker, told.is_stopped
         known = controller.registration(broker)
         if not self._settings.has_controller:
@@ -214,7 +219,7 @@ class BrokerChanges(ABC):
         elif told.is_new and not is_gone:
             if told.was_killed:
                 self._alter(elections.broker_changes(controller, ended=broker))
-            registrations.end_session(self._tables.waiting, broker)
+            registrations.end_session(self._tables.pending, broker)
             self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
             self._alter(elections.broker_changes(controller, started=broker))
         elif known.is_registered and known.is_fenced != is_gone:
@@ -226,67 +231,70 @@ class BrokerChanges(ABC):
             self._apply(CONTROLLER, record)
 
     def _stop_broker(self, broker: int, is_killed: bool) -> None:
-        """What it coordinates and what it holds in memory is gone; then others are elected.
+        """Stop a broker: it unloads its coordinators, its memory is lost, and others are elected.
 
-        One that is killed, or cannot tell the controller, is there for it until its session ends.
+        A killed or severed broker stays registered until its session ends.
         """
         for place in replicas_of.coordinated(self._broker(broker), broker):
             has_log = internal_logs.has_followers(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
-        for waited in waiting.all_waiting(self._tables.waiting):
-            if waited.broker != broker:
-                continue
-            waiting.take(self._tables.waiting, waited.event_id)
-            if waited.api_key != waiting.COMMITTING:
-                self._rows.response(waited, self._now, None, closes_connection=True)
+        for each in pending.everything(self._tables.pending):
+            if each.broker == broker:
+                self.drop(each.event_id)
         self._cut_off(broker)
         (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
         replicas_of.forget(self._tables, broker)
         self._brokers.pop(broker, None)
-        is_severed = network.is_severed(self._tables.waiting, broker)
-        network.stop(self._tables.waiting, broker, is_killed)
+        is_severed = network.is_severed(self._tables.cluster, broker)
+        network.stop(self._tables.cluster, broker, is_killed)
         assert self._event is not None, "no broker stops by itself"
         self._tell_gateways(broker, True, self._event.id)
         if not is_killed and not is_severed:
-            registrations.end_session(self._tables.waiting, broker)
-            self._register(RegistrationTold(broker, True, False))
+            registrations.end_session(self._tables.pending, broker)
+            self._register(RegistrationEvent(broker, True, False))
         elif not is_severed:
             registrations.touch(self._broker(broker), broker)
 
     def _start_if_it_may(self, broker: int) -> None:
-        """Starts a broker that is to start; not while its former process counts as alive (101)."""
-        table = self._tables.waiting
-        is_late = network.is_severed(table, broker) or registrations.has_session(table, broker)
+        """Start a broker if requested, unless its former process still has a session.
+
+        Until then Kafka refuses the registration (101 DUPLICATE_BROKER_REGISTRATION).
+        """
+        table = self._tables.cluster
+        has_session = registrations.has_session(self._tables.pending, broker)
+        is_late = network.is_severed(table, broker) or has_session
         if network.is_starting(table, broker) and not is_late:
             self._start_broker(broker)
 
     def _start_broker(self, broker: int) -> None:
-        """It reads what it has missed, registers, may lead what nobody leads, and follows.
+        """Start a broker: it reads missed metadata, registers, can become leader, and follows.
 
-        Clients are served when it has read that it is registered (`_registered`), as in Kafka:
-        until then it takes its image from before it stopped for what holds.
+        It serves clients after it has read its own registration (`_registered`), like in Kafka.
+        Until then its image is the one from before it stopped.
         """
         for restored in checkpoints.restored(self._broker(broker)):
             self._apply(broker, restored)
-        was_killed = network.is_killed(self._tables.waiting, broker)
-        for record in network.start(self._tables.waiting, broker):
+        was_killed = network.is_killed(self._tables.cluster, broker)
+        for record in network.start(self._tables.cluster, broker):
             self._here.publish(record, [broker])
         self._until_quiet()
-        start = network.registering_by(self._tables.waiting, broker)
-        self._register(RegistrationTold(broker, False, True, was_killed, start))
+        start = network.registering_by(self._tables.cluster, broker)
+        self._register(RegistrationEvent(broker, False, True, was_killed, start))
         self._until_quiet()
         if not self._settings.cells:
             self._follow_again(broker)
         checkpoints.begin(self._broker(broker))
 
     def _registered(self, record: BrokerRegistered) -> None:
-        """A broker reads that it is registered; one that has started serves clients from here on.
+        """Let a broker read its own registration; a started broker serves clients from now on.
 
-        Source: `BrokerServer.startup`, which enables requests behind `initialCatchUpFuture`.
+        Source: `BrokerServer.startup`, which enables requests after `initialCatchUpFuture`.
         """
         if self._settings.cells:
-            self._follow_again(record.broker)  # only now leaders may let it join
-        if network.registered(self._tables.waiting, record.broker, record.start):
+            self._follow_again(
+                record.broker
+            )  # from now on leaders can add it to the in-sync replicas
+        if network.registered(self._tables.cluster, record.broker, record.start):
             cause = f"registered/{record.broker}/{record.broker_epoch}"
             self._tell_gateways(record.broker, False, cause)
 

@@ -1,11 +1,11 @@
-"""A cell: the machines of one cluster, and the loop that takes an event to its outputs.
+"""A cell: the machines of one cluster, and the loop from an event to its output rows.
 
-    event -> due deadlines -> handler -> records applied, answer, messages -> ... -> quiet -> commit
+    event -> due deadlines -> handler -> records, response, messages -> ... -> quiet -> commit
 
-The guard covers an event and everything that it causes: where something raises, the tables go back
-to what they were, the event becomes a dead letter, and the next one is handled. Items are encoded
-once for many events, so going back means: to the last commit, and the events since decided again.
-Outputs depend on the events alone, not on how they were cut into micro-batches.
+An event that raises an exception becomes a dead letter. The tables roll back, and the next event is
+handled. Items are encoded once for many events. Therefore a rollback goes back to the last commit,
+and the events since then are decided again. Outputs depend on the events alone, not on the limits
+of micro-batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from brokertwin.state.cell import between_cells, expiry
-from brokertwin.state.cell.delivery import AtOnce, Schedule
+from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cell.requests import refusal_for
-from brokertwin.state.cell.run import Run
+from brokertwin.state.cell.run import CellLoop
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.dead_letters import dead_letter, refused_event
+from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.events import (
     BETWEEN_CELLS,
     INTERVENTIONS,
@@ -32,25 +33,26 @@ from brokertwin.state.core.events import (
 )
 from brokertwin.state.core.layers import DamagedError
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import TABLE_NAMES, ReadBaseOf, Tables
-from brokertwin.state.core.waiting import NO_DEADLINE
+from brokertwin.state.core.tables import COLUMN_OF, MORE, ReadBaseOf, Tables
 
-STATE_VERSION = 5
-"""The version of the state row; `upgrades.py` has the step from each former one."""
+STATE_VERSION = 6
+"""The version of the state row; `upgrades.py` has the step from each former version."""
 
 COMMIT_EVENTS_MAX = 500
-"""Events between two commits: an item is encoded once for all, a fault has them decided again."""
+"""Events between two commits. A commit encodes items; a fault repeats the events since then."""
 
 
 NOT_KNOWN = -1
-"""As the time of the next check for what has expired: it is found out with the next event."""
+"""In place of the time of the next expiry check: the next event computes it."""
 
 
 class Meta(msgspec.Struct):
-    """What a cell remembers besides its tables. Times are ms since 1970.
+    """State of a cell that is in no table. Times are ms since 1970.
 
-    `outstanding` is the deadline last given to the clock and not yet reached, -1 where none is.
+    Attributes:
+        outstanding: the last deadline sent to the clock and not reached yet; NO_DEADLINE if none.
     """
 
     now: int = 0
@@ -58,14 +60,14 @@ class Meta(msgspec.Struct):
 
 
 class Cell:
-    """The state of one cell between `columns` in and `columns` out.
+    """The state of one cell, and the events that change it.
 
     Args:
-        settings: the cell's.
-        columns: the state as it was stored; None: an empty one.
-        make_rows: makes what collects the rows of events; who takes them in this process may want
-            some of them as they are, not as bytes.
-        make_schedule: makes what delivers within the cell (`delivery.py`).
+        settings: of the cell.
+        columns: the stored state; None for an empty one.
+        make_rows: creates the collector of output rows. A caller in the same process can collect
+            some of them without encoding.
+        make_schedule: creates the delivery within the cell (`delivery.py`).
         read_base: reads the base of a column in layers (`state/core/layers.py`).
     """
 
@@ -74,7 +76,7 @@ class Cell:
         settings: CellSettings,
         columns: Mapping[str, bytes] | None = None,
         make_rows: Callable[[CellSettings], Rows] = Rows,
-        make_schedule: Callable[[], Schedule] = AtOnce,
+        make_schedule: Callable[[], DeliverySchedule] = AtOnce,
         read_base: ReadBaseOf | None = None,
     ) -> None:
         self._settings = settings
@@ -83,13 +85,12 @@ class Cell:
         self.tables = Tables(columns, read_base)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
-        self._more = (columns or {}).get("more") or b""
         self._since_commit: list[tuple[bytes, Position]] = []
         self._begin()
 
     @property
     def settings(self) -> CellSettings:
-        """The cell's settings; what was decided under former ones is final."""
+        """Settings of the cell; a change does not affect earlier decisions."""
         return self._settings
 
     @settings.setter
@@ -99,39 +100,37 @@ class Cell:
         self._look_afresh()
 
     def columns(self) -> dict[str, bytes]:
-        """The state: one column for each table, `meta` and `more`."""
+        """The state as the columns of a state row, without layers."""
         self._make_final()
         return self._with_the_rest(self.tables.columns())
 
     def stored(self) -> dict[str, bytes]:
-        """The same as a state row has it: the columns of large tables are in layers."""
+        """Return the columns of a state row, large tables in layers."""
         self._make_final()
         return self._with_the_rest(self.tables.stored())
 
     def _with_the_rest(self, columns: dict[str, bytes]) -> dict[str, bytes]:
         columns["meta"] = msgspec.msgpack.encode(self.meta)
-        columns["more"] = self._more
         return columns
 
     def broker(self, broker: int) -> Broker:
-        """A broker of this cell as it is between two events, to be read only."""
+        """Return a broker of this cell between two events, for reading."""
         return self._run.broker(broker)
 
     def copy(self) -> "Cell":
-        """A cell in the same state, between two events; a search tries events on it."""
+        """Return a cell in the same state, between two events, for example to try events on it."""
         self.commit()
         twin = Cell(self.settings, make_rows=self._make_rows, make_schedule=self._make_schedule)
         twin.tables = self.tables.copy()
         twin.meta = msgspec.structs.replace(self.meta)
-        twin._more = self._more
         twin._begin()
         return twin
 
     def handle(self, document: bytes, position: Position) -> list[Output]:
-        """What the event in `document` causes. Never raises for what the document holds.
+        """Decide on the event in `document` and return its rows. Never raises for its content.
 
         Raises:
-            DamagedError: the state is not what was stored; no event can be decided.
+            DamagedError: the state is not as stored; no event can be decided.
         """
         if self._commits != self.tables.commits:
             self._begin()
@@ -142,26 +141,26 @@ class Cell:
             raise
         except Exception:  # noqa: BLE001 (the guard: no event may stop the job)
             self._undo()
-            rows = self._decide(document, position)  # made final, as all before it are by now
+            rows = self._decide(document, position)  # committed, like all events before it by now
             self._begin()
         if len(self._since_commit) >= COMMIT_EVENTS_MAX:
             self.commit()
         return rows
 
     def commit(self) -> None:
-        """Makes what the events so far have changed final, and encodes it."""
+        """Commit and encode the changes of the events so far."""
         self._make_final()
         self._begin()
 
     def _make_final(self) -> None:
-        """The same; `handle` begins anew where there is another event: a job's cell has none."""
+        """Commit without `_begin`: a cell of a job has no further event."""
         try:
             self.tables.commit()
         except Exception:  # noqa: BLE001 (an item that cannot be encoded; its event is undone)
             self._undo()
 
     def _begin(self) -> None:
-        """Notes the point that a fault goes back to."""
+        """Note the point that a rollback returns to."""
         self._commits = self.tables.commits
         self._is_careful = False
         self._since_commit.clear()
@@ -169,21 +168,21 @@ class Cell:
         self._look_afresh()
 
     def _look_afresh(self) -> None:
-        """Forgets what was kept from one event to the next so as not to look at it again."""
+        """Clear the caches that last from event to event."""
         settings = self._settings
         self.tables.given = settings.broker_settings
         self.tables.may_clean = settings.may_clean
         self._brokers_here = settings.brokers_here
-        self._deadlines = waiting.deadlines(self.tables.waiting)
+        self._deadlines = pending.deadlines(self.tables.pending)
         self._rows = self._make_rows(settings)
-        self._run = Run(self.tables, settings, self._rows, self._make_schedule())
+        self._run = CellLoop(self.tables, settings, self._rows, self._make_schedule())
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:
-        """Goes back to the last commit, and decides again what came since, one by one.
+        """Roll back to the last commit, and decide the events since then one by one.
 
-        The events are decided as before: nothing but them, and their order, goes into a decision.
-        Now each is made final by itself, so that what comes next can be undone by itself, too.
+        Each event is committed separately, so that the next one can be rolled back alone. Decisions
+        are the same because they depend only on the events and their order.
         """
         self.tables.rollback()
         self.meta = self._meta_before
@@ -224,14 +223,14 @@ class Cell:
         return rows.rows
 
     def _is_repeat(self, event: Event) -> bool:
-        """Whether another cell has told this already."""
+        """Whether an event of another cell has arrived before."""
         is_told = event.kind in BETWEEN_CELLS
-        return is_told and between_cells.is_repeat(self.tables.waiting, self._settings, event)
+        return is_told and between_cells.is_repeat(self.tables.cluster, self._settings, event)
 
     def _refused(
         self, event: Event | Refusal, document: bytes, position: Position, refusal: Refusal
     ) -> list[Output]:
-        """The dead letter of an event; what a client has sent gets an answer, too."""
+        """Return the dead letter of an event, with an error response if it is from a client."""
         if isinstance(event, Event) and event.kind in BETWEEN_CELLS:
             is_not_taken = refusal.reason in (Reason.OUT_OF_SEQUENCE, Reason.INTERNAL_KIND)
             if is_not_taken or event.kind is not Kind.FORWARD:
@@ -239,16 +238,16 @@ class Cell:
         return refused_event(self.settings, document, position, refusal)
 
     def _pass_over(self, event: Event) -> None:
-        """One that another cell has told is taken, though it raises: others come behind it."""
+        """Count a failed event of another cell as received, because others follow it."""
         if event.kind in BETWEEN_CELLS:
-            between_cells.take(self.tables.waiting, event)
+            between_cells.take(self.tables.cluster, event)
             self.tables.commit()
 
     def _guarded(self, rows: Rows, step: Callable[[], object]) -> Refusal | None:
-        """Does a step that is undone by itself where it raises; gives back why, if it has.
+        """Run a step; return why it was rolled back, if it raised.
 
-        Only while events are decided again is a step made final by itself. Otherwise what it
-        raises goes on to `handle`, which has the events since the last commit decided again.
+        Only repeated events are committed one by one. Otherwise `handle` catches the exception and
+        repeats the events since the last commit.
         """
         if not self._is_careful:
             step()
@@ -301,12 +300,12 @@ class Cell:
         return None
 
     def _refusal_of_sender(self, event: Event) -> Refusal | None:
-        """Why an event is not taken as one from another cell, if so."""
+        """Return why an event of another cell is refused, or None."""
         settings = self.settings
         if event.sender not in between_cells.others(settings):
             detail = f"no other cell of this cluster is {event.sender!r}, the sender"
             return Refusal(Reason.INTERNAL_KIND, detail)
-        table = self.tables.waiting
+        table = self.tables.cluster
         is_known = between_cells.is_repeat(table, settings, event)
         if not is_known and not between_cells.is_next(table, settings, event):
             detail = f"{event.sender!r} has sent others before its {event.sequence}"
@@ -320,7 +319,7 @@ class Cell:
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
 
     def _pass_time(self, now: int, rows: Rows, document: bytes) -> None:
-        """Does what is due by `now`: deadlines and checks for what has expired, each in time."""
+        """Fire the deadlines and run the expiry checks that are due by `now`, in order of time."""
         settings = self._settings.broker_settings
         for check, expired in expiry.checks_due(settings, self.meta.now, now):
             self._fire_deadlines(check, now, rows, document)
@@ -331,7 +330,7 @@ class Cell:
     def _expire(
         self, check: int, event_time: int, expired: expiry.Expired, rows: Rows, document: bytes
     ) -> None:
-        """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
+        """Remove expired items. Without any, a refused event leaves the cell unchanged."""
 
         def step() -> None:
             self._run.begin(None, check, event_time)
@@ -344,14 +343,14 @@ class Cell:
 
     def _fire_deadlines(self, until: int, event_time: int, rows: Rows, document: bytes) -> None:
         while True:
-            earliest = waiting.earliest(self.tables.waiting)
+            earliest = pending.earliest(self.tables.pending)
             if earliest is None or earliest[0] > until:
                 return
             self.meta.now = max(self.meta.now, earliest[0])
             self._fire(earliest[1], event_time, rows, document)
 
     def _fire(self, event_id: str, event_time: int, rows: Rows, document: bytes) -> None:
-        """Lets a deadline fire; one that raises is dropped, and not repeated for ever."""
+        """Fire a deadline; drop one that raises, so that it is not repeated."""
 
         def step() -> None:
             self._run.begin(None, self.meta.now, event_time)
@@ -360,11 +359,11 @@ class Cell:
         fault = self._guarded(rows, step)
         if fault is None:
             return
-        waited = waiting.take(self.tables.waiting, event_id)
-        waiting.set_timer(self.tables.waiting, waiting.timer_name(event_id) or "", None)
+        taken = pending.take(self.tables.pending, event_id)
+        pending.set_timer(self.tables.pending, pending.timer_name(event_id) or "", None)
         self.tables.commit()
-        if waited is not None and waited.api_key != waiting.COMMITTING:
-            rows.error(waited, fault)
+        if isinstance(taken, PendingRequest):
+            rows.error(taken, fault)
         rows.dead_letter(document, fault)
 
     def _announce_deadline(self, rows: Rows) -> None:
@@ -373,7 +372,7 @@ class Cell:
             meta.outstanding = NO_DEADLINE
         elif first >= meta.outstanding:
             return
-        earliest = waiting.earliest(self.tables.waiting) if first != waiting.NEVER else None
+        earliest = pending.earliest(self.tables.pending) if first != pending.NEVER else None
         if earliest is None:
             return
         if meta.outstanding == NO_DEADLINE or earliest[0] < meta.outstanding:
@@ -382,5 +381,5 @@ class Cell:
 
 
 def state_columns() -> tuple[str, ...]:
-    """The binary columns of a cell's state row, in the order of the checkpoint's schema."""
-    return (*TABLE_NAMES, "meta", "more")
+    """Return the binary columns of a state row, in the order of the checkpoint's schema."""
+    return (*COLUMN_OF.values(), "meta", MORE)

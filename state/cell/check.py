@@ -1,15 +1,16 @@
-"""`check(cell)`: what must hold between all items of a cell, between two events.
+"""`check(cell)`: invariants between all items of a cell, between two events.
 
-Each room checks its own items; here is what lies across rooms, and that there is nothing else.
-No job pays for it: tests have it after every event, and `brokertwin replay --check`. Who looks
-after every event (`Checker`) looks at what the event has touched, and now and then at all.
+Each room checks its own items. This module checks invariants across rooms, and the kinds of items.
+Jobs do not run it; tests do after every event, and `brokertwin replay --check`. `Checker` checks
+the items that the last event touched, and everything from time to time.
 """
 
+from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import check as cluster
 from brokertwin.state.cluster import image
 from brokertwin.state.core import check as core
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import (
     ALL,
@@ -22,10 +23,9 @@ from brokertwin.state.core.check import (
     machine_of,
     names_machine,
 )
-from brokertwin.state.core.decision import Waiting
-from brokertwin.state.core.kafka_apis import SHARE_FETCH
+from brokertwin.state.core.decision import PendingRequest
+from brokertwin.state.core.pending import NO_DEADLINE, Pending
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
-from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.state.fetch import check as fetch
 from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.fetch.shards import ShardLayout
@@ -40,13 +40,16 @@ from brokertwin.state.transactions import check as transactions
 KINDS: dict[str, frozenset[str]] = {
     "logs": frozenset({"log", "chunk", "sealed", "aborted", "rolled"}),
     "producers": frozenset({"producer"}),
-    "sessions": frozenset(
+    "fetch_sessions": frozenset(
         {
             *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
-            *("evictions", "rate", "bucket", "live-group", "live-streams"),
-            *("share-session", "share-partition", "client-instance", "client-instances"),
+            "evictions",
         }
     ),
+    "shares": frozenset({"share-session", "share-partition"}),
+    "live_groups": frozenset({"live-group", "live-streams"}),
+    "quotas": frozenset({"rate", "bucket"}),
+    "client_instances": frozenset({"client-instance", "client-instances"}),
     "groups": frozenset({"group", "committed", "offset", "pending", "pending-in", "share-state"}),
     "transactions": frozenset({"id"}),
     "metadata": frozenset(
@@ -67,42 +70,37 @@ KINDS: dict[str, frozenset[str]] = {
             *("features", "metadata-log"),
         }
     ),
-    "waiting": frozenset(
+    "pending": frozenset({"wait", "commit", "watch", "timer", "late-metadata", "late-messages"}),
+    "in_flight": frozenset({"verifications", "producer-id-request", "busy"}),
+    "replication": frozenset(
         {
-            *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
-            *(
-                "producer-id-request",
-                "wished-dirs",
-                "failed-dirs",
-                "leading",
-                "network",
-                "told",
-                "heard",
-            ),
-            *("checkpointing", "checkpointed", "busy", "held"),
+            *("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs"),
         }
     ),
+    "cluster": frozenset({"network", "told", "heard"}),
 }
-"""The kinds of items that each table has."""
+"""The kinds of items in each table."""
 
 
 class ViolationError(AssertionError):
-    """An invariant of a cell does not hold; the sentences say which."""
+    """An invariant of a cell is violated; the message lists the violations."""
 
 
 def check(cell: Cell, touched: Touched = ALL) -> list[str]:
-    """What does not hold, in words; nothing where all does.
+    """Return the violations as sentences.
 
-    `touched`: where a check has found nothing, what was touched since; nothing else is looked at.
+    Args:
+        cell: between two events.
+        touched: the items touched since a check without violations; no others are checked.
     """
     tables, settings = cell.tables, cell.settings
-    stopped = network.stopped(tables.waiting)
-    unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
+    stopped = network.stopped(tables.cluster)
+    unread = [each for each in settings.brokers if network.is_severed(tables.cluster, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
     layout = ShardLayout.of(settings.broker_settings)
     return [
         *_kinds(tables, settings.brokers_here, touched),
-        *core.check(tables.waiting, touched),
+        *core.check(tables.pending, touched),
         *logs.check(tables.logs, tables.producers, touched),
         *cluster.check(
             tables,
@@ -112,7 +110,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
             touched,
         ),
         *replication.check(tables, touched),
-        *fetch.check(tables.sessions, settings.brokers_here, layout, touched),
+        *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),
         *groups.check(tables, running, touched),
         *share.check(tables, touched),
         *transactions.check(tables, running, touched),
@@ -123,32 +121,32 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
 
 
 def hold(cell: Cell, touched: Touched = ALL) -> None:
-    """Raises ViolationError where `check` finds something."""
+    """Raise ViolationError if `check` returns violations."""
     violations = check(cell, touched)
     if violations:
         raise ViolationError("; ".join(violations))
 
 
 class Checker:
-    """Holds a cell after each event, and looks only at what the event has touched.
+    """Checks a cell after each event, but only the touched items.
 
-    What nobody notes as touched, an item that was got for reading and written all the same, is
-    found by every `whole_every`th check, which looks at all there is.
+    An item that was read and then written without a note is found by every `whole_every`th check,
+    which checks everything.
     """
 
     def __init__(self, whole_every: int) -> None:
         self._whole_every = whole_every
         self._looks = 0
         self._since_begun: Keys | None = None
-        """What was touched in the cell that is held, and `_not_seen` before it; None: anything."""
+        """Items touched in the checked cell, and `_not_seen` before it; None for all."""
         self._not_seen: Keys | None = None
         self._tables: Tables | None = None
 
     def begin(self, cell: Cell) -> None:
-        """A cell before its first event, with the state as of the last commit of the one before.
+        """Start with a cell before its first event, in the state of the former cell's last commit.
 
-        What was touched in the one before is looked at again: it was encoded, or is undone. One
-        that begins before anything was held has what the one before it had to look at.
+        Items touched in the former cell are checked again because they were encoded or rolled back.
+        If nothing was checked yet, the items of the former cell remain to be checked.
         """
         if self._tables is not None:
             for name in TABLE_NAMES:
@@ -158,7 +156,7 @@ class Checker:
         self._not_seen, self._since_begun = _joined(self._not_seen, self._since_begun), {}
 
     def hold(self, cell: Cell) -> None:
-        """Raises ViolationError where something does not hold after an event."""
+        """Raise ViolationError if an invariant is violated after an event."""
         found = cell.tables.take_touched()
         keys = (
             None
@@ -172,11 +170,11 @@ class Checker:
 
 
 Keys = dict[str, dict[str, None]]
-"""Keys of items by table, each in the order in which they were touched."""
+"""Keys of items by table, in the order in which they were touched."""
 
 
 def _joined(one: Keys | None, other: Keys | None) -> Keys | None:
-    """The first, which grows by the second; None where either is not known."""
+    """Add the second to the first and return it; None if either is None."""
     if one is None or other is None:
         return None
     for name, keys in other.items():
@@ -199,26 +197,26 @@ def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
 
 @bounded_cache(KEYS_KNOWN)
 def _read(name: str, key: str) -> tuple[int | None, list[str]]:
-    """The broker that a key of a table names, if it does, and what is wrong with the key."""
+    """Return the broker that a key names, if any, and the faults of the key."""
     wrong = []
     if kind_of(key) not in KINDS[name]:
         wrong.append(f"the table `{name}` has items of an unknown kind: {key}")
     if not names_machine(name, key):
-        wrong.append(f"{key} in the table `{name}` does not say whose it is")
+        wrong.append(f"{key} in the table `{name}` does not name its machine")
     return machine_of(key), wrong
 
 
 def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
-    """What a session does not look at has nothing to show."""
-    if not touched.has("sessions", *fetch.KINDS) and not touched.has("logs", "log"):
+    """Check that partitions a session does not look at have no news."""
+    if not touched.has("fetch_sessions", *fetch.KINDS) and not touched.has("logs", "log"):
         return
-    for key in by_kind(tables.sessions).get("cached", []):
+    for key in by_kind(tables.fetch_sessions).get("cached", []):
         active_key, session_key, session_id, identity = _of_cached(key)
-        active = tables.sessions.get(active_key, Active)
+        active = tables.fetch_sessions.get(active_key, Active)
         if not active or identity in active.identities:
             continue
-        cached = tables.sessions.get(key, CachedFetchPartition)
-        session = tables.sessions.get(session_key, FetchSession)
+        cached = tables.fetch_sessions.get(key, CachedFetchPartition)
+        session = tables.fetch_sessions.get(session_key, FetchSession)
         if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)
@@ -233,57 +231,58 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
 
 @bounded_cache(KEYS_KNOWN)
 def _of_cached(key: str) -> tuple[str, str, str, str]:
-    """Of a cached partition: the keys of its session's two items, the session, its identity."""
+    """Return the active item's key, the session's key and id, and the identity of a partition."""
     broker, _, session_id, identity = key.split("/", 3)
     return f"{broker}/active/{session_id}", f"{broker}/session/{session_id}", session_id, identity
 
 
 def _waits(tables: Tables, touched: Touched) -> Violations:
-    """Nobody waits for what is not there and nothing else."""
+    """Check that nothing pending waits only for a missing log or session."""
     is_gone = touched.is_gone("logs", tables.logs, "log")
-    is_gone = is_gone or touched.is_gone("sessions", tables.sessions, "session")
-    if not is_gone and not touched.has("waiting", "wait", "watch"):
+    is_gone = is_gone or touched.is_gone("fetch_sessions", tables.fetch_sessions, "session")
+    if not is_gone and not touched.has("pending", "wait", "commit", "watch"):
         return
-    for key in by_kind(tables.waiting).get("watch", []):
+    for key in by_kind(tables.pending).get("watch", []):
         watched = key.removeprefix("watch/")
         if _is_there(tables, watched):
             continue
-        watch = tables.waiting.get(key, waiting.Watch)
-        waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
+        watch = tables.pending.get(key, pending.Watch)
+        waits = [pending.get(tables.pending, each) for each in (watch.event_ids if watch else ())]
         is_session = "/session/" in watched
         has_topic = not is_session and _has_topic(tables, watched)
         if not all(wait and _goes_on(tables, wait, is_session, has_topic) for wait in waits):
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _goes_on(tables: Tables, wait: Waiting, is_session: bool, has_topic: bool) -> bool:
-    """Whether a wait ends without what has gone meanwhile.
+def _goes_on(tables: Tables, wait: Pending, is_session: bool, has_topic: bool) -> bool:
+    """Whether something pending resumes without the log or session that is gone.
 
-    A session may be closed or evicted, and another broker lead a partition of a topic that is still
-    there, of which a share group's member waits for records: then time ends the wait. Of a
-    Produce's logs one may be deleted while others are waited for.
+    A session can be closed or evicted. Another broker can lead a partition of an existing topic
+    whose records a member of a share group waits for. In both cases time resumes the request. A
+    Produce continues if one of its logs is deleted.
     """
     if wait.deadline == NO_DEADLINE:
         return False
-    if is_session or (has_topic and wait.api_key == SHARE_FETCH):
+    outlives = isinstance(wait, PendingRequest) and BUILT[wait.api_key].outlives_leader
+    if is_session or (has_topic and outlives):
         return True
     return any(_is_there(tables, each) for each in wait.logs)
 
 
 def _has_topic(tables: Tables, watched: str) -> bool:
-    """Whether the topic of a log is still there."""
+    """Whether the topic of a log still exists."""
     broker = machine_of(watched)
     assert broker is not None, watched
     return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
 
 
 def _is_there(tables: Tables, watched: str) -> bool:
-    return watched in tables.logs or watched in tables.sessions
+    return watched in tables.logs or watched in tables.fetch_sessions
 
 
 def _deadline(cell: Cell) -> Violations:
-    """The clock knows of the earliest deadline."""
-    earliest = waiting.earliest(cell.tables.waiting)
+    """Check that the clock knows the earliest deadline."""
+    earliest = pending.earliest(cell.tables.pending)
     outstanding = cell.meta.outstanding
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):
         yield f"the deadline {earliest[0]} of {earliest[1]} was not announced"

@@ -1,4 +1,4 @@
-"""What a `clean-log` event says: a pass of the cleaner at the edge has left this of a log."""
+"""The `clean-log` event: the result of a pass of the log cleaner at the edge."""
 
 import msgspec
 
@@ -11,9 +11,9 @@ _decoder = msgspec.json.Decoder(LogCleaned)
 
 
 def decide(broker: Broker, told: msgspec.Raw, seen: LogMark | None) -> LogCleaned | Refusal | None:
-    """The record of a pass over a broker's log, or why it cannot be.
+    """Return the record of a pass over a broker's log, or why it is impossible.
 
-    None where the log is another than that which the pass has `seen`: it comes again.
+    None if the log has changed since the pass started (`seen`); the pass is repeated.
     """
     cleaned = decode_body(told, _decoder)
     if isinstance(cleaned, Refusal):

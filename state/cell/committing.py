@@ -1,26 +1,27 @@
-"""Who has written to an internal topic waits until its followers have it, then says so.
+"""Responses of coordinators wait until their records are committed.
 
-Source: seed 003; `CoordinatorRuntime` (deferred events), `TransactionStateManager` in Kafka. A
-decision whose records go to a log with followers (`state/replication/internal_logs.py`) is told
-when the high watermark has passed them: the answer to its own request, the answers that it has for
-others (joins), assignments, markers, and rows of offsets and groups.
+If the records of a decision go to a log with followers (`state/replication/internal_logs.py`), the
+rest of the decision waits until the high watermark has passed them: the response, responses to
+other requests (joins), assignments, markers, and rows of offsets and groups. `PendingCommit` is the
+uncommitted write; its id is that of the log and the offset.
 
-    the high watermark has passed       everything is told; records of transactions are applied
-    too few in sync by then             15 for transactions; nobody asks that of groups
-    offsets.commit.timeout.ms is over   15 for groups; it stays written, as in Kafka
-    share.coordinator.write.timeout.ms  the same for states of share groups
+    the high watermark has passed       everything is sent; records of transactions are applied
+    too few replicas in sync by then    15 COORDINATOR_NOT_AVAILABLE for transactions; groups do not
+                                        require it
+    offsets.commit.timeout.ms is over   15 for groups; the records stay in the log, like in Kafka
+    share.coordinator.write.timeout.ms  15 for states of share groups
     is over
-    the transaction's time-out is over  15 for transactions; the id is as it was
-    the broker does not lead any more   16
+    the transaction's time-out is over  15 for transactions; the id is as before
+    the broker is no longer the leader  16 NOT_COORDINATOR
 
-Some answers with no records of their own wait as well (`behind.py`). What is told where nothing
-is committed is in `not_committed.py`. A group's coordinator asks share coordinators when its reason
-is committed; where it is not, they are not asked, and who waits for what they say is told 15.
+Some responses without records wait, too (`state/apis/earlier_writes.py`). Responses for errors are
+in `state/apis/uncommitted.py`. The coordinator of a group sends requests to share coordinators
+after its own records are committed. If they are not, it sends none, and the client gets error 15.
 
-A leader that writes a marker says Produce's errors (7, 20, 6), after request.timeout.ms at the
-latest.
+A leader that writes a marker responds with Produce's errors (7 REQUEST_TIMED_OUT, 20
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, 6 NOT_LEADER_OR_FOLLOWER), after request.timeout.ms at the latest.
 
-What waits is a `Waiting` that no client has sent: its id is that of the log and the offset.
+Source: `CoordinatorRuntime` (deferred events), `TransactionStateManager` in Kafka.
 """
 
 from itertools import count
@@ -28,53 +29,42 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.state.apis import (
-    alter_share_group_offsets,
-    delete_share_group_offsets,
-    sync_group,
-)
+from brokertwin.state.apis import uncommitted
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell import not_committed
+from brokertwin.state.apis.uncommitted import coordinator_error
 from brokertwin.state.cell.delivery import delayed, undelayed
-from brokertwin.state.cell.not_committed import coordinators
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import (
+    Asked,
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+    Resumed,
+)
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.group_records import GroupMetadataWritten
+from brokertwin.state.core.pending import LateMessage, PendingCommit
 from brokertwin.state.core.records import (
     Record,
     TransactionMetadataWritten,
 )
 from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
-from brokertwin.state.core.waiting import COMMITTING, LateMessage
-from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
-    AlterShareGroupOffsetsResponse,
-)
-from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsResponse,
-)
 from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
-from brokertwin.state.replication import acks, internal_logs
+from brokertwin.state.replication import acks, copying, internal_logs
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, WrittenRecords
-from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
-from brokertwin.state.transactions import transaction_markers, transactional_ids
-
-_UNTOLD = {
-    alter_share_group_offsets.API.key: AlterShareGroupOffsetsResponse,
-    delete_share_group_offsets.API.key: DeleteShareGroupOffsetsResponse,
-}
-"""The answers, with nothing in them, of requests that go on with messages that wait."""
+from brokertwin.state.transactions import transactional_ids
 
 
-class Told(msgspec.Struct, array_like=True):
-    """The answer to a request that waits, as rendered: where it is committed, and for 15 and 16."""
+class Prepared(msgspec.Struct, array_like=True):
+    """The response to a pending request, rendered for each outcome of the commit."""
 
     event_id: str
     committed: dict[str, Any]
@@ -83,7 +73,7 @@ class Told(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True):
-    """The answer to another machine's message; the response as msgpack bytes of its API's type."""
+    """The reply to another machine's message; its body as msgpack bytes of the response type."""
 
     message: LateMessage
     awaited_by: str
@@ -91,32 +81,38 @@ class Reply(msgspec.Struct, array_like=True):
 
 
 class Synced(msgspec.Struct, array_like=True):
-    """A group whose leader has assigned something, and its generation."""
+    """A group with an assignment by its leader, and its generation."""
 
     group_id: str
     generation_id: int
 
 
 class Committing(msgspec.Struct, array_like=True):
-    """What follows when some records are committed.
+    """The continuation of an uncommitted write.
 
-    `records` are applied then; `rows` have been applied, but not told to `offsets.CLUSTER`.
-    Members of groups that have `synced` wait for their assignments. `refusals` are for requests
-    that go on with `messages`, and are told where these are not sent.
+    Attributes:
+        required: the offsets that high watermarks must reach.
+        answers: responses to pending requests.
+        records: to apply after the commit.
+        messages: to send after the commit.
+        replies: to messages of other machines.
+        rows: applied records without a row in `offsets.CLUSTER` yet.
+        synced: groups whose members wait for their assignments.
+        refusals: responses of requests that continue with `messages`, if these are not sent.
     """
 
     required: list[Required]
-    answers: list[Told] = []
+    answers: list[Prepared] = []
     records: list[Record] = []
     messages: list[LateMessage] = []
     replies: list[Reply] = []
     rows: list[Record] = []
     synced: list[Synced] = []
-    refusals: list[Told] = []
+    refusals: list[Prepared] = []
 
 
-class Outcome(NamedTuple):
-    """What is done now: records to apply, rows to tell, answers and messages.
+class CommitOutcome(NamedTuple):
+    """The effects of a finished write: records to apply, rows, responses and messages to send.
 
     `answers` are event ids and rendered responses.
     """
@@ -128,27 +124,32 @@ class Outcome(NamedTuple):
     replies: list[tuple[Message, Body]]
 
 
-def hold(
+def suspend(
     broker: Broker,
     written: WrittenRecords,
     decision: Decision,
     asked: Asked | None,
     reply_to: Message | None,
 ) -> None:
-    """Lets what a decision says wait until what it has written is committed.
+    """Suspend the rest of a decision until its records are committed.
 
-    `asked` is the request that the decision answers, `reply_to` the message; or neither is there.
+    Args:
+        broker: the coordinator.
+        written: the records.
+        decision: their decision.
+        asked: the request that it responds to, if any.
+        reply_to: the message that it replies to, if any.
     """
-    table = broker.tables.waiting
-    answers = [_told_late(broker, each) for each in decision.answers]
+    table = broker.tables.pending
+    answers = [_prepare_resumed(broker, each) for each in decision.resumed]
     if asked is not None and decision.response is not None:
-        waiting.add(table, _client(asked))
-        answers.append(_told(broker, asked, decision.response))
+        pending.add(table, _client(asked))
+        answers.append(_prepare(broker, asked, decision.response))
     replies = []
     if reply_to is not None and decision.response is not None:
         response = msgspec.msgpack.encode(decision.response)
         replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
-    late = [each for each in decision.messages if waits(each)]
+    late = [each for each in decision.messages if is_sent_when_committed(each)]
     synced = _synced(asked, written.records) if asked is not None else []
     refusals = _refusals(broker, asked, late)
     is_awaited = bool(answers or replies or synced or refusals)
@@ -158,7 +159,7 @@ def hold(
         broker,
         Committing(
             required=written.required,
-            answers=[told for told in answers if told is not None],
+            answers=[each for each in answers if each is not None],
             records=written.late,
             messages=[delayed(message) for message in late],
             replies=replies,
@@ -166,54 +167,82 @@ def hold(
             synced=synced,
             refusals=refusals,
         ),
-        _deadline(broker, written, reply_to) if is_awaited else waiting.NO_DEADLINE,
+        _deadline(broker, written, reply_to) if is_awaited else pending.NO_DEADLINE,
     )
 
 
 def _synced(asked: Asked, records: list[Record]) -> list[Synced]:
-    """The group of a SyncGroup that has assignments."""
-    if asked.header.request_api_key != sync_group.API.key:
+    """Return the group of a SyncGroup with assignments."""
+    if not BUILT[asked.header.request_api_key].completes_syncs:
         return []
     groups = [each for each in records if isinstance(each, GroupMetadataWritten)]
     return [Synced(each.group_id, each.metadata.generation) for each in groups]
 
 
-def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[Told]:
-    """What a client is told whose request goes on with these messages, where they are not sent."""
+def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[Prepared]:
+    """Return the response of a request that continues with messages, if they are not sent."""
     if asked is None or not any(each.awaited_by == asked.event_id for each in late):
         return []
-    response = _UNTOLD[asked.header.request_api_key]()
-    return [_told(broker, asked, response)]
+    response_type = BUILT[asked.header.request_api_key].response_type
+    assert response_type is not None, asked.header.request_api_key
+    return [_prepare(broker, asked, response_type())]
 
 
-def waits(message: Message) -> bool:
-    """Whether a message is sent only when its reason is committed.
+def is_sent_when_committed(message: Message) -> bool:
+    """Whether a message is sent only after the records of its decision are committed."""
+    return BUILT[message.api_key].is_sent_when_committed
 
-    Markers are, and what a group's coordinator asks share coordinators.
-    """
-    return message.api_key in (transaction_markers.KEY, INITIALIZE, DELETE)
+
+def earlier(
+    broker: Broker, response: Body, asked: Asked | None, reply_to: Message | None
+) -> list[Required]:
+    """Return the earlier writes that a response without records waits for."""
+    body: Body | None
+    if reply_to is not None:
+        api, body = BUILT[reply_to.api_key], reply_to.body
+    elif asked is not None:
+        api = BUILT[asked.header.request_api_key]
+        body = asked.body if isinstance(asked, Request) else _pending_body(api, asked)
+    else:
+        return []
+    if api.earlier_writes is None or body is None:
+        return []
+    found = []
+    for place in dict.fromkeys(api.earlier_writes(broker, body, response)):
+        log = broker.log(*place) if place is not None and _leads(broker, place) else None
+        if place is not None and log is not None and log.high_watermark < log.log_end_offset:
+            found.append(Required(*place, log.log_end_offset))
+    return found
+
+
+def _pending_body(api: Api, request: PendingRequest) -> Body | None:
+    return api.pending_body(request) if api.pending_body is not None else None
+
+
+def _leads(broker: Broker, place: Place) -> bool:
+    partition = copying.partition_of(broker, place)
+    return partition is not None and partition.leader == broker.id
 
 
 def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error) -> None:
-    """Nothing is written: who asks is told, nothing else happens, and ids are as they were."""
-    api_key = asked.header.request_api_key if asked is not None else waiting.COMMITTING
+    """Change a decision whose records are refused: only error responses remain."""
+    api = BUILT[asked.header.request_api_key] if asked is not None else None
     if decision.response is not None:
-        response = decision.response
-        decision.response = not_committed.answer(api_key, response, error, broker.settings)
-    decision.answers = [
-        LateAnswer(
+        decision.response = _uncommitted(broker, api, decision.response, error)
+    decision.resumed = [
+        Resumed(
             each.event_id,
-            each.response and not_committed.failed(each.response, coordinators(error)),
+            each.response and uncommitted.failed(each.response, coordinator_error(error)),
         )
-        for each in decision.answers
+        for each in decision.resumed
     ]
-    decision.messages = [each for each in decision.messages if not waits(each)]
+    decision.messages = [each for each in decision.messages if not is_sent_when_committed(each)]
     for transactional_id in _ids(decision.records):
         transactional_ids.reset_timer(broker, transactional_id)
 
 
-def hold_tail(broker: Broker, place: Place) -> None:
-    """A new coordinator tells what its log has above the high watermark, later on."""
+def suspend_tail(broker: Broker, place: Place) -> None:
+    """Suspend the rows of a new coordinator's log above its high watermark."""
     log = broker.log(*place)
     if log is None:  # its directory has failed meanwhile
         return
@@ -225,12 +254,12 @@ def hold_tail(broker: Broker, place: Place) -> None:
     ]
     if rows:
         required = [Required(*place, log.log_end_offset)]
-        _add(broker, Committing(required, rows=rows), waiting.NO_DEADLINE)
+        _add(broker, Committing(required, rows=rows), pending.NO_DEADLINE)
 
 
-def error_of(broker: Broker, waited: Waiting) -> Error | None:
-    """What has become of what was written; None while it is not committed."""
-    state = _state(waited)
+def error_of(broker: Broker, commit: PendingCommit) -> Error | None:
+    """Return the result of an uncommitted write, or None while it has none."""
+    state = _state(commit)
     found = [_error_of(broker, each) for each in state.required]
     errors = [each for each in found if each not in (None, Error.NONE)]
     if errors:
@@ -238,40 +267,43 @@ def error_of(broker: Broker, waited: Waiting) -> Error | None:
     return None if None in found else Error.NONE
 
 
-def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
-    """What follows when it is committed, or when nobody waits for that any longer.
+def finish(broker: Broker, commit: PendingCommit, error: Error) -> CommitOutcome:
+    """Return the effects of a committed or failed write.
 
-    Where time is up, the rows are still told when they are committed.
+    After a time-out, the rows still wait for the commit.
     """
-    state = _state(waited)
+    state = _state(commit)
     for transactional_id in _ids(state.records):
         transactional_ids.end_write(broker, transactional_id)
     if error is Error.NONE:
-        answers = [(told.event_id, told.committed) for told in state.answers]
+        answers = [(each.event_id, each.committed) for each in state.answers]
         messages = [undelayed(each) for each in state.messages]
         replies = [_reply(broker, each, Error.NONE) for each in state.replies]
-        return Outcome(state.records, state.rows, answers, messages, replies)
+        return CommitOutcome(state.records, state.rows, answers, messages, replies)
     if error is Error.REQUEST_TIMED_OUT and state.rows:
         rest = Committing(state.required, rows=state.rows)
-        _add(broker, rest, waiting.NO_DEADLINE)
-    is_moved = coordinators(error) is Error.NOT_COORDINATOR
+        _add(broker, rest, pending.NO_DEADLINE)
+    is_moved = coordinator_error(error) is Error.NOT_COORDINATOR
     refused = [*state.answers, *state.refusals]
     answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
-    return Outcome([], [], answers, [], [_reply(broker, each, error) for each in state.replies])
+    return CommitOutcome(
+        [], [], answers, [], [_reply(broker, each, error) for each in state.replies]
+    )
 
 
-def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
-    """After what follows has been applied: checks of transactional ids are by what is known now.
+def finished(broker: Broker, commit: PendingCommit, error: Error) -> list[Decision]:
+    """Check the transactional ids again, after the records of the outcome are applied.
 
-    Gives back what becomes of groups whose leader has assigned something.
+    Returns:
+        The decisions of groups with an assignment by their leader.
     """
-    state = _state(waited)
+    state = _state(commit)
     for transactional_id in _ids(state.records):
         transactional_ids.reset_timer(broker, transactional_id)
     return [
-        classic_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
+        classic_coordinator.assignment_written(broker, each.group_id, each.generation_id, shown)
         for each in state.synced
-        if (told := coordinators(error)) is not Error.NOT_COORDINATOR
+        if (shown := coordinator_error(error)) is not Error.NOT_COORDINATOR
     ]
 
 
@@ -287,65 +319,60 @@ def _error_of(broker: Broker, required: Required) -> Error | None:
 
 def _add(broker: Broker, state: Committing, deadline: int) -> None:
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.required]
-    table, name = broker.tables.waiting, f"{keys[0]}@{state.required[0].offset}"
-    waited = Waiting(
-        event_id=name if waiting.get(table, name) is None else _beside(table, name, state),
+    table, name = broker.tables.pending, f"{keys[0]}@{state.required[0].offset}"
+    commit = PendingCommit(
+        event_id=name if pending.get(table, name) is None else _beside(table, name, state),
         broker=broker.id,
-        api_key=COMMITTING,
         deadline=deadline,
-        header=RequestHeader(COMMITTING, 0),
-        connection="",
-        principal="",
-        reply_to=0,
         logs=keys,
         state=msgspec.msgpack.encode(state),
     )
-    waiting.add(table, waited)
+    pending.add(table, commit)
 
 
 def _beside(table: Table, name: str, state: Committing) -> str:
-    """Who waits for what another has written is told apart by its own request, or by how many."""
+    """Return another id for a write that waits for the same offset: by its request, or a number."""
     if state.answers:
         return f"{name}/{state.answers[0].event_id}"
     numbers = (f"{name}/{number}" for number in count(1))
-    return next(each for each in numbers if waiting.get(table, each) is None)
+    return next(each for each in numbers if pending.get(table, each) is None)
 
 
-def _client(asked: Asked) -> Waiting:
-    """A client's request that waits for its answer; `Committing` has it."""
-    return Waiting(
+def _client(asked: Asked) -> PendingRequest:
+    """Return the pending request whose response is in `Committing`."""
+    return PendingRequest(
         event_id=asked.event_id,
         broker=asked.broker,
         api_key=asked.header.request_api_key,
-        deadline=waiting.NO_DEADLINE,
+        deadline=pending.NO_DEADLINE,
         header=asked.header,
         connection=asked.connection,
         principal=asked.principal,
         reply_to=asked.reply_to,
         logs=[],
-        state=waiting.TOLD_WHEN_COMMITTED,
+        state=pending.UNTIL_COMMITTED,
     )
 
 
-def _told_late(broker: Broker, answer: LateAnswer) -> Told | None:
-    """The answer to another request; one that is forgotten has none and does not wait either."""
-    waited = waiting.get(broker.tables.waiting, answer.event_id)
+def _prepare_resumed(broker: Broker, answer: Resumed) -> Prepared | None:
+    """Return the response to another request; one that is dropped has none and ends at once."""
+    waited = pending.get_request(broker.tables.pending, answer.event_id)
     if waited is None or answer.response is None:
-        waiting.take(broker.tables.waiting, answer.event_id)
+        pending.take(broker.tables.pending, answer.event_id)
         return None
-    waiting.keep_state(broker.tables.waiting, answer.event_id, waiting.TOLD_WHEN_COMMITTED)
-    return _told(broker, waited, answer.response)
+    pending.keep_state(broker.tables.pending, answer.event_id, pending.UNTIL_COMMITTED)
+    return _prepare(broker, waited, answer.response)
 
 
-def _told(broker: Broker, asked: Asked, response: Body) -> Told:
-    api_key, version = asked.header.request_api_key, asked.header.request_api_version
+def _prepare(broker: Broker, asked: Asked, response: Body) -> Prepared:
+    api, version = BUILT[asked.header.request_api_key], asked.header.request_api_version
     errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
-    others = [not_committed.answer(api_key, response, each, broker.settings) for each in errors]
-    return Told(asked.event_id, *(render(body, version) for body in (response, *others)))
+    others = [_uncommitted(broker, api, response, each) for each in errors]
+    return Prepared(asked.event_id, *(render(body, version) for body in (response, *others)))
 
 
 def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None) -> int:
-    """Until when somebody waits to be told, in ms since 1970."""
+    """Return until when responses wait, in ms since 1970."""
     times = [
         each.metadata.transaction_timeout_ms
         for each in written.late
@@ -353,8 +380,9 @@ def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None)
     ]
     if times:
         return broker.now + max(times)
-    if reply_to is not None and reply_to.api_key == transaction_markers.KEY:
-        return broker.now + broker.settings.request_timeout_ms
+    timeout_ms = BUILT[reply_to.api_key].commit_timeout_ms if reply_to is not None else None
+    if timeout_ms is not None:
+        return broker.now + timeout_ms(broker.settings)
     topic = broker.topic_by_id(written.required[0].topic_id)
     if topic is not None and topic.name == SHARE_TOPIC:
         return broker.now + broker.settings.share_coordinator_write_timeout_ms
@@ -364,16 +392,24 @@ def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None)
 def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
     message = undelayed(reply.message)
     message.awaited_by = reply.awaited_by
-    response_type = BUILT[message.api_key].response_type
-    assert response_type is not None, message.api_key
-    response: Body = msgspec.msgpack.decode(reply.response, type=response_type)
+    api = BUILT[message.api_key]
+    assert api.response_type is not None, api.name
+    response: Body = msgspec.msgpack.decode(reply.response, type=api.response_type)
     if error is Error.NONE:
         return message, response
-    return message, not_committed.answer(message.api_key, response, error, broker.settings)
+    return message, _uncommitted(broker, api, response, error)
+
+
+def _uncommitted(broker: Broker, api: Api | None, response: Body, error: Error) -> Body:
+    """Return the response for an error of the log."""
+    if api is not None and api.uncommitted is not None:
+        return api.uncommitted(response, error, broker.settings)
+    results = api.results if api is not None else uncommitted.ACCEPTED
+    return uncommitted.failed(response, coordinator_error(error), results)
 
 
 def _ids(records: list[Record]) -> list[str]:
-    """The transactional ids that records are about."""
+    """Return the transactional ids in records."""
     ids = [each.transactional_id for each in records if isinstance(each, OF_TRANSACTIONS)]
     return list(dict.fromkeys(ids))
 
@@ -382,5 +418,5 @@ def _has_row(record: Record) -> bool:
     return type(record) in GROUP_RECORD_TYPES
 
 
-def _state(waited: Waiting) -> Committing:
-    return decode_item(waited.state, Committing)
+def _state(commit: PendingCommit) -> Committing:
+    return decode_item(commit.state, Committing)

@@ -1,14 +1,14 @@
-"""Delivery: how what a machine tells the others of its cluster reaches them, and in which order.
+"""Delivery of metadata records and messages between the machines of a cell.
 
-A *schedule* takes metadata records and messages in and gives them out one by one, until the cell is
-quiet. There are three; the machines and the loop (`run.py`) do not know which one they have. What
-is for machines of another cell does not come here (`between_cells.py`).
+A *schedule* takes metadata records and messages, and returns them one by one until the cell is
+quiet. There are three; machines and the loop (`run.py`) do not depend on which. Messages to other
+cells are in `between_cells.py`.
 
-    AtOnce     live: metadata before messages, each in the order in which it was told
-    HeldBack   in a comparison with a recording: what a held request tells waits, in the table
-               `waiting`, until an event says that it arrives (a real broker reads metadata, and
-               writes a transaction's markers, some time after it has answered)
-    Drawn      in a simulation: any order that keeps what one machine tells another in its order
+    AtOnce          live: metadata before messages, each in the order of sending
+    HeldBack        in a comparison with a recording: effects of a held request wait in the table
+                    `pending` until a `complete` event. A real broker reads metadata, and writes the
+                    markers of a transaction, some time after its response.
+    RandomDelivery  in a simulation: any order that keeps messages between two machines in order
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Message, Sent
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Table
@@ -33,53 +33,53 @@ class MetadataRead(NamedTuple):
 
 
 Step = MetadataRead | Sent
-"""What is delivered at once."""
+"""A delivery."""
 
 
-class Schedule(Protocol):
-    """What the loop of a cell asks of a delivery."""
+class DeliverySchedule(Protocol):
+    """The interface between the loop of a cell and a delivery."""
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record for each of the brokers that are held here."""
+        """Add a metadata record for each of the brokers of this cell."""
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others, in its order."""
+        """Add messages of a machine, in order."""
 
     def next(self) -> Step | None:
-        """What is delivered next; None where nothing is under way."""
+        """Return the next delivery, or None if there is none."""
 
 
 class AtOnce:
-    """Everything arrives in the event that has caused it: metadata first, then messages."""
+    """Delivers everything in the event that caused it: metadata first, then messages."""
 
     def __init__(self) -> None:
         self._metadata: deque[MetadataRead] = deque()
         self._messages: deque[Sent] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record for each of the brokers."""
+        """Add a metadata record for each of the brokers."""
         self._metadata.extend(MetadataRead(broker, record) for broker in brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others."""
+        """Add messages of a machine."""
         self._messages.extend(messages)
 
     def next(self) -> Step | None:
-        """What is delivered next."""
+        """Return the next delivery."""
         if self._metadata:
             return self._metadata.popleft()
         return self._messages.popleft() if self._messages else None
 
 
 class HeldBack(AtOnce):
-    """`AtOnce`, but what a held request tells brokers waits for `arrive`.
+    """`AtOnce`, but the effects of a held request on brokers wait for `arrive`.
 
-    Metadata records queue behind one that waits: brokers read them in their order. A request that
-    waits for an answer itself is no reason to hold back what it asks.
+    Metadata records queue after a waiting one because brokers read them in order. Requests to
+    other machines whose replies a pending request needs are not held back.
 
     Args:
-        table: the table `waiting` of the cell.
-        event_id: whose effects are delivered.
+        table: the table `pending` of the cell.
+        event_id: the request that causes the deliveries.
         is_held: whether that request is held.
     """
 
@@ -90,25 +90,25 @@ class HeldBack(AtOnce):
         self._is_held = is_held
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record, or lets it wait."""
-        if self._is_held or waiting.is_metadata_late(self._table):
-            waiting.add_late(self._table, self._event_id, record)
+        """Add a metadata record, now or after `arrive`."""
+        if self._is_held or pending.is_metadata_late(self._table):
+            pending.add_late(self._table, self._event_id, record)
         else:
             super().publish(record, brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes messages, but for those to brokers that have to wait."""
+        """Add messages; those to brokers may wait for `arrive`."""
         late = [m for m in messages if isinstance(m, Message) and _may_be_late(m)]
         if late and self._is_held:
             kept = [delayed(message) for message in late]
-            waiting.add_late_messages(self._table, self._event_id, kept)
+            pending.add_late_messages(self._table, self._event_id, kept)
             messages = [message for message in messages if message not in late]
         super().send(messages)
 
     def arrive(self, event_id: str, brokers: Iterable[int]) -> bool:
-        """Lets what waits of an event be delivered now; says whether anything did."""
-        records = waiting.take_late(self._table, event_id)
-        messages = waiting.take_late_messages(self._table, event_id)
+        """Deliver the waiting effects of an event; return whether there were any."""
+        records = pending.take_late(self._table, event_id)
+        messages = pending.take_late_messages(self._table, event_id)
         held_here = list(brokers)
         for record in records:
             super().publish(record, held_here)
@@ -116,11 +116,11 @@ class HeldBack(AtOnce):
         return bool(records or messages)
 
 
-class Drawn:
-    """Any order in which each pair of machines keeps its own; for simulations.
+class RandomDelivery:
+    """Delivers in any order that keeps the order between each pair of machines.
 
     Args:
-        choose: gives one of the numbers from 0 up to its argument (exclusive).
+        choose: returns one of the numbers from 0 up to its argument (exclusive).
     """
 
     def __init__(self, choose: Callable[[int], int]) -> None:
@@ -128,17 +128,17 @@ class Drawn:
         self._ways: dict[tuple[int, int], deque[Step]] = {}
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Takes a metadata record for each of the brokers."""
+        """Add a metadata record for each of the brokers."""
         for broker in brokers:
             self._way(CONTROLLER, broker).append(MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others."""
+        """Add messages of a machine."""
         for message in messages:
             self._way(message.sender, message.receiver).append(message)
 
     def next(self) -> Step | None:
-        """What is delivered next, from one of the ways that have something."""
+        """Return the next delivery of one of the pairs."""
         ways = sorted(self._ways)
         if not ways:
             return None
@@ -156,9 +156,9 @@ def _may_be_late(message: Message) -> bool:
     return not message.awaited_by and message.receiver != CONTROLLER
 
 
-def delayed(message: Message) -> waiting.LateMessage:
-    """A message as it is kept until it is delivered."""
-    return waiting.LateMessage(
+def delayed(message: Message) -> pending.LateMessage:
+    """Return a message in the form in which it waits."""
+    return pending.LateMessage(
         message.sender,
         message.receiver,
         message.api_key,
@@ -169,8 +169,8 @@ def delayed(message: Message) -> waiting.LateMessage:
     )
 
 
-def undelayed(late: waiting.LateMessage) -> Message:
-    """The message that was kept."""
+def undelayed(late: pending.LateMessage) -> Message:
+    """Return the message that has waited."""
     body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
     return Message(
         late.sender,
@@ -184,9 +184,9 @@ def undelayed(late: waiting.LateMessage) -> Message:
 
 
 def arrives(table: Table, message: Message) -> bool:
-    """Whether a message reaches its receiver; what a severed broker asks the controller waits.
+    """Whether a message reaches its receiver; one from a severed broker to the controller waits.
 
-    What is lost between brokers is asked again by who needs it, or answered at its time-out.
+    A message lost between brokers is sent again by its sender, or its request times out.
     """
     if message.receiver != CONTROLLER:
         is_to_itself = message.sender == message.receiver

@@ -1,8 +1,8 @@
-"""What the records of a decision do: they are applied, and leave as rows.
+"""RecordEffects of the records of a decision: they are applied, and become rows.
 
-Every record goes through `Effects.apply`: into the tables of its machine, out to the topic
-`records`; what it pushes out of an index goes to `segments`; which logs it changes is noted, so
-that the loop can wake who waits for them.
+Every record goes through `RecordEffects.apply`: into the tables of its machine and to the topic
+`records`. Parts of an index that leave the state go to `segments`. Changed logs are noted, so that
+the loop can resume the requests pending on them.
 """
 
 from typing import Any, get_args
@@ -12,6 +12,7 @@ from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.pending import watch_key
 from brokertwin.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
@@ -25,30 +26,30 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
-from brokertwin.state.core.waiting import watch_key
 from brokertwin.state.fetch import fetch_session
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints
 
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
-"""Records after which readers, and followers, may find more in a log."""
+"""Records after which a log can have news for readers and followers."""
 
 _CHANGING = frozenset(CHANGES_OF_LOGS)
 
 Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
-"""Records by which a log may lose sealed segments."""
+"""Records that can remove sealed segments of a log."""
 
 _SHORTENING = frozenset(get_args(Shortening))
 
 
-class Effects:
-    """Applies the records of an event, at its time, and notes what they change.
+class RecordEffects:
+    """Applies the records of an event, and notes their changes.
 
-    What happens `now` becomes rows. `event_id` is whose effects they are: the event's, or that of
-    the request whose wait ends. `changed_logs` are the logs and sessions that nobody has looked at
-    since they have changed, the oldest first, each with the log by which it has. `uncopied` are the
-    partitions of each broker that its followers may have to hear of.
+    Attributes:
+        now: the time of the rows.
+        event_id: the cause: the event, or the request that resumes.
+        changed_logs: changed logs and sessions, the oldest first, each with the log that caused it.
+        uncopied: for each broker, partitions that can have news for followers.
     """
 
     now = 0
@@ -64,12 +65,12 @@ class Effects:
         self.event_id = ""
 
     def apply(self, machine: int, record: Record, is_committed: bool = True) -> None:
-        """Applies a record to a machine's tables; it goes out, with what it pushes out.
+        """Apply a record to a machine's tables and write its rows.
 
-        An offset that is not committed yet is told to nobody but the history.
+        An uncommitted offset goes only to the topic `records`.
         """
         sealed_before, kind = None, type(record)
-        of_log: Any = record  # its kind says what it has
+        of_log: Any = record  # its type decides which fields it has
         if kind in _SHORTENING:
             sealed_before = self._sealed(machine, of_log)
         if self._is_replicated and machine != CONTROLLER:
@@ -89,21 +90,21 @@ class Effects:
             self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:
-        """Notes a change of a log, and of the fetch sessions that watch it."""
+        """Note a change of a log, and of the fetch sessions that watch it."""
         self.changed_logs[log] = log
-        for session in fetch_session.log_changed(self._tables.sessions, broker, log):
+        for session in fetch_session.log_changed(self._tables.fetch_sessions, broker, log):
             self.changed_logs[session] = log
 
     def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
-        """Notes that a broker, if it leads the partition, has something for its followers."""
+        """Note that a broker, if it leads the partition, has news for its followers."""
         self.uncopied.setdefault(broker, {})[place] = None
 
     def next_watched(self) -> tuple[str, str] | None:
-        """Takes the oldest one of `changed_logs` that somebody waits for, and by which log it has.
+        """Take the oldest changed log or session that is watched, with the log that caused it.
 
-        Those before it are forgotten. Where replication is traced, all count as waited for.
+        Earlier ones are dropped. If replication is traced, all count as watched.
         """
-        changed, watches = self.changed_logs, self._tables.waiting
+        changed, watches = self.changed_logs, self._tables.pending
         while changed:
             watched = next(iter(changed))
             log = changed.pop(watched)
@@ -112,7 +113,7 @@ class Effects:
         return None
 
     def _sealed(self, machine: int, record: Shortening) -> dict[tuple[Uuid, int], set[int]]:
-        """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
+        """Return the sealed segments, by topic id and partition, of logs that a record can cut."""
         if isinstance(record, PartitionAltered) and record.replicas is None:
             return {}
         if isinstance(record, TopicRemoved):
@@ -124,7 +125,7 @@ class Effects:
         return {(topic_id, p): logs.sealed_offsets(table, machine, topic_id, p) for p in partitions}
 
     def _tombstone(self, sealed_before: dict[tuple[Uuid, int], set[int]]) -> None:
-        """Segments that no log of the cell has any more leave the topic `segments`, too."""
+        """Write tombstones for segments that no log of the cell has any longer."""
         for (topic_id, partition), before in sealed_before.items():
             gone = before.difference(
                 *(

@@ -1,46 +1,46 @@
-"""What a broker forgets as time passes: producers, transactional ids, offsets, records, rates.
+"""Periodic checks: items of a broker or the controller that expire.
+
+    a producer           producer.id.expiration.ms
+                         every producer.id.expiration.check.interval.ms
+    a transactional id   transactional.id.expiration.ms
+                         every transaction.remove.expired.transaction.cleanup.interval.ms
+    a committed offset   offsets.retention.minutes (`state/groups/offset_expiry.py`)
+                         every offsets.retention.check.interval.ms; the controller deletes those
+                         that ZooKeeper keeps
+    a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), if the topic's
+                         cleanup.policy has `delete`
+                         every log.retention.check.interval.ms; with `compact`, too, by the log
+                         cleaner every log.cleaner.backoff.ms
+    a delegation token   at its expiry time (`state/access/delegation_tokens.py`), by the controller
+                         every delegation.token.expiry.check.interval.ms
+    a client's bucket    without use for an hour (`state/cluster/mutation_quota.py`), by the
+                         controller every hour
+    a client's rate      without samples that count (`state/cluster/quota_rates.py`), every hour
+    a client instance    without a push for three push intervals
+                         (`state/cluster/client_instances.py`), every hour
+    a share partition    if its group has no session with the broker and no member an acquired
+                         record (`state/share/share_partitions.py`), every hour
+
+The age of a producer is that of its last batch, by the timestamps in the batch. The age of a
+transactional id is the time since its last write. Checks are due at every multiple of their
+interval since 1970. They run at their own time, before the next event. No timer wakes a cell for a
+check. If a cell without events has missed several checks, only the last one runs. A tombstone has
+the time of its check. It depends on when the cell gets an event, so several cells have different
+times.
+
+A producer is known until a check drops it, like in Kafka. A check of its age in between would leave
+producers of old timestamps (a backfill, a mirror) without protection against duplicates.
+
+Kafka starts its intervals when a broker starts, opens a log or loads a coordinator's partition.
+Here they start at 1970, so that they depend only on events. Like in Kafka, nothing of a group
+expires before `__consumer_offsets` has existed for an interval, and nothing of a log before its
+topic has existed for `log.initial.task.delay.ms`. Only leaders check their logs; followers raise
+their start with the leader's next response. In a comparison no records expire, because a recording
+does not contain the times of its broker's checks.
 
 Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
 `UnifiedLog.producerExpireCheck`, `TransactionStateManager.removeExpiredTransactionalIds`,
 `GroupCoordinatorShard.scheduleGroupMetadataExpiration` in Kafka.
-
-    a producer           producer.id.expiration.ms
-                         looked at every producer.id.expiration.check.interval.ms
-    a transactional id   transactional.id.expiration.ms
-                         looked at every transaction.remove.expired.transaction.cleanup.interval.ms
-    a committed offset   offsets.retention.minutes (`state/groups/offset_expiry.py`)
-                         looked at every offsets.retention.check.interval.ms; the controller
-                         deletes those that ZooKeeper keeps
-    a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
-                         topic's cleanup.policy has `delete`
-                         looked at every log.retention.check.interval.ms; where it has `compact`,
-                         too, by the log cleaner, every log.cleaner.backoff.ms
-    a delegation token   when it has expired (`state/access/delegation_tokens.py`); the controller
-                         looks every delegation.token.expiry.check.interval.ms
-    a client's bucket    when it has been silent for an hour (`state/cluster/mutation_quota.py`);
-                         the controller looks every hour
-    a client's rate      when nothing in it counts any more (`state/cluster/quota_rates.py`)
-                         looked at every hour
-    a client instance    when it has been silent for three push intervals
-                         (`state/cluster/client_instances.py`); looked at every hour, too
-    a share partition    when its group has no session with the broker, and nobody a record
-                         (`state/share/share_partitions.py`); looked at every hour, too
-
-A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
-the time since it was last written. Checks come at every multiple of their interval since 1970, at
-their own time, before the event that comes later. Nobody is woken for one: of the checks that a
-silent cell has missed the last one says it all. A tombstone has the time of its check; which one
-that is depends on when the cell is woken, and with several cells each has its own moment.
-
-A producer is known until a check drops it, as in Kafka: an age looked at in between would leave a
-producer of old timestamps (a backfill, a mirror) without any protection against duplicates.
-
-Kafka begins to count its intervals when a broker starts, opens a log or loads a coordinator's
-partition; here they begin at 1970, so that they depend on the events alone. As in Kafka nothing of
-a group goes before `__consumer_offsets` has been there for an interval, and nothing of a log before
-its topic has been there for `log.initial.task.delay.ms`. Only leaders look at their logs; followers
-raise their start with their leader's next answer. Where a recording is compared no records go: a
-recording does not say when its broker looked.
 """
 
 from collections.abc import Callable, Iterable
@@ -66,17 +66,17 @@ from brokertwin.state.share import share_partitions
 from brokertwin.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Any], Iterable[Record]]
-"""What a check drops of a machine's items, as records; what is not durable it drops itself."""
+"""Returns the expired items of a machine as records; it drops volatile ones itself."""
 
 
 def last_check(interval_ms: int, before: int, now: int) -> int | None:
-    """The time of the last check after `before` and up to `now`, if there is one."""
+    """Return the time of the last check after `before` and up to `now`, if any."""
     check = now // interval_ms * interval_ms
     return check if check > before else None
 
 
 def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[int, Expired]]:
-    """The checks after `before` and up to `now`, each with its time, in their order."""
+    """Return the checks after `before` and up to `now`, each with its time, in order."""
     checks = [
         (last_check(interval, before, now), expired) for interval, expired in _intervals(settings)
     ]
@@ -87,12 +87,12 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
 
 
 def next_check(settings: BrokerSettings, after: int) -> int:
-    """The time of the first check after a time; until then `checks_due` finds none."""
+    """Return the time of the first check after a time."""
     return min((after // interval + 1) * interval for interval, _ in _intervals(settings))
 
 
 def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
-    """How often each check comes, in ms."""
+    """Return the interval of each check in ms."""
     return [
         (settings.producer_id_expiration_check_interval_ms, expired_producers),
         (
@@ -112,18 +112,18 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
 
 
 def is_controllers(expired: Expired) -> bool:
-    """Whether a check is the controller's, and not every broker's."""
+    """Whether the controller runs a check, and not every broker."""
     return expired in (expired_tokens, mutation_quota.expired, offset_expiry.expired_nodes)
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:
-    """The delegation tokens that a check drops now."""
+    """Return the expired delegation tokens."""
     table, prefix = controller.tables.metadata, controller.prefix
     return delegation_tokens.expired(table, prefix, controller.now)
 
 
 def expired_offsets(broker: Broker) -> Iterable[Record]:
-    """The offsets and groups that a check drops now; those that are still loaded come later."""
+    """Return the expired offsets and groups; those that are still loading come later."""
     topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
     interval_ms = broker.settings.offsets_retention_check_interval_ms
     if topic is None or broker.now - topic.created < interval_ms:
@@ -136,7 +136,7 @@ def expired_offsets(broker: Broker) -> Iterable[Record]:
 
 
 def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
-    """The producers that a check drops now."""
+    """Return the expired producers."""
     expiration_ms = broker.settings.producer_id_expiration_ms
     return producer_expiry.expired_producers(
         broker.tables.producers, broker.id, broker.now, expiration_ms
@@ -144,9 +144,9 @@ def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
 
 
 def old_records(broker: Broker) -> Iterable[Record]:
-    """The log starts that a check moves now, and the producers that a setting lets go with them.
+    """Return new log starts, and producers that a setting removes with them.
 
-    Segments that lie below the start go on every replica, others where it leads.
+    Segments below the start go on every replica, others at the leader.
     """
     for topic in _looked_at(broker):
         if not retention_limits.has_policy(topic, broker.settings, "compact"):
@@ -154,7 +154,7 @@ def old_records(broker: Broker) -> Iterable[Record]:
 
 
 def old_records_of_compacted(broker: Broker) -> Iterable[Record]:
-    """The same of topics that are compacted, too, which is left to the log cleaner."""
+    """The same for topics that are also compacted, which the log cleaner checks."""
     for topic in _looked_at(broker) if broker.settings.log_cleaner_enable else ():
         if retention_limits.has_policy(topic, broker.settings, "compact", "delete"):
             yield from _old_records(broker, topic)

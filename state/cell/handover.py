@@ -1,15 +1,17 @@
-"""What coordinators do when a partition of their internal topic gets another leader.
+"""Coordinators when a partition of their internal topic gets another leader.
+
+Durable state moves with records (`loading.py`, `leaders.py`). This module is about the memory of
+coordinators.
+
+    old coordinator   pending joins and syncs: 16 NOT_COORDINATOR; the timers of its groups and
+                      transactional ids stop
+    new coordinator   groups are as last written, and their members have new session time-outs; open
+                      transactions are checked again
+    deleted topic     as for an old coordinator, and its content is lost; open transactions never
+                      end at the leaders of their partitions
 
 Source: `GroupMetadataManager.onUnloaded` and `onLoaded`, `TransactionCoordinator.onElection` and
-`onResignation` in Kafka. What is durable goes and comes with records (`loading.py`, `leaders.py`).
-This is about what a coordinator holds beside it.
-
-    old coordinator   joins and syncs that wait are answered with NOT_COORDINATOR; the timers of its
-                      groups and transactional ids stop
-    new coordinator   groups are as they were last written, and their members have their session
-                      time-outs anew; open transactions are looked at again
-    deleted topic     as for an old coordinator, and nobody knows any more what was written; open
-                      transactions never end at the leaders of their partitions
+`onResignation` in Kafka.
 """
 
 from collections.abc import Iterator
@@ -25,8 +27,8 @@ from brokertwin.state.cluster.coordinators import (
 )
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.records import PartitionLoaded, PartitionUnloaded
 from brokertwin.state.groups import groups, kinds
 from brokertwin.state.replication import copying, internal_logs
@@ -35,9 +37,9 @@ from brokertwin.state.transactions import transactional_ids
 
 
 def altered(broker: Broker, place: Place, former: Partition) -> Decision:
-    """A broker has read of another leader, or of more replicas: what that makes of what it knows.
+    """Return a broker's decision after it has read of another leader, or of more replicas.
 
-    `former` is the partition as it was. With its first follower a log has all that is known.
+    With the first follower, the log contains everything known. `former` is the former partition.
     """
     topic, now = broker.topic_by_id(place[0]), copying.partition_of(broker, place)
     if topic is None or now is None or topic.name not in COORDINATED:
@@ -59,31 +61,31 @@ def altered(broker: Broker, place: Place, former: Partition) -> Decision:
 
 
 def elected(broker: Broker, place: Place, former: Partition) -> None:
-    """What `altered` has loaded lives; nothing where the broker was not elected."""
+    """Start the coordinator that `altered` has loaded, if the broker was elected."""
     topic, now = broker.topic_by_id(place[0]), copying.partition_of(broker, place)
     if topic is None or now is None or topic.name not in COORDINATED:
         return
     is_elected = now.leader_epoch > former.leader_epoch and now.leader == broker.id
-    if is_elected and not waiting.timer_of(broker.tables.waiting, _timer(broker, place)):
+    if is_elected and not pending.timer_of(broker.tables.pending, _timer(broker, place)):
         if _is_in_log(former, now):
-            committing.hold_tail(broker, place)
+            committing.suspend_tail(broker, place)
         take_over(broker, place)
 
 
 def load_later(broker: Broker, place: Place) -> None:
-    """Loading takes a while: until then the coordinator says 14."""
+    """Delay the load: until then clients see the error 14 COORDINATOR_LOAD_IN_PROGRESS."""
     deadline = broker.now + broker.settings.brokertwin_coordinator_load_ms
-    waiting.set_timer(broker.tables.waiting, _timer(broker, place), deadline)
+    pending.set_timer(broker.tables.pending, _timer(broker, place), deadline)
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """The while is over: what is in the log is known."""
+    """Load the log after the delay."""
     return Decision(records=[PartitionLoaded(*_place_of(name))])
 
 
 def loaded(broker: Broker, name: str) -> None:
-    """What `fire` has loaded lives."""
-    committing.hold_tail(broker, _place_of(name))
+    """Start the coordinator that `fire` has loaded."""
+    committing.suspend_tail(broker, _place_of(name))
     take_over(broker, _place_of(name))
 
 
@@ -97,17 +99,17 @@ def _place_of(name: str) -> Place:
 
 
 def _is_in_log(former: Partition, now: Partition) -> bool:
-    """Whether the log says what there is to coordinate: it has followers, or has just had some."""
+    """Whether the log contains the coordinator's state: it has, or has just had, followers."""
     return max(len(former.replicas), len(now.replicas)) > 1
 
 
 def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
-    """A broker does not lead the partition any more; what is in its log it forgets."""
+    """Unload a broker that no longer leads the partition."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
     count = len(topic.partitions)
-    answers: list[LateAnswer] = []
-    waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
+    answers: list[Resumed] = []
+    pending.set_timer(broker.tables.pending, _timer(broker, place), None)
     if topic.name == GROUP_TOPIC:
         for group_id in kinds.loaded_ids(broker):
             if partition_for(group_id, count) == place[1]:
@@ -116,13 +118,13 @@ def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
         for transactional_id in transactional_ids.ids_with_timer(broker):
             if partition_for(transactional_id, count) == place[1]:
                 transactional_ids.cancel_check(broker, transactional_id)
-    return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], answers=answers)
+    return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], resumed=answers)
 
 
 def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:
-    """An internal topic goes: whoever has coordinated by it forgets all of that.
+    """Unload the coordinators of a deleted internal topic.
 
-    It may be known to a broker that nobody lets lead: one that was stopped has read so before.
+    A broker can have loaded it without being the leader now, for example if it was stopped.
     """
     for number, partition in enumerate(topic.partitions):
         place = (topic.topic_id, number)
@@ -131,7 +133,7 @@ def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:
 
 
 def take_over(broker: Broker, place: Place) -> None:
-    """A broker leads the partition, and knows what is written in it."""
+    """Start to coordinate the content of the partition."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
     count = len(topic.partitions)

@@ -1,24 +1,23 @@
-"""A partition moves to another leader: by an election, or when a test double is told so.
+"""A partition gets another leader, by an election or by a test double.
 
-An election needs nothing but the record that names the new leader: it has the log, and that of an
-internal topic says what it coordinates (`loading.py`).
+An election needs only the record that names the new leader. The leader has the log, and the log of
+an internal topic has the coordinator's state (`loading.py`).
 
-A test double moves a partition to any broker at once, where Kafka would reassign it: the leader
-gives the new one all that it holds, whole; then the controller names that one. Each writes
-its own items alone: the new leader takes over by `PartitionTaken`, the former one drops its own
-where it reads of the change:
+A test double moves a partition to any broker at once, where Kafka would reassign it. The leader
+gives its items to the new one, then the controller names that one. Each broker writes only its own
+items: the new leader with `PartitionTaken`; the former one drops its items when it reads the
+change:
 
     any partition           the log with its index, and its producers
     of __consumer_offsets   also the groups that it coordinates, with their committed offsets
     of __transaction_state  also the transactional ids
 
-What clients see is Kafka's: the leader epoch goes up, the old leader answers
-NOT_LEADER_OR_FOLLOWER and names the new one (KIP-951), or NOT_COORDINATOR; requests that wait at
-the old leader are answered at once. A new leader that was no replica takes the old one's place
-among the replicas; where it was one, the old leader stays, as a follower whose log is empty.
+Clients see the behaviour of Kafka. The leader epoch increases. The old leader responds with 6
+NOT_LEADER_OR_FOLLOWER and names the new one (KIP-951); a coordinator responds NOT_COORDINATOR.
+Pending requests at the old leader resume at once. A new leader that was not a replica replaces the
+old one among the replicas. Otherwise the old leader becomes a follower with an empty log.
 
-Only an event of the kind `move-leader` asks for a move, and only where `CellSettings.may_intervene`
-holds.
+Only a `move-leader` event moves a leader, and only with `CellSettings.may_intervene`.
 """
 
 from brokertwin.state.cell import loading
@@ -36,7 +35,7 @@ from brokertwin.state.transactions import transactional_offsets
 
 
 def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
-    """The record that names the new leader, or why there is none."""
+    """Return the record that names the new leader, or a refusal."""
     topic = controller.topic_by_name(move.topic)
     if topic is None or not 0 <= move.partition < len(topic.partitions):
         return Refusal(Reason.NOT_POSSIBLE, f"there is no partition {move.topic}-{move.partition}")
@@ -69,13 +68,13 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
 
 
 def held(leader: Broker, record: PartitionChanged) -> PartitionTaken:
-    """What the leader holds of a partition, as the record of the one that takes it over."""
+    """Return the leader's items of a partition, as a record for the new leader."""
     keys = _keys_of(leader.tables, leader.id, record.topic_id, record.partition)
     return _taken(leader, (record.topic_id, record.partition), keys)
 
 
 def coordinated(leader: Broker, place: Place) -> PartitionTaken:
-    """What a leader coordinates, as a record that its first followers find in the log."""
+    """Return the state of a leader's coordinator, as a record for its first followers."""
     return _taken(leader, place, loading.coordinated_keys(leader.tables, leader.id, *place))
 
 
@@ -89,7 +88,7 @@ def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> Partitio
 
 
 def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
-    """The broker that is to lead has what the leader has."""
+    """Give the leader's items to the new leader."""
     if "logs" in record.items:
         log.remove(tables.logs, machine, record.topic_id, record.partition)
     for name, items in record.items.items():
@@ -97,13 +96,13 @@ def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
             tables[name].put_encoded(f"{machine}/{key}", encoded)
     if "logs" in record.items:
         key = log.log_key(machine, record.topic_id, record.partition)
-        tables.logs.change(key, log.Log).directory = ""  # it lies on another broker's disks
+        tables.logs.change(key, log.Log).directory = ""  # it is on another broker's disks
     for key in record.items.get("groups", {}):
         transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
 
 
 def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> None:
-    """The machine knows the new leader, which begins its epoch; the former one drops its items."""
+    """Begin the new leader's epoch; the former leader drops its items."""
     if machine == record.former_leader:
         _drop(tables, machine, record)
     image.apply_partition_changed(tables.metadata, machine, record)
@@ -113,7 +112,7 @@ def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> Non
 
 
 def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
-    """The machine knows what a partition has become; it has a log exactly where it is a replica."""
+    """Apply a change of a partition; a broker has a log exactly if it is a replica."""
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     assert topic is not None, record.topic_id
     former = topic.partitions[record.partition]
@@ -134,7 +133,7 @@ def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> Non
 def _drop_replica(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
     log.remove(tables.logs, machine, topic_id, partition)
     producer.remove_partition(tables.producers, machine, topic_id, partition)
-    verifications.forget_partition(tables.waiting, machine, topic_id, partition)
+    verifications.forget_partition(tables.in_flight, machine, topic_id, partition)
 
 
 def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
@@ -143,7 +142,7 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
     for name, of_table in keys.items():
         for key in of_table:
             tables[name].drop(key)
-    verifications.forget_partition(tables.waiting, machine, record.topic_id, record.partition)
+    verifications.forget_partition(tables.in_flight, machine, record.topic_id, record.partition)
     if machine in record.replicas:
         topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
         assert topic is not None, record.topic_id
@@ -151,7 +150,7 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
 
 
 def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
-    """The keys of all that a machine holds of a partition, by table."""
+    """Return the keys of a machine's items of a partition, by table."""
     prefix, place = f"{machine}/", (topic_id, partition)
     found = {
         name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
@@ -161,6 +160,6 @@ def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> di
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:
-    """The topic id and partition in the key of a log, of a part of its index, of a producer."""
+    """Return the topic id and partition in the key of a log, of its index, or of a producer."""
     _, _, topic_id, partition, *_ = key.split("/")
     return topic_id, int(partition)

@@ -1,11 +1,11 @@
-"""A coordinator loads what its internal topic's partition says, or forgets it.
+"""A coordinator loads or unloads its partition of an internal topic.
 
-Source: seed 003; `CoordinatorLoaderImpl`, `GroupMetadataManager.onLoaded`, `onUnloaded`,
-`TransactionStateManager.loadTransactionsForTxnTopicPartition` in Kafka. The log is read from its
-start to its end, the last record of each key wins. What is durable comes and goes with the records
-PartitionLoaded and PartitionUnloaded; timers and who waits are in `handover.py`.
+The log is read from start to end, and the last record of each key wins. Durable state is loaded and
+unloaded with the records PartitionLoaded and PartitionUnloaded; `handover.py` is about timers and
+pending requests. A partition with a single replica has no such log: its leader keeps the state.
 
-A partition with a single replica has no such log: what its leader knows stays its own.
+Source: `CoordinatorLoaderImpl`, `GroupMetadataManager.onLoaded`, `onUnloaded`,
+`TransactionStateManager.loadTransactionsForTxnTopicPartition` in Kafka.
 """
 
 from collections.abc import Callable
@@ -35,24 +35,24 @@ Apply = Callable[[Tables, int, Record], object]
 
 
 def apply_loaded(tables: Tables, machine: int, record: PartitionLoaded, apply: Apply) -> None:
-    """The coordinator knows what the log says, and nothing else."""
+    """Replace a coordinator's state of a partition by the content of the log."""
     forget(tables, machine, record.topic_id, record.partition)
     log = tables.logs.get(log_key(machine, record.topic_id, record.partition), Log)
     assert log is not None, record
     for batch in batches_from(tables.logs, machine, log, log.log_start_offset):
         for written in internal_logs.in_batch(batch.written):
-            if isinstance(written, PartitionTaken):  # all that was known with the first follower
+            if isinstance(written, PartitionTaken):  # with the first follower
                 forget(tables, machine, record.topic_id, record.partition)
             apply(tables, machine, written)
 
 
 def apply_unloaded(tables: Tables, machine: int, record: PartitionUnloaded) -> None:
-    """The broker does not coordinate the partition any more."""
+    """Drop a coordinator's state of a partition."""
     forget(tables, machine, record.topic_id, record.partition)
 
 
 def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
-    """Drops what a coordinator knows of a partition."""
+    """Drop a coordinator's state of a partition."""
     keys = coordinated_keys(tables, machine, topic_id, partition)
     for key in keys.get("groups", []):
         transactional_offsets.unindex(tables.groups, machine, key)
@@ -62,14 +62,14 @@ def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None
 
 
 def knows_any(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> bool:
-    """Whether a coordinator knows anything of a partition."""
+    """Whether a coordinator has any state of a partition."""
     return any(coordinated_keys(tables, machine, topic_id, partition).values())
 
 
 def coordinated_keys(
     tables: Tables, machine: int, topic_id: Uuid, partition: int
 ) -> dict[str, list[str]]:
-    """The keys of what a coordinator knows of a partition, by table."""
+    """Return the keys of a coordinator's state of a partition, by table."""
     topic = image.topic_by_id(tables.metadata, machine, topic_id)
     assert topic is not None, topic_id
 

@@ -1,17 +1,21 @@
-"""A broker reads the metadata log: what each record means for what it holds.
+"""A broker reads the metadata log: the effects of each record on it.
 
-The part of the loop after a record of the controller has come to a broker: its image changes, then
-what hangs on it does. Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
+The part of the loop after a record of the controller has reached a broker. First its image changes,
+then everything that depends on it.
+
+Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
 """
 
 from brokertwin.state.cell import handover
 from brokertwin.state.cell.broker_changes import BrokerChanges
+from brokertwin.state.cell.causes import CommitEnded
 from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.pending import PendingCommit
 from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
@@ -33,10 +37,10 @@ from brokertwin.state.transactions import transactional_offsets
 
 
 class MetadataReading(BrokerChanges):
-    """The part of the loop that is about metadata; `Run` is all of it."""
+    """The part of the loop about metadata; `CellLoop` is the whole loop."""
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
-        """A broker reads a metadata record."""
+        """Let a broker read a metadata record."""
         if isinstance(record, TopicRemoved):
             self._lose_topic(broker, record)
         if isinstance(record, PartitionAltered):
@@ -63,9 +67,9 @@ class MetadataReading(BrokerChanges):
             self._read_of_changed(broker, record)
 
     def _lose_topic(self, broker: int, record: TopicRemoved) -> None:
-        """Tombstone the offsets and share states of a topic and wake what waits for its logs.
+        """Tombstone the offsets and share states of a topic and wake requests pending on its logs.
 
-        With an internal topic goes what was coordinated by it.
+        Deleting an internal topic also deletes everything that it coordinated.
         """
         machine = self._broker(broker)
         topic = machine.topic_by_id(record.topic_id)
@@ -88,24 +92,22 @@ class MetadataReading(BrokerChanges):
             checkpoints.forget(machine, (record.topic_id, partition))
 
     def _lose_coordinated(self, broker: Broker, topic: Topic) -> None:
-        """Who waits for what is written in an internal topic hears of no coordinator.
+        """Resume the uncommitted writes of a deleted internal topic: 16 NOT_COORDINATOR.
 
-        Transactions hear that it is not available (15), when the log is not there any more.
+        For transactions, after the log is gone: 15 COORDINATOR_NOT_AVAILABLE.
         """
-        table = broker.tables.waiting
+        table = broker.tables.pending
         for number in range(len(topic.partitions)) if topic.name != TRANSACTION_TOPIC else ():
-            for event_id in waiting.watchers(table, broker.log_key(topic.topic_id, number)):
-                waited = waiting.get(table, event_id)
-                if waited is not None and waited.api_key == waiting.COMMITTING:
-                    waiting.take(table, event_id)
-                    self._committed(waited, Error.NOT_LEADER_OR_FOLLOWER)
+            for event_id in pending.watchers(table, broker.log_key(topic.topic_id, number)):
+                if isinstance(pending.get(table, event_id), PendingCommit):
+                    self.resume(event_id, CommitEnded(Error.NOT_LEADER_OR_FOLLOWER))
         for gone in kinds.tombstones_of_all(broker) if topic.name == GROUP_TOPIC else ():
             self._rows.of_group(gone)
         for decision in handover.forget_deleted(broker, topic):
             self._carry_on(broker.id, decision)
 
     def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
-        """A leader was moved, by a test."""
+        """Let a broker read that a test has moved a leader."""
         place = (record.topic_id, record.partition)
         self._carry_on(broker, copying.new_leader(self._broker(broker), place))
         self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
@@ -119,7 +121,7 @@ class MetadataReading(BrokerChanges):
         self._effects.log_changed(broker, logs.log_key(broker, *place))
 
     def _read_of_altered(self, broker_id: int, record: PartitionAltered) -> None:
-        """A broker leads, follows or coordinates otherwise than before, or has a replica less."""
+        """Let a broker read a change of leader, replicas or in-sync replicas."""
         broker, place = self._broker(broker_id), (record.topic_id, record.partition)
         former = copying.partition_of(broker, place)
         assert former is not None, record
@@ -134,13 +136,15 @@ class MetadataReading(BrokerChanges):
         self._carry_on(broker_id, handover.altered(broker, place, former))
         handover.elected(broker, place, former)
         if record.isr is not None or record.leader is not None or record.replicas is not None:
-            self._effects.to_copy(broker_id, place)  # no high watermark rises by who is eligible
+            self._effects.to_copy(
+                broker_id, place
+            )  # eligible leader replicas raise no high watermark
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
     def _place_logs(
         self, broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()
     ) -> None:
-        """New logs of a topic go into log directories, where the broker has several: it says so."""
+        """Place new logs of a topic in log directories, and report them if there are several."""
         placed = disk.placed(broker, topic_id, older)
         for each in placed:
             self._apply(broker.id, each)

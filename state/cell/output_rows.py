@@ -1,4 +1,4 @@
-"""The output rows of one event, as a cell collects and numbers them."""
+"""Output rows of one event, as a cell collects and numbers them."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ from brokertwin.state.logs import log as logs
 _json = msgspec.json.Encoder()
 
 
-class Refused(Exception):
-    """Raised inside the guard where an event cannot be handled; carries the refusal."""
+class EventRefusedError(Exception):
+    """Raised if an event cannot be handled; has the refusal."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 class Response(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """What a row of `responses` says; times are in ms since 1970 (`docs/schemas.md`)."""
+    """The content of a row of `responses`; times are in ms since 1970 (`docs/schemas.md`)."""
 
     id: str
     cluster: str
@@ -42,9 +42,9 @@ class Response(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Rows:
-    """Collects the output rows of an event and numbers those that are no responses.
+    """Collects the output rows of an event, and numbers those that are not responses.
 
-    One serves all events of a cell, one after the other.
+    One instance serves all events of a cell.
     """
 
     def __init__(self, settings: CellSettings) -> None:
@@ -55,7 +55,7 @@ class Rows:
         self.begin(Position(0, 0))
 
     def begin(self, position: Position) -> None:
-        """The event that lies there comes next; `rows` is a list of its own."""
+        """Start with the event at a position; `rows` is a new list."""
         if position.partition != self.position.partition:
             self._ids_begin = f"{self.settings.name}/{position.partition}/"
         self.position = position
@@ -63,23 +63,23 @@ class Rows:
         self._ordinal = 0
 
     def mark(self) -> tuple[int, int]:
-        """Where `reset` goes back to."""
+        """Return the point that `reset` goes back to."""
         return len(self.rows), self._ordinal
 
     def reset(self, mark: tuple[int, int]) -> None:
-        """Forgets the rows since `mark`."""
+        """Remove the rows since `mark`."""
         del self.rows[mark[0] :]
         self._ordinal = mark[1]
 
     def extend(self, rows: list[Output]) -> None:
-        """Adds rows that are made already."""
+        """Add complete rows."""
         self.rows.extend(rows)
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
-        """A row with an id of its own. Raises Refused where the topic would not take it."""
+        """Add a row with a new id. Raises EventRefusedError if it is too large for the topic."""
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if size > self.settings.output_bytes_max:
-            raise Refused(
+            raise EventRefusedError(
                 Reason.OUTPUT_TOO_LARGE,
                 f"a row for `{topic}` has {size} bytes; the limit is"
                 f" {self.settings.output_bytes_max}",
@@ -89,7 +89,7 @@ class Rows:
         self._ordinal += 1
 
     def dead_letter(self, document: bytes, refusal: Refusal) -> None:
-        """The dead letter of what was due before an event, beside the event's own rows."""
+        """Add the dead letter of something due before an event, beside the event's rows."""
         letter = dead_letter(self.settings, document, self.position, refusal)
         row_id = f"{letter.id}/{self._ordinal}"
         self.rows.append(msgspec.structs.replace(letter, id=row_id))
@@ -103,7 +103,7 @@ class Rows:
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """The answer to a request, ready to be written. Raises Refused where it is too large."""
+        """Add the response to a request. Raises EventRefusedError if it is too large."""
         value = _json.encode(
             Response(
                 source.event_id,
@@ -123,9 +123,9 @@ class Rows:
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
-        """The answer to an event that is no request: it was handled, and what it has asked for.
+        """Add the response to an event that is not a request.
 
-        Raises Refused where it is too large.
+        Raises EventRefusedError if it is too large.
         """
         document = {
             "id": event.id,
@@ -140,13 +140,13 @@ class Rows:
             raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
 
-    def _too_large(self, value: bytes) -> Refused:
+    def _too_large(self, value: bytes) -> EventRefusedError:
         most = self.settings.output_bytes_max
         detail = f"the answer has {len(value)} bytes; the limit is {most}"
-        return Refused(Reason.OUTPUT_TOO_LARGE, detail)
+        return EventRefusedError(Reason.OUTPUT_TOO_LARGE, detail)
 
     def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
-        """A broker has stopped or started: in every partition, for each is read by some gateway."""
+        """Add that a broker has stopped or started, in every partition, for every gateway."""
         change = outputs.BrokerChange(self.settings.cluster, broker, is_stopped)
         value = _json.encode(change)
         for partition in range(self.settings.responses_partitions):
@@ -154,7 +154,7 @@ class Rows:
             self.rows.append(Output(outputs.RESPONSES, partition, None, value, row_id))
 
     def error(self, source: Asked, refusal: Refusal) -> None:
-        """The answer to a request that has become a dead letter."""
+        """Add the error response to a request that has become a dead letter."""
         document = {
             "id": source.event_id,
             "cluster": self._cluster,
@@ -167,7 +167,7 @@ class Rows:
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """The row of the history that a record gives; without one, other rows keep their ids."""
+        """Add the row of a record to the history; without it, other rows keep their ids."""
         if not self.settings.writes_records:
             self._ordinal += 1
             return
@@ -175,14 +175,14 @@ class Rows:
         self.add(outputs.RECORDS, self._cell, entry)
 
     def of_group(self, record: Record) -> None:
-        """The compacted row of an offset or a group; none for other records."""
+        """Add the compacted row of an offset or a group; other records have none."""
         row = group_rows.encode(record)
         if row is not None:
             key, value = row
             self.add(outputs.offsets_topic(self.settings.cluster), key, value)
 
     def segment(self, sealed: logs.SealedSegment) -> None:
-        """A chunk of an index that has left the state."""
+        """Add a chunk of an index that has left the state."""
         place = (sealed.topic_id, sealed.partition, sealed.base_offset)
         key = SegmentKey(self.settings.cluster, *place)
         value = msgspec.to_builtins(key)
@@ -190,15 +190,15 @@ class Rows:
         self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
 
     def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
-        """The tombstone of a sealed chunk that no log has any more."""
+        """Add the tombstone of a sealed chunk that no log has any longer."""
         key = SegmentKey(self.settings.cluster, topic_id, partition, base_offset)
         self.add(outputs.SEGMENTS, _json.encode(key), None)
 
     def request(self, cell: str, event: Event) -> None:
-        """What is told to another cell: an event of its own, in its partition."""
+        """Add an event for another cell, in the partition of that cell."""
         self.add(outputs.REQUESTS, cell.encode(), _json.encode(event))
 
     def timer(self, deadline: int) -> None:
-        """The deadline at which the clock is to write a tick."""
+        """Add a deadline at which the clock writes a tick."""
         value = {"cluster": self.settings.cluster, "deadline": deadline}
         self.add(outputs.TIMERS, self._cell, _json.encode(value))

@@ -1,9 +1,9 @@
-"""What a cluster looks like from outside: its brokers, and each partition with its replicas.
+"""Overview of a cluster from outside: its brokers, and each partition with its replicas.
 
-For people who stop brokers and look on: no broker of Kafka knows all of it at once. It is read from
-the tables of all cells of a cluster: the controller's image says who leads and who is in sync,
-each broker's own logs how far it is. A lag is how many offsets a replica's log ends before the
-leader's; it may be negative where the leader was elected uncleanly.
+For people who stop brokers and watch; no broker of Kafka knows all of it at once. It is read from
+the tables of all cells. The controller's image has leaders and in-sync replicas; each broker's logs
+have their ends. A lag is the number of offsets that a replica's log ends before the leader's log.
+It can be negative after an unclean election.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ ISOLATED, SEVERED = "isolated", "severed"
 
 
 def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
-    """Each broker of a cluster: how it is, and what it leads, holds, and is in sync with."""
+    """Return the brokers of a cluster with their states and numbers of partitions."""
     partitions = [partition for topic in _topics(cells) for partition in topic.partitions]
     return [
         {
@@ -40,10 +40,10 @@ def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
 
 
 def partitions(cells: Sequence[Tables]) -> list[Row]:
-    """Each partition of a cluster, by topic and number.
+    """Return the partitions of a cluster, by topic and number.
 
-    `logs` has a row for each replica whose log there is, `lag` the greatest lag among them; the
-    leader's `logEndOffset` and `highWatermark` are -1 where nobody leads.
+    `logs` has a row for each replica with a log, `lag` is the greatest lag among them. The leader's
+    `logEndOffset` and `highWatermark` without a leader: -1.
     """
     return [
         _partition(cells, topic, number, partition)
@@ -87,7 +87,7 @@ def _replica(broker: int, found: Log, leaders_end: int) -> Row:
 
 
 def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log | None:
-    """A broker's log, in the cell that holds it."""
+    """Return a broker's log from its cell."""
     key = log.log_key(broker, topic.topic_id, number)
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
 
@@ -104,12 +104,12 @@ def _state_of(cells: Sequence[Tables], broker: int) -> str:
         ISOLATED: network.is_isolated,
     }
     for state, is_so in states.items():
-        if any(is_so(tables.waiting, broker) for tables in cells):
+        if any(is_so(tables.cluster, broker) for tables in cells):
             return state
-    failed = [path for tables in cells for path in failed_dirs.of(tables.waiting, broker)]
+    failed = [path for tables in cells for path in failed_dirs.of(tables.replication, broker)]
     return f"{RUNNING}, without {', '.join(failed)}" if failed else RUNNING
 
 
 def _topics(cells: Sequence[Tables]) -> list[Topic]:
-    """The topics as the controller knows them, whose cell it is."""
+    """Return the topics as the controller knows them."""
     return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]

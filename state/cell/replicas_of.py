@@ -1,20 +1,20 @@
-"""What a broker that stops or starts has to do with: partitions, groups, transactional ids.
+"""Items that a broker's stop or start affects: partitions, groups, transactional ids.
 
-Partitions go by elections (`state/replication/elections.py`), and who is elected for one of an
-internal topic reads it (`loading.py`). With a single replica, groups and transactional ids wait for
-their broker. What a broker holds in memory is gone.
+Partitions get new leaders (`state/replication/elections.py`); a new leader of a partition of an
+internal topic loads it (`loading.py`). With a single replica, groups and transactional ids wait for
+their broker. The broker's memory is lost.
 """
 
 from brokertwin.state.cluster.coordinators import COORDINATED
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.core import waiting
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core import pending
+from brokertwin.state.core.tables import IN_MEMORY, Tables
 from brokertwin.state.replication import checkpoints
 from brokertwin.state.replication.copying import Place
 
 
 def pairs(machine: Machine, broker: int) -> list[tuple[int, int, Place]]:
-    """Leader, follower and partition wherever the broker is one of the two."""
+    """Return leader, follower and partition of all pairs that include the broker."""
     return [
         (partition.leader, each, (topic.topic_id, number))
         for topic in machine.all_topics()
@@ -25,7 +25,7 @@ def pairs(machine: Machine, broker: int) -> list[tuple[int, int, Place]]:
 
 
 def coordinated(machine: Machine, broker: int) -> list[Place]:
-    """The partitions of internal topics that the broker leads."""
+    """Return the partitions of internal topics that the broker leads."""
     topics = [machine.topic_by_name(name) for name in COORDINATED]
     return [
         (topic.topic_id, number)
@@ -37,10 +37,11 @@ def coordinated(machine: Machine, broker: int) -> list[Place]:
 
 
 def forget(tables: Tables, broker: int) -> None:
-    """What a broker holds in memory is gone: sessions, timers, what it knows of followers."""
-    for table in (tables.sessions, tables.waiting):
-        for key in table.keys(f"{broker}/"):
+    """Drop a broker's memory: sessions, timers, its knowledge of followers."""
+    for name in IN_MEMORY:
+        for key in tables[name].keys(f"{broker}/"):
             if not checkpoints.is_on_disk(key):
-                table.drop(key)
-    tables.sessions.derived.clear()
-    waiting.stop_timers(tables.waiting, broker)
+                tables[name].drop(key)
+    tables.fetch_sessions.derived.clear()
+    tables.client_instances.derived.clear()
+    pending.stop_timers(tables.pending, broker)

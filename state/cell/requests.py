@@ -1,37 +1,37 @@
-"""A request's API, a machine's request to another one, and why an event is refused."""
+"""The API of a request, requests of machines themselves, and refusals of events."""
 
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 
 
 def api_of(header: RequestHeader) -> Api:
-    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
+    """Return the API of a request. Raises EventRefusedError if it is unknown or not built.
 
-    ApiVersions answers every version: that is how a client finds one that both sides know.
+    ApiVersions is answered in every version, so that clients can find a common one.
     """
     key, version = header.request_api_key, header.request_api_version
     api = BUILT.get(key)
     if api is not None:
-        first, last = api.versions
-        if first <= version <= last or key == API_VERSIONS:
+        kafka = api.kafka
+        if kafka.first <= version <= kafka.last or Trait.ANY_VERSION in kafka.traits:
             return api
-    known = KAFKA_APIS.get(key)
-    if known is None:
-        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+    known = api_of_key(key)
+    if known is UNKNOWN:
+        raise EventRefusedError(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
     if not known.first <= version <= known.last:
-        raise Refused(
+        raise EventRefusedError(
             Reason.UNSUPPORTED_VERSION,
             f"{known.name} has the versions {known.first} to {known.last}, not {version}",
         )
-    raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    raise EventRefusedError(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
 
 
 def internal_request(api: Api, message: Message, cause: Event | None) -> Request:
-    """A machine's request to another one; what it draws at random comes from its cause."""
+    """Return a machine's request to another one; random values derive from its cause."""
     version = api.versions[1] if message.version is None else message.version
     header = RequestHeader(api.key, version, request_api_key_name=api.name)
     nonce, choices = "", Choices()
@@ -42,8 +42,8 @@ def internal_request(api: Api, message: Message, cause: Event | None) -> Request
 
 
 def refusal_for(error: Exception) -> Refusal:
-    """Why an event that has raised `error` is refused: what it says itself, else FAULT."""
-    if isinstance(error, Refused):
+    """Return the refusal for an exception; FAULT if it has none itself."""
+    if isinstance(error, EventRefusedError):
         return error.refusal
     if isinstance(error, NotBuilt):
         return Refusal(Reason.NOT_BUILT, str(error))

@@ -1,12 +1,12 @@
-"""The state of a cluster goes to another number of cells: cut anew by the machines that have it.
+"""Reshard a cluster: give its machines to another number of cells.
 
-Every item says whose it is (`state/core/waiting.py` on those that are found by a request's id), so
-the items of all cells are put together and dealt out again. What belongs to a cell itself is not
-taken along: how far it has told others and heard of them. The new cells count from 1, in a higher
-incarnation; so nothing may be under way between the former ones. Nor may a broker be stopped or
-isolated, which each cell notes for itself.
+Every item names its machine (see `state/core/pending.py` for the others), so the items of all cells
+are collected and distributed again. Items of a cell itself are dropped: the counts of messages
+between cells. The new cells count from 1, in a higher incarnation. Therefore no message may be in
+flight between the former cells. No broker may be stopped or isolated, because each cell notes this
+for itself.
 
-A cell's time is the greatest that any of the former has seen.
+The time of a new cell is the latest time of the former ones.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.cell.cell import Meta
-from brokertwin.state.core import waiting
-from brokertwin.state.core.tables import TABLE_NAMES, Table
-from brokertwin.state.core.waiting import NO_DEADLINE
+from brokertwin.state.core import pending
+from brokertwin.state.core.pending import NO_DEADLINE
+from brokertwin.state.core.tables import TABLE_NAMES, Table, columns_of_tables, row_columns
 
 Columns = Mapping[str, bytes]
 Items = dict[str, msgspec.Raw]
@@ -32,20 +32,23 @@ _CONTROLLERS = ("controller", "store")
 def resharded(
     cells: Mapping[str, Columns], wanted: Mapping[str, list[int]]
 ) -> dict[str, dict[str, bytes]] | str:
-    """The state of a cluster in other cells.
+    """Return the state of a cluster in other cells.
 
     Args:
         cells: the former cells' columns, by name.
         wanted: the new cells' names and brokers, all of the cluster; the first has the controller.
 
     Returns:
-        The new cells' columns by name; or why it cannot be now, as a sentence.
+        The new cells' columns by name, or a sentence that says why resharding is impossible now.
     """
     tables = {
-        name: {each: _items.decode(columns[each] or _EMPTY) for each in TABLE_NAMES}
+        name: {
+            each: _items.decode(column or _EMPTY)
+            for each, column in columns_of_tables(columns).items()
+        }
         for name, columns in cells.items()
     }
-    why = _refusal({name: each["waiting"] for name, each in tables.items()})
+    why = _refusal(tables)
     if why is not None:
         return why
     now = max(msgspec.msgpack.decode(columns["meta"], type=Meta).now for columns in cells.values())
@@ -57,22 +60,23 @@ def resharded(
     for former in tables.values():
         for table, items in former.items():
             for key, item in items.items():
-                if table == "waiting" and _is_of_cell(key):
-                    continue
+                if table == "cluster":
+                    continue  # items of a cell itself
                 owner = _owner(table, key, item)
                 dealt[cell_of[owner]][table][key] = item
     return {name: _columns(each, now) for name, each in dealt.items()}
 
 
-def _refusal(tables: Mapping[str, Items]) -> str | None:
-    """Why cells cannot be cut anew, from their tables `waiting`."""
-    for name, table in tables.items():
-        for other, theirs in tables.items():
-            if table.get(f"told/{other}") != theirs.get(f"heard/{name}"):
+def _refusal(cells: Mapping[str, Mapping[str, Items]]) -> str | None:
+    """Return why cells cannot be resharded now, or None."""
+    for name, tables in cells.items():
+        cluster = tables["cluster"]
+        for other, theirs in cells.items():
+            if cluster.get(f"told/{other}") != theirs["cluster"].get(f"heard/{name}"):
                 return f"what the cell {name} has told {other} is under way"
-        if any(_is_anybody_gone(table[key]) for key in table if key == _NETWORK):
+        if _NETWORK in cluster and _is_anybody_gone(cluster[_NETWORK]):
             return f"brokers of the cell {name} are stopped or isolated"
-        if any(key.startswith(_LATE) for key in table):
+        if any(key.startswith(_LATE) for key in tables["pending"]):
             return f"messages of a comparison are under way in the cell {name}"
     return None
 
@@ -82,25 +86,20 @@ def _is_anybody_gone(network: msgspec.Raw) -> bool:
     return any(found.values())
 
 
-def _is_of_cell(key: str) -> bool:
-    """Whether an item of the table `waiting` belongs to a cell, and to none of its machines."""
-    return key == _NETWORK or key.partition("/")[0] in ("told", "heard")
-
-
 def _owner(table: str, key: str, item: msgspec.Raw) -> str:
-    """The machine that has an item, as keys name it."""
+    """Return the machine of an item, as keys name it."""
     parts = key.split("/")
-    if table != "waiting":
+    if table != "pending":
         return parts[0]
-    if parts[0] == "wait":
+    if parts[0] in ("wait", "commit"):
         return str(msgspec.msgpack.decode(item)["broker"])
     return parts[{"watch": 1, "timer": 2}.get(parts[0], 0)]
 
 
 def _columns(tables: Mapping[str, Items], now: int) -> dict[str, bytes]:
-    columns = {
+    encoded = {
         name: msgspec.msgpack.encode(items) if items else b"" for name, items in tables.items()
     }
-    earliest = waiting.earliest(Table(columns["waiting"]))
+    earliest = pending.earliest(Table(encoded["pending"]))
     meta = Meta(now, earliest[0] if earliest is not None else NO_DEADLINE)
-    return {**columns, "meta": msgspec.msgpack.encode(meta), "more": b""}
+    return {**row_columns(encoded), "meta": msgspec.msgpack.encode(meta)}

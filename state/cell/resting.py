@@ -1,34 +1,24 @@
-"""What of a cell's state outlives a restart of its brokers' process, where Fetch requests are gone.
+"""The part of a cell that survives a restart of its process.
 
-Fetch sessions, the Fetches that wait and the instances of clients end with a broker. A journal
-leaves them out, and what is made of a cell to stand in a journal's place does, too.
+Pending requests that only read, fetch sessions and client instances end with a broker. A journal
+leaves them out, and so does a snapshot that replaces a journal.
 """
 
 from collections.abc import Mapping
 
-from brokertwin.state.apis.fetch import API
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import waiting
-from brokertwin.state.core.check import kind_of
-
-SESSION_KINDS = frozenset(
-    {
-        *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
-        *("evictions", "client-instance", "client-instances"),
-    }
-)
-"""The items of fetch sessions and of client instances in the table `sessions`."""
+from brokertwin.state.core import pending
+from brokertwin.state.core.kafka_apis import api_of_key
 
 
 def columns_at_rest(cell: Cell) -> Mapping[str, bytes]:
-    """The columns of a cell without what such requests have left in memory; it stays as it is."""
+    """Return the columns of a cell without the memory of such requests; the cell is unchanged."""
     twin = cell.copy()
-    table = twin.tables.waiting
-    for each in waiting.all_waiting(table):
-        if each.api_key == API.key:
-            waiting.take(table, each.event_id)
-    sessions = twin.tables.sessions
-    for key in sessions.keys():  # noqa: SIM118 (a table is no dict)
-        if kind_of(key) in SESSION_KINDS:
+    table = twin.tables.pending
+    for each in pending.requests(table):
+        if api_of_key(each.api_key).only_reads:
+            pending.take(table, each.event_id)
+    for sessions in (twin.tables.fetch_sessions, twin.tables.client_instances):
+        for key in sessions.keys():  # noqa: SIM118 (a table is no dict)
             sessions.drop(key)
     return twin.columns()

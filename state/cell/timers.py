@@ -1,4 +1,4 @@
-"""Who is told when a machine's timer fires (`state/core/waiting.py`)."""
+"""Handlers of machines' timers (`state/core/pending.py`)."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     share_partitions.TIMER: share_partitions.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
-"""Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
+"""Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
 
 CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
     elections.LEADERS_TIMER: elections.fire,

@@ -1,13 +1,16 @@
-"""State rows of former versions become those of this one, one version after the other.
+"""Upgrade state rows of former versions, one version after the other.
 
-A row carries its version (`STATE_VERSION`). A step takes the columns of one version to those of the
-next; it works on the items' msgpack maps, not on types, since types are this version's. A row is
-upgraded whenever it is read, and stored in the new form with the next event that its cell takes.
+A row has its version (`STATE_VERSION`). A step converts the columns of one version to those of the
+next. It works on the items' msgpack maps because types are those of this version. A row is upgraded
+whenever it is read, and stored in the new form after the next event of its cell.
 
-    3 -> 4   a group says of which kind it is: all that there were are classic ones
-    4 -> 5   a column may lie in layers (`state/core/layers.py`): none did
+    3 -> 4   a group has its type: those of version 3 are classic groups
+    4 -> 5   a column may be in layers (`state/core/layers.py`); no column was
+    5 -> 6   the columns `waiting` and `sessions` keep pending requests and fetch sessions; their
+             other items are in separate tables in the column `more`; an uncommitted write has the
+             kind `commit`, and is no longer a pending request with the API key -1
 
-Before 3, items did not name their machine, and nothing in a row says which it was.
+Rows before version 3 cannot be upgraded: their items do not name a machine.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,29 +19,31 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core import layers
+from brokertwin.state.core.check import kind_of
 
 Columns = Mapping[str, bytes]
 Step = Callable[[Columns], dict[str, bytes] | str]
-"""The columns in the next version, or why these cannot be."""
+"""Returns the columns in the next version, or why these cannot be upgraded."""
 
 _EMPTY = b"\x80"
 _NETWORK = "controller/network"
 
 
 def can_upgrade(version: int) -> bool:
-    """Whether rows of a version become those of this one, but for what a step refuses."""
+    """Whether there are steps from a version to this one; a step can still refuse a row."""
     return all(each in STEPS for each in range(version, STATE_VERSION))
 
 
 def upgraded(version: int, columns: Columns) -> dict[str, bytes] | str:
-    """The columns of a row in this version's form.
+    """Return the columns of a row in this version's form.
 
     Args:
         version: the row's, at most STATE_VERSION, and one that `can_upgrade`.
         columns: the row's.
 
     Returns:
-        Why they cannot be, as the end of a sentence that begins with the cell.
+        The columns, or the end of a sentence that begins with the cell and says why not.
     """
     found: dict[str, bytes] | str = dict(columns)
     for each in range(version, STATE_VERSION):
@@ -59,10 +64,60 @@ def _from_3(columns: Columns) -> dict[str, bytes] | str:
 
 
 def _items(column: bytes) -> dict[str, Any]:
-    """A table's items by key."""
+    """Return the items of a column by key."""
     found: dict[str, Any] = msgspec.msgpack.decode(column or _EMPTY)
     return found
 
 
-STEPS: dict[int, Step] = {3: _from_3, 4: dict}
+_MOVED = {
+    ("sessions", "share-session"): "shares",
+    ("sessions", "share-partition"): "shares",
+    ("sessions", "live-group"): "live_groups",
+    ("sessions", "live-streams"): "live_groups",
+    ("sessions", "rate"): "quotas",
+    ("sessions", "bucket"): "quotas",
+    ("sessions", "client-instance"): "client_instances",
+    ("sessions", "client-instances"): "client_instances",
+    ("waiting", "verifications"): "in_flight",
+    ("waiting", "producer-id-request"): "in_flight",
+    ("waiting", "busy"): "in_flight",
+    ("waiting", "leading"): "replication",
+    ("waiting", "held"): "replication",
+    ("waiting", "checkpointing"): "replication",
+    ("waiting", "checkpointed"): "replication",
+    ("waiting", "wished-dirs"): "replication",
+    ("waiting", "failed-dirs"): "replication",
+    ("waiting", "network"): "cluster",
+    ("waiting", "told"): "cluster",
+    ("waiting", "heard"): "cluster",
+}
+"""Column and kind of an item of version 5 to its table in version 6."""
+
+_COMMITTING = -1
+
+
+def _from_5(columns: Columns) -> dict[str, bytes]:
+    more: dict[str, dict[str, Any]] = {}
+    kept = {}
+    for column in ("sessions", "waiting"):
+        kept[column] = _items(layers.flat(columns[column]))
+        for key in list(kept[column]):
+            table = _MOVED.get((column, kind_of(key)))
+            if table is not None:
+                more.setdefault(table, {})[key] = kept[column].pop(key)
+    waiting = kept["waiting"]
+    for key in [each for each in waiting if each.startswith("wait/")]:
+        if waiting[key]["api_key"] == _COMMITTING:
+            fields = ("event_id", "broker", "deadline", "logs", "state")
+            write = waiting.pop(key)
+            waiting["commit/" + write["event_id"]] = {name: write[name] for name in fields}
+    packed = {table: msgspec.msgpack.encode(more[table]) for table in sorted(more)}
+    return {
+        **columns,
+        **{name: msgspec.msgpack.encode(items) if items else b"" for name, items in kept.items()},
+        "more": msgspec.msgpack.encode(packed) if packed else b"",
+    }
+
+
+STEPS: dict[int, Step] = {3: _from_3, 4: dict, 5: _from_5}
 """Version to the step from it to the next."""

@@ -15,7 +15,7 @@ from brokertwin.state.cluster import (
 )
 from brokertwin.state.cluster.client_quotas import AnyQuotas
 from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.tables import Tables
@@ -34,13 +34,14 @@ def check(
     Without the controller in this cell, the first broker's image is compared. `absent` brokers do
     not read metadata.
     """
-    if touched.has("metadata") or touched.has("waiting", "late-metadata", "network"):
+    has_news = touched.has("pending", "late-metadata") or touched.has("cluster", "network")
+    if touched.has("metadata") or has_news:
         yield from _images(tables, brokers, has_controller, absent)
     else:
         yield from _logs_touched(tables, touched)
-    if touched.has("sessions", "client-instance", "client-instances"):
+    if touched.has("client_instances"):
         for broker in brokers:
-            yield from client_instances.check(tables.sessions, broker)
+            yield from client_instances.check(tables.client_instances, broker)
 
 
 def _images(
@@ -54,7 +55,7 @@ def _images(
     alike = _group_alike(topics)
     for members, known in alike:
         yield from _partitions(machine_prefix(members[0]), known)
-    if not waiting.is_metadata_late(tables.waiting):
+    if not pending.is_metadata_late(tables.pending):
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)
     yield from _logs(tables, alike)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
@@ -108,7 +108,7 @@ def _error(machine: Machine, topic_name: str, key: str) -> Error:
     if not machine.settings.brokertwin_coordinator_load_ms:
         return NONE
     place = loading_place(topic.topic_id, partition)
-    timer = waiting.timer_of(machine.tables.waiting, f"{LOADING}/{machine.id}/{place}")
+    timer = pending.timer_of(machine.tables.pending, f"{LOADING}/{machine.id}/{place}")
     return NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS
 
 

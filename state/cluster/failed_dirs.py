@@ -1,7 +1,7 @@
 """Failed log directories of a running broker.
 
 Source: KIP-112, KIP-858; `LogDirFailureChannel`, `LogManager.handleLogDirFailure` in Kafka. A
-restarted broker uses its directories again. Item of the table `waiting`:
+restarted broker uses its directories again. Item of the table `replication`:
 
     <broker>/failed-dirs    FailedDirs; none without failures
 """

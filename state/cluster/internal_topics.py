@@ -9,8 +9,8 @@ Source: `DefaultAutoTopicCreationManager` in Kafka.
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.cluster.new_topics import KEY
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.wire.generated.create_topics import (
     CreatableTopic,
@@ -30,7 +30,7 @@ def creation(machine: Machine, names: list[str]) -> list[Message]:
     if not names:
         return []
     body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])
-    return [Message(machine.id, CONTROLLER, KEY, body)]
+    return [Message(machine.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body)]
 
 
 def on_first_use(machine: Machine) -> list[str]:

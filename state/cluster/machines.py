@@ -317,7 +317,7 @@ class Broker(Machine):
     ) -> None:
         super().__init__(broker, tables, settings, now)
         self.event_time = event_time if settings.cells and event_time is not None else now
-        self.failed_dirs = failed_dirs.of(tables.waiting, broker)
+        self.failed_dirs = failed_dirs.of(tables.replication, broker)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:
         """The log of a partition, if this broker has it and can read it."""

@@ -11,7 +11,7 @@ partition takes a token; the number may become negative. The version of a reques
 If a topic fails, or a permissive request leaves a negative number, the throttle time is the time
 until there are 0 tokens. A strict request that takes too many is not throttled, but the next one.
 
-Buckets are volatile items of the table `sessions`, `controller/bucket/<entity>`, and expire after
+Buckets are volatile items of the table `quotas`, `controller/bucket/<entity>`, and expire after
 an hour without use.
 
 Source: `ControllerMutationQuotaManager`, `TokenBucket`, `ControllerApis` in Kafka.
@@ -71,7 +71,7 @@ class MutationQuota:
         limit = self._limit
         if limit is None:
             return True
-        table = self._controller.tables.sessions
+        table = self._controller.tables.quotas
         key = f"{self._controller.prefix}/bucket/{limit.shared_by}"
         if key not in table:
             table.put(key, TokenBucket())
@@ -97,7 +97,7 @@ def _limit(controller: Controller, request: Request) -> QuotaLimit | None:
 
 def expired(controller: Controller) -> Iterable[Record]:
     """Drop idle buckets. Volatile state: no record is written."""
-    table, before = controller.tables.sessions, controller.now - EXPIRATION_CHECK_INTERVAL_MS
+    table, before = controller.tables.quotas, controller.now - EXPIRATION_CHECK_INTERVAL_MS
     for key in table.keys(f"{controller.prefix}/bucket/"):
         bucket = table.get(key, TokenBucket)
         if bucket is not None and bucket.last_update <= before:

@@ -4,7 +4,7 @@ Source: `ClientQuotaManager`, `QuotaUtils.throttleTime`, `Rate`, `SampledStat` i
 `quota.window.num` samples of `quota.window.size.seconds`. It covers at least all samples but one,
 so one large response after an idle time does not exceed the quota.
 
-Rates are volatile items of the table `sessions`, `<broker>/rate/<key>/<entity>`. A fetch counts
+Rates are volatile items of the table `quotas`, `<broker>/rate/<key>/<entity>`. A fetch counts
 with its whole response (`state/fetch/response_size.py`), a produce with its whole request if the
 edge reports the size, else with its records.
 """
@@ -152,7 +152,7 @@ def produce_throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -
 
 
 def _rate(broker: Broker, quota: str, limit: QuotaLimit) -> QuotaRate:
-    table = broker.tables.sessions
+    table = broker.tables.quotas
     key = f"{broker.id}/rate/{quota}/{limit.shared_by}"
     if key not in table:
         table.put(key, QuotaRate([]))
@@ -171,7 +171,7 @@ def _excess_ms(broker: Broker, rate: QuotaRate, limit: QuotaLimit, size_in_bytes
 
 def expired(broker: Broker) -> Iterable[Record]:
     """Drop idle clients. Volatile state: no record is written."""
-    table, windows = broker.tables.sessions, windows_of(broker.settings)
+    table, windows = broker.tables.quotas, windows_of(broker.settings)
     for key in table.keys(f"{broker.id}/rate/"):
         rate = table.get(key, QuotaRate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:

@@ -1,17 +1,17 @@
-"""Foundations of all other rooms.
+"""The foundation of every room; it imports none of them.
 
     tables, layers                 items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes
     share_records, streams_records
     events, outputs, dead_letters  input documents, output rows, rejected documents
-    decision, waiting, api         a handler's result, pending requests, the type of an API
+    decision, pending, api         a handler's result, pending requests, an API with its handlers
     schema, errors, settings       Kafka's types and bodies, error codes, a cell's settings
     wire                           Kafka's messages and records: structs and bytes
-    kafka_apis                     every API of Kafka 4.3.1 with its versions
+    kafka_apis, repeated_lists     one row for each API of Kafka 4.3.1; lists in error responses
     crc32c                         Kafka's checksum
     java_hashes, java_queues       orders of Java collections that clients see
     murmur2                        the partition of a key
-    bounded_cache                  pure functions with a bounded cache
+    bounded_cache                  caches of pure functions
 
-Checkpoints depend on the tables' names and the items' fields.
+Change with care: checkpoints contain the names of tables and the fields of items.
 """

@@ -1,41 +1,84 @@
-"""What an API of Kafka's protocol is to a cell: its key, its bodies, and its handlers."""
+"""An API that is built here: its row in Kafka's table, its bodies and its handlers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from brokertwin.state.core.decision import Decision, Message, Request, Waiting
-from brokertwin.state.core.schema import Body
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import Decider, KafkaApi
+from brokertwin.state.core.schema import Body, Uuid
+from brokertwin.state.core.settings import BrokerSettings
 
 
 class NotBuilt(Exception):
-    """Raised by a handler for a part of its API that is not built yet; the text says which."""
+    """Raised by a handler for a part of its API that is not built; the text says which."""
 
 
 class Api(msgspec.Struct, frozen=True):
-    """An API of Kafka's protocol and the handlers of its requests.
+    """An API and the handlers of its requests.
 
-    `handle(machine, request)` runs on a broker, or on the controller where `on_controller` is true
-    (a broker forwards it there, KIP-590). `ready(broker, waiting)` says whether a delayed request
-    may be answered before its deadline, `complete(broker, waiting)` answers it. `resume(broker,
-    waiting, message, response)` takes the answer that a request waits for, `on_reply(machine,
-    message, response)` one that nobody waits for (`Message` says which). An API that machines ask
-    for its answer has a `response_type`, in which an answer comes from another cell.
+    Attributes:
+        kafka: the facts that do not need this code (`state/core/kafka_apis.py`).
+        request_type: the request's body.
+        handle: decides on a request: `handle(machine, request)`, on a broker or the controller.
+        ready: whether a pending request can be answered before its deadline: `ready(broker,
+            waiting)`.
+        complete: answers a pending request: `complete(broker, waiting)`.
+        resume: takes the reply that a pending request waits for: `resume(broker, waiting, message,
+            response)`.
+        on_reply: takes a reply that no request waits for: `on_reply(machine, message, response)`.
+        response_type: the response's body; needed if brokers send such requests to each other.
+        earlier_writes: the partitions of internal topics whose present content must be committed
+            before a response without records is sent: `earlier_writes(broker, body, response)`.
+        results: the error codes of a response that are results: if nothing is committed, they are
+            replaced.
+        uncommitted: the response if nothing is committed: `uncommitted(response, error, settings)`,
+            with the error of the log. By default the error replaces each result.
+        commit_timeout_ms: how long the response waits for the commit, in place of the coordinator's
+            time-out.
+        is_sent_when_committed: whether a message of this API is sent only after the records of the
+            decision that sends it are committed.
+        completes_syncs: whether committed records of a group complete its members' SyncGroups.
+        pending_body: the body of a pending request that writes: `pending_body(waiting)`.
+        outlives_leader: whether a pending request still waits if another broker leads a partition.
+        key: of `kafka`, like the other fields from here on: each event reads them.
+        name: in Kafka's request log.
+        versions: the first and the last one.
+        on_controller: whether the controller decides.
     """
 
-    key: int
-    name: str
-    versions: tuple[int, int]
+    kafka: KafkaApi
     request_type: type[Body]
     handle: Callable[[Any, Request], Decision]
-    on_controller: bool = False
-    ready: Callable[[Any, Waiting], bool] | None = None
-    complete: Callable[[Any, Waiting], Decision] | None = None
-    resume: Callable[[Any, Waiting, Message, Any], Decision] | None = None
+    ready: Callable[[Any, PendingRequest], bool] | None = None
+    complete: Callable[[Any, PendingRequest], Decision] | None = None
+    resume: Callable[[Any, PendingRequest, Message, Any], Decision] | None = None
     on_reply: Callable[[Any, Message, Any], Decision] | None = None
     response_type: type[Body] | None = None
+    earlier_writes: Callable[[Any, Any, Any], Iterable[tuple[Uuid, int] | None]] | None = None
+    results: frozenset[Error] = frozenset({Error.NONE})
+    uncommitted: Callable[[Any, Error, BrokerSettings], Body] | None = None
+    commit_timeout_ms: Callable[[BrokerSettings], int] | None = None
+    is_sent_when_committed: bool = False
+    completes_syncs: bool = False
+    pending_body: Callable[[PendingRequest], Body] | None = None
+    outlives_leader: bool = False
+
+    key: int = -1
+    name: str = ""
+    versions: tuple[int, int] = (0, -1)
+    on_controller: bool = False
+
+    def __post_init__(self) -> None:
+        kafka = self.kafka
+        msgspec.structs.force_setattr(self, "key", kafka.key)
+        msgspec.structs.force_setattr(self, "name", kafka.name)
+        msgspec.structs.force_setattr(self, "versions", (kafka.first, kafka.last))
+        is_controllers = kafka.handler is Decider.CONTROLLER
+        msgspec.structs.force_setattr(self, "on_controller", is_controllers)
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """A JSON decoder of this API's requests."""
+        """Return a JSON decoder of the requests."""
         return msgspec.json.Decoder(self.request_type)

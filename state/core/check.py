@@ -1,31 +1,31 @@
-"""What must hold between the items of the table `waiting`, and what a check of a room needs.
+"""Invariants of the table `pending`, and helpers for the checks of rooms.
 
-A check goes through all items of its room and yields each violation in words. No job pays for it:
-tests have it after every event, and `brokertwin replay --check` (`state/cell/check.py`). Where a
-check has found nothing, the next one needs to look only at what was touched since (`Touched`).
+A check goes through all items of its room and yields violations as sentences. Jobs do not run it;
+tests do after every event, and `brokertwin replay --check` (`state/cell/check.py`). After a check
+without violations, the next one needs to check only the touched items (`Touched`).
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.pending import MachineTimer, Watch
 from brokertwin.state.core.tables import Table
-from brokertwin.state.core.waiting import Timer, Watch
 
 Violations = Iterator[str]
-"""What does not hold, one sentence each."""
+"""Violations, one sentence each."""
 
 _BY_KIND = "keys by kind"
 KEYS_KNOWN = 2**16
-"""Keys of which it is remembered what they say: from event to event most are the same."""
+"""Keys whose parts are cached: most keys stay the same between events."""
 
 
 class Touched:
-    """What was touched since a check that found nothing; all there is where nobody knows.
+    """Items touched since a check without violations; everything if that is unknown.
 
     Args:
-        keys: of what was touched, those that are gone by now included, by the table's name.
+        keys: of the touched items, deleted ones included, by table name.
     """
 
     def __init__(self, keys: Mapping[str, Collection[str]] | None = None) -> None:
@@ -35,7 +35,7 @@ class Touched:
         self._gone: dict[tuple[str, str], bool] = {}
 
     def has(self, name: str, *kinds: str) -> bool:
-        """Whether anything of a table was touched, or anything of these kinds."""
+        """Whether any item of a table, or of these kinds, was touched."""
         if self._keys is None:
             return True
         touched = self._keys.get(name)
@@ -51,12 +51,12 @@ class Touched:
         if self._keys is None:
             return True
         if self._timers is None:
-            touched = self._keys.get("waiting", ())
+            touched = self._keys.get("pending", ())
             self._timers = frozenset(k.split("/", 2)[1] for k in touched if k.startswith("timer/"))
         return kind in self._timers
 
     def is_gone(self, name: str, table: Table, kind: str) -> bool:
-        """Whether an item of a kind is gone; as when it was asked for the first time."""
+        """Whether a touched item of a kind is deleted; the first result is cached."""
         if self._keys is None:
             return True
         gone = self._gone.get((name, kind))
@@ -67,11 +67,11 @@ class Touched:
         return gone
 
     def keys(self, name: str, table: Table) -> Collection[str]:
-        """The keys that are to be looked at, those of items that are gone included."""
+        """Return the keys to check, those of deleted items included."""
         return table.keys() if self._keys is None else self._keys.get(name, ())
 
     def brokers(self, name: str, among: Sequence[int]) -> Sequence[int]:
-        """Those of whom something in a table was touched."""
+        """Return the brokers with touched items in a table."""
         if self._keys is None:
             return among
         found = set(map(machine_of, self._keys.get(name, ())))
@@ -82,9 +82,9 @@ ALL = Touched()
 
 
 def by_kind(table: Table) -> dict[str, list[str]]:
-    """The keys of a table by their kind, the part behind the machine; each kind sorted.
+    """Return the keys of a table by kind, the part after the machine; each kind sorted.
 
-    They are to be read only: who asks again while the table has the same keys gets the same.
+    For reading only: the result is cached while the table has the same keys.
     """
     keys = table.keys()
     known: tuple[list[str], dict[str, list[str]]] = table.derived.get(_BY_KIND, ([], {}))
@@ -94,7 +94,7 @@ def by_kind(table: Table) -> dict[str, list[str]]:
 
 
 def hand_on_kinds(before: Table, table: Table) -> None:
-    """Lets `by_kind` begin with what it knows of another table that has most of the same keys."""
+    """Let `by_kind` start from the cache of another table with mostly the same keys."""
     known = before.derived.pop(_BY_KIND, None)
     if known is not None:
         table.derived[_BY_KIND] = known
@@ -103,7 +103,7 @@ def hand_on_kinds(before: Table, table: Table) -> None:
 def _by_kind(
     keys: list[str], before: list[str], kinds: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """The kinds of the keys before, with those that have come and without those that are gone."""
+    """Return the former kinds with the added keys and without the deleted ones."""
     if not before:
         for key in keys:  # they are in order
             kinds.setdefault(kind_of(key), []).append(key)
@@ -118,25 +118,27 @@ def _by_kind(
 
 @lru_cache(KEYS_KNOWN)
 def kind_of(key: str) -> str:
-    """The kind of an item: the first part of its key that is no machine."""
+    """Return the kind of an item: the first part of its key that is not a machine."""
     first, second, *_ = key.split("/", 2) if "/" in key else (key, "")
     return second if _is_machine(first) else first
 
 
 @lru_cache(KEYS_KNOWN)
 def machine_of(key: str) -> int | None:
-    """The broker whose item a key names, None where it names none."""
+    """Return the broker in a key, or None."""
     first = key.partition("/")[0]
     return int(first) if first.isdecimal() else None
 
 
 @lru_cache(KEYS_KNOWN)
 def names_machine(name: str, key: str) -> bool:
-    """Whether a key of the table `name` says whose item it is (`waiting.py` on those in it)."""
-    if name != "waiting":
-        return _is_machine(key.partition("/")[0])
+    """Whether a key of the table `name` names its machine (`pending.py` on those that do not)."""
     kind = kind_of(key)
-    if kind in ("wait", "late-metadata", "late-messages", "told", "heard"):
+    if name == "cluster" and kind in ("told", "heard"):
+        return True
+    if name != "pending":
+        return _is_machine(key.partition("/")[0])
+    if kind in ("wait", "commit", "late-metadata", "late-messages"):
         return True
     place = {"watch": 1, "timer": 2}.get(kind, 0)
     parts = key.split("/")
@@ -148,11 +150,11 @@ def _is_machine(part: str) -> bool:
 
 
 def check(table: Table, touched: Touched = ALL) -> Violations:
-    """A wait has its watches, and a watch its waits; every deadline will come up."""
-    if not touched.has("waiting", "wait", "watch", "timer"):
+    """Check that pending items and watches match, and that every deadline is in the heap."""
+    if not touched.has("pending", "wait", "commit", "watch", "timer"):
         return
     kinds = by_kind(table)
-    waits = waiting.all_waiting(table)
+    waits = pending.everything(table)
     wanted = {(log, waited.event_id) for waited in waits for log in waited.logs}
     watched = set()
     for key in kinds.get("watch", []):
@@ -167,13 +169,11 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
     for log, event_id in sorted(watched - wanted):
         yield f"the watch of {log} names {event_id}, which does not wait for it"
     deadlines = {
-        (waited.deadline, waited.event_id)
-        for waited in waits
-        if not waited.is_held and waited.deadline != waiting.NO_DEADLINE
+        (waited.deadline, waited.event_id) for waited in waits if pending.has_deadline(waited)
     }
     for key in kinds.get("timer", []):
-        timer = table.get(key, Timer)
+        timer = table.get(key, MachineTimer)
         assert timer is not None, key
         deadlines.add((timer.deadline, key))
-    for deadline, name in sorted(deadlines - waiting.kept_deadlines(table)):
+    for deadline, name in sorted(deadlines - pending.kept_deadlines(table)):
         yield f"the deadline {deadline} of {name} will never come up"

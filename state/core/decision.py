@@ -1,4 +1,4 @@
-"""What a handler gives back. It decides and does not write: records are applied by the cell."""
+"""The result of a handler. A handler decides and does not write: the cell applies the records."""
 
 from typing import Any
 
@@ -15,24 +15,26 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
-"""The controller's place among the machines of a cell; brokers go by their ids, 0 and up."""
+"""The controller's place among the machines of a cell; brokers have their ids, 0 and up."""
 
 
 class Message(msgspec.Struct):
-    """A request from one machine of a cluster to another, in Kafka's own inter-broker APIs.
+    """A request from one machine of a cluster to another, in Kafka's inter-broker APIs.
 
-    The receiver's handler decides on it as on a client's request (`Request.is_from_machine`). Its
-    answer goes back to the sender in the same event, in one of two ways:
+    The receiver's handler decides on it like on a client's request (`Request.is_from_machine`). The
+    reply returns to the sender in the same event, in one of two ways:
 
-    - A decision on a client's request that has messages *and* a delay: the request waits for each
-      answer. The cell puts the request's id into `awaited_by` and gives the answer to the waiting
-      API's `resume(broker, waiting, message, response)`, whose decision answers the client or
-      delays again. An answer that comes after the request's deadline is dropped.
-    - Otherwise the message's API takes the answer: `on_reply(machine, message, response)` on the
-      sender. Its decision has records and further messages (another try, say), no response.
+    - A decision on a client's request has messages *and* a condition: the request stays pending
+      until each reply. The cell sets `awaited_by` to the request's id and passes the reply to
+      `resume(broker, waiting, message, response)` of the pending request's API. That decision has
+      the response, or the next condition. A reply after the request's deadline is dropped.
+    - Otherwise the message's API takes the reply on the sender: `on_reply(machine, message,
+      response)`. That decision has records and further messages, for example another attempt, but
+      no response.
 
-    `context` is for the sender: what it has to know again when the answer comes. `version` is the
-    version of the API that is spoken; the newest one where it is not given.
+    Attributes:
+        context: for the sender, when the reply arrives.
+        version: of the API; the newest one if None.
     """
 
     sender: int
@@ -44,8 +46,8 @@ class Message(msgspec.Struct):
     awaited_by: str = ""
 
 
-class AskedPartition(msgspec.Struct, array_like=True):
-    """A partition in a follower's fetch: where it goes on, and what it knows of epochs."""
+class ReplicaFetchPartition(msgspec.Struct, array_like=True):
+    """A partition in a follower's fetch: its position, and the epochs that it knows."""
 
     topic_id: Uuid
     partition: int
@@ -56,20 +58,22 @@ class AskedPartition(msgspec.Struct, array_like=True):
 
 
 class ReplicaFetch(msgspec.Struct):
-    """A follower asks its leader for partitions (Kafka's Fetch with a replica id)."""
+    """A follower's request to its leader (Kafka's Fetch with a replica id)."""
 
     sender: int
     receiver: int
-    partitions: list[AskedPartition]
+    partitions: list[ReplicaFetchPartition]
 
 
 class FollowedPartition(msgspec.Struct, array_like=True):
-    """A partition in a leader's answer to a follower; -1 for a diverging epoch means none.
+    """A partition in a leader's response to a follower; -1 means no diverging epoch.
 
-    The offsets are the leader's when it was read. With an error there are no batches. `taken` is
-    the leader's log whole, where the follower needs what is sealed (`state/logs/taking.py`).
-    `size_in_bytes` is what Kafka would send, a first part of the next batch included; of a log that
-    is taken whole, what is not sealed.
+    The offsets are the leader's at the time of the read. With an error there are no batches.
+
+    Attributes:
+        taken: the leader's whole log, if the follower needs sealed parts (`state/logs/taking.py`).
+        size_in_bytes: what Kafka would send, with a first part of the next batch; for a whole log,
+            the size of what is not sealed.
     """
 
     topic_id: Uuid
@@ -88,7 +92,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
 
 
 class ReplicaAnswer(msgspec.Struct):
-    """A leader answers its follower's fetch, at once or when there is something to tell."""
+    """A leader's response to its follower's fetch, at once or when there is news."""
 
     sender: int
     receiver: int
@@ -96,7 +100,7 @@ class ReplicaAnswer(msgspec.Struct):
 
 
 class HandOver(msgspec.Struct):
-    """What a leader gives to the one that comes after it; then the controller says so."""
+    """The items that a leader gives to its successor before the controller names that one."""
 
     sender: int
     receiver: int
@@ -112,7 +116,7 @@ class CommandedPartition(msgspec.Struct, array_like=True):
 
 
 class LeaderAndIsr(msgspec.Struct):
-    """A controller of the ZooKeeper era tells a broker what it leads and follows."""
+    """A command of a ZooKeeper-era controller: which partitions a broker leads and follows."""
 
     sender: int
     receiver: int
@@ -121,14 +125,17 @@ class LeaderAndIsr(msgspec.Struct):
 
 
 Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver | LeaderAndIsr
-"""What goes from one machine of a cluster to another."""
+"""What one machine of a cluster sends to another."""
 
 
-class Waiting(msgspec.Struct):
-    """A request whose answer is delayed (Kafka's purgatory).
+class PendingRequest(msgspec.Struct):
+    """A request without a response yet (Kafka's purgatory, `state/core/pending.py`).
 
-    `deadline` is in ms since 1970. `logs` are the keys of the logs whose change may end the wait.
-    `state` is what the API needs to complete it, as msgpack bytes.
+    Attributes:
+        deadline: in ms since 1970.
+        logs: the keys of the logs whose changes may resume it.
+        state: for the API when it resumes the request, as msgpack bytes.
+        is_held: in a comparison: only a `complete` event resumes it.
     """
 
     event_id: str
@@ -144,20 +151,24 @@ class Waiting(msgspec.Struct):
     is_held: bool = False
 
 
-class LateAnswer(msgspec.Struct):
-    """The answer to a request that has been waiting for what other requests do.
+class Resumed(msgspec.Struct):
+    """A pending request that another request's decision resumes, and its response.
 
-    None: it is forgotten without one, as Kafka forgets a join that its member has sent again.
+    None drops the request without a response. Kafka does so with a JoinGroup that its member has
+    repeated.
     """
 
     event_id: str
     response: Body | None
 
 
-class Delay(msgspec.Struct):
-    """A handler's wish to answer later: until when, woken by which logs, and with what state.
+class Condition(msgspec.Struct):
+    """What resumes a request: the first of a deadline, a change of a log, a reply, a `Resumed`.
 
-    Where only a `LateAnswer` can end the wait, the deadline is `waiting.NO_DEADLINE`.
+    Attributes:
+        deadline: in ms since 1970; `pending.NO_DEADLINE` if time does not resume it.
+        logs: the keys of the logs whose changes may resume it.
+        state: for the API when it resumes the request.
     """
 
     deadline: int
@@ -166,23 +177,31 @@ class Delay(msgspec.Struct):
 
 
 class Decision(msgspec.Struct, gc=False):
-    """Records to apply, the answer or the wish to wait, and messages to other machines.
+    """The result of a handler.
 
-    A decision on a client's request has a response or a delay; without either the client gets no
-    answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does,
-    and `mute_ms` for how long it is not heard.
-    `answers` go to requests that wait, this one included. `copies` go between replicas, and from
-    brokers to the controller; no request waits for them. `woken` are the keys of logs whose waiting
-    requests look again, though no record says so.
+    A decision on a client's request has a response or a condition. Without either, the client gets
+    no response (Produce with acks 0). If the records go to a log with followers, everything else
+    waits until they are committed.
+
+    Attributes:
+        records: to apply.
+        response: to the request.
+        condition: for a pending request, instead of a response.
+        messages: to other machines; with a condition, their replies resume the request.
+        closes_connection: tells a client without a response of an error, like Kafka.
+        mute_ms: for how long the client's connection is not read.
+        resumed: pending requests that this decision resumes, maybe the request itself.
+        copies: between replicas, and from brokers to the controller; no request waits for them.
+        woken: the keys of logs whose pending requests are checked again without a record.
     """
 
     records: list[Record] = []
     response: Body | None = None
-    delay: Delay | None = None
+    condition: Condition | None = None
     messages: list[Message] = []
     closes_connection: bool = False
     mute_ms: int = 0
-    answers: list[LateAnswer] = []
+    resumed: list[Resumed] = []
     copies: list[Message | ReplicaFetch | ReplicaAnswer] = []
     woken: list[str] = []
 
@@ -190,7 +209,11 @@ class Decision(msgspec.Struct, gc=False):
 class Request(msgspec.Struct, gc=False):
     """A request as a handler sees it.
 
-    `broker` is whom the client asked, `reply_to` the partition of `responses` for the answer.
+    Attributes:
+        broker: the broker that the client is connected to.
+        reply_to: the partition of `responses` for the response.
+        listener: the name of the client's listener, or "" if it is unknown.
+        is_from_machine: whether it is from another machine of the cluster, which may do everything.
     """
 
     header: RequestHeader
@@ -204,9 +227,7 @@ class Request(msgspec.Struct, gc=False):
     broker: int = 0
     reply_to: int = 0
     listener: str = ""
-    """The name of the listener by which the client came, "" where nobody knows."""
     is_from_machine: bool = False
-    """Whether another machine of the cluster asks, which may do everything."""
 
     @property
     def version(self) -> int:
@@ -214,5 +235,5 @@ class Request(msgspec.Struct, gc=False):
         return self.header.request_api_version
 
 
-Asked = Request | Waiting
-"""Who is to get an answer, and where it goes: at once, or after a wait."""
+Asked = Request | PendingRequest
+"""A request that gets a response: a new one, or a pending one."""

@@ -1,7 +1,7 @@
-"""Events: what comes in. One JSON document each, in the shape of Kafka's own request log.
+"""Input events: one JSON document each, in the shape of Kafka's own request log.
 
-`decode_event` turns bytes into an `Event` or a `Refusal` that says why not; it never raises. The
-request's body stays raw: the API decides its type (`state/apis`).
+`decode_event` decodes bytes to an `Event`, or to a `Refusal` that says why not; it never raises.
+The request's body stays raw because the API decides its type (`state/apis`).
 
     {"id": "g1.7f3a-42", "cluster": "demo", "broker": 1, "time": 1700000000000,
      "requestHeader": {"requestApiKey": 22, "requestApiVersion": 4, ...}, "request": {...}}
@@ -16,14 +16,14 @@ from brokertwin.state.core.schema import Int16, Int32, Int64, Uuid
 from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 EVENT_BYTES_MAX = 8 * 1024 * 1024
-"""A longer document is refused; no request of a Kafka client comes near it without its records."""
+"""A longer document is refused. Requests of Kafka clients without records are much smaller."""
 
 ID_CHARS_MAX = 1000
-"""A longer id is refused, and a document that has one gets no answer: ids are headers of rows."""
+"""A longer id is refused, and its document gets no response, because ids are headers of rows."""
 
 _WINDOW = (STRING_BYTES_MAX + 1) // 2
 _BASE64 = frozenset({"metadata", "assignment", "hmac"})
-"""Fields of requests that keep bytes as their base64."""
+"""Fields of requests with bytes as base64."""
 
 
 class Reason(StrEnum):
@@ -57,17 +57,17 @@ class Reason(StrEnum):
 
 @final
 class Refusal(msgspec.Struct, frozen=True):
-    """An event that is not handled, and why, in words that say what to do about it."""
+    """Why an event is not handled, with advice."""
 
     reason: Reason
     detail: str
 
 
 class Kind(StrEnum):
-    """What an event is. Only `request` and `disconnect` may come from outside.
+    """Kind of an event. Only `request`, `disconnect` and `tell-settings` come from outside.
 
-    With `disconnect` the connection that the event names has ended; gateways and recordings tell
-    it. With `tell-settings` a gateway asks for what `state/cell/settings_told.py` says.
+    With `disconnect` the connection of the event has ended, as reported by a gateway or a
+    recording. With `tell-settings` a gateway requests its settings (`state/cell/edge_settings.py`).
     """
 
     REQUEST = "request"
@@ -97,7 +97,7 @@ class Kind(StrEnum):
 
 
 REQUEST: Final = Kind.REQUEST
-"""What nearly all events are; asked for by this name as `NONE` is (`errors.py`)."""
+"""The kind of nearly all events, in a constant that is fast to look up."""
 
 ABOUT_BROKERS = frozenset(
     {
@@ -106,11 +106,11 @@ ABOUT_BROKERS = frozenset(
         Kind.FAIL_LOG_DIR,
     }
 )
-"""A broker stops, is killed or starts, or the others do not reach it any more, or do again; one
-that is severed is not reached by the controller either. Or one of its log directories fails."""
+"""Events about a broker: it stops, is killed or starts, or a log directory fails. An isolated one
+is cut off from other brokers, a severed one also from the controller, until it rejoins."""
 
 INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS}
-"""What is done to a cluster on purpose: only where it was started so."""
+"""Interventions in a cluster; only a job that was started with them accepts them."""
 
 BETWEEN_CELLS = frozenset(
     {
@@ -119,7 +119,7 @@ BETWEEN_CELLS = frozenset(
         *(Kind.REGISTRATION, Kind.CUT_OFF),
     }
 )
-"""What cells of one cluster tell each other (`state/cell/between_cells.py`)."""
+"""Messages between cells of one cluster (`state/cell/between_cells.py`)."""
 
 
 class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -133,10 +133,10 @@ class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
 
 
 class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Ids from a recording, used when it is decided again.
+    """Ids from a recording, for deciding its requests again.
 
-    They take the place of what the event's nonce would give; they never decide whether a request
-    is accepted.
+    They replace values derived from the event's nonce, and do not affect whether a request is
+    accepted.
     """
 
     session_id: Int32 | None = None
@@ -151,7 +151,7 @@ class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 NO_CHOICES = Choices()
-"""Those of an event that brings none; nobody changes them."""
+"""The choices of an event without any; shared, so do not change it."""
 
 
 class Move(msgspec.Struct, rename="camel"):
@@ -183,41 +183,44 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     connection: str = ""
     principal: str = "User:ANONYMOUS"
     principal_is_asserted: bool = False
-    """The principal is what a file says; nobody has checked it."""
+    """The principal is from a file and was not authenticated."""
     host: str = ""
-    """The address of the client's host, as ACLs have it: no name, no port."""
+    """The address of the client's host, as in ACLs: not a name, without a port."""
     listener: str = ""
-    """The name of the listener by which the client came; brokers are told as they are there."""
+    """The name of the client's listener; responses have addresses for that listener."""
     nonce: str = ""
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None
     request: msgspec.Raw = msgspec.Raw(b"null")
     choices: Choices | None = None
     is_held: bool = False
-    """In a comparison: a wait of this request, or the brokers' wait for its metadata records or its
-    messages, ends only by a `complete` event."""
+    """In a comparison: the request, its metadata records or its messages wait for a `complete`
+    event.
+    """
     of: str = ""
-    """In a `complete` event: the id of the request whose wait ends; from another cell: the id of
-    the event that has caused this one."""
+    """In a `complete` event: the id of the request that resumes; from another cell: the id of the
+    event that caused this one.
+    """
     move: Move | None = None
     directory: str = ""
-    """In a `fail-log-dir` event: which of the broker's `log.dirs`."""
+    """In a `fail-log-dir` event: one of the broker's `log.dirs`."""
     sessions: list[Int32] = []
-    """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
+    """In a `drop-sessions` event: the ids of fetch sessions to remove."""
     group: str = ""
     members: list[str] = []
-    """In an `expire-members` event: a group of the broker, and those who count as silent."""
+    """In an `expire-members` event: a group of the broker, and its members to expire."""
     cleaned: msgspec.Raw = msgspec.Raw(b"null")
-    """In a `clean-log` event: what a pass of the cleaner at the edge has left, a `LogCleaned`."""
+    """In a `clean-log` event: the result of a cleaner pass at the edge, a `LogCleaned`."""
     seen: LogMark | None = None
-    """In a `clean-log` event: what the log was when the pass looked. Where it is another by now,
-    nothing happens."""
+    """In a `clean-log` event: the state of the log at the start of the pass. If it has changed, the
+    event has no effect.
+    """
     sender: str = ""
-    """From another cell: its name; `incarnation` and `sequence` say which of its events this is."""
+    """From another cell: its name; `incarnation` and `sequence` number its events."""
     incarnation: Int64 = 0
     sequence: Int64 = 0
     told: msgspec.Raw = msgspec.Raw(b"null")
-    """From another cell: what it says, by the kind."""
+    """From another cell: the content, by kind."""
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -233,7 +236,7 @@ _identity_decoder = msgspec.json.Decoder(_Identity)
 
 
 def decode_event(document: bytes) -> Event | Refusal:
-    """The event in `document`, or why there is none."""
+    """Return the event in `document`, or a refusal."""
     if len(document) > EVENT_BYTES_MAX:
         return Refusal(
             Reason.TOO_LARGE, f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
@@ -255,7 +258,7 @@ def decode_event(document: bytes) -> Event | Refusal:
 
 
 def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any | Refusal:
-    """A request's body, or why it is none; no string has more bytes than on Kafka's wire."""
+    """Return a request's body, or a refusal; strings have at most the bytes of Kafka's protocol."""
     try:
         body = decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
@@ -269,7 +272,7 @@ def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> An
 
 
 def _may_be_long(document: bytes) -> bool:
-    """Whether JSON may hold a string of more than `STRING_BYTES_MAX` bytes.
+    """Whether JSON can contain a string of more than `STRING_BYTES_MAX` bytes.
 
     Such a string has a window without quotes in it, or has an escaped one.
     """
@@ -280,7 +283,7 @@ def _may_be_long(document: bytes) -> bool:
 
 
 def _longest_string(value: Any) -> int:
-    """How many bytes the longest text in a body has; what it holds as bytes does not count."""
+    """Return the bytes of the longest string in a body, without fields that contain bytes."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     if isinstance(value, msgspec.Struct):
@@ -289,7 +292,7 @@ def _longest_string(value: Any) -> int:
 
 
 def identity_of(document: bytes) -> _Identity:
-    """What can be read of a refused document: its id, header and where its answer would go."""
+    """Return the readable parts of a refused document: id, header, partition of the response."""
     try:
         return _identity_decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
@@ -297,7 +300,7 @@ def identity_of(document: bytes) -> _Identity:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The refusal that a decoding error stands for."""
+    """Return the refusal for a decoding error."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError):
         return Refusal(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8")

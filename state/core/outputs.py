@@ -1,8 +1,8 @@
-"""What a cell gives out: rows for Kafka topics.
+"""Output rows of a cell, for Kafka topics.
 
-`topic` is the topic's name without the job's prefix. `partition` is None where the key decides.
-Every row has an `id`, by which readers drop repeats: a response has its request's, every other row
-has the cell, the source partition and offset, and an ordinal.
+`topic` is the topic's name without the job's prefix. `partition` is None if the key decides. Every
+row has an `id`, by which readers drop repeats. A response has the id of its request; every other
+row has the cell, the source partition and offset, and an ordinal.
 """
 
 from functools import lru_cache
@@ -19,15 +19,15 @@ TIMERS = "timers"
 DEAD_LETTERS = "dead-letters"
 
 DEAD_LETTER_INPUT_BYTES_MAX = 64 * 1024
-"""How much of a refused document a dead letter keeps."""
+"""Bytes of a refused document that a dead letter keeps."""
 
 BROKER_CHANGES = "brokers/"
-"""What the ids of rows of `responses` begin with that are no answers but a `BrokerChange`."""
+"""Prefix of the ids of rows of `responses` that are a `BrokerChange` and not a response."""
 
 
 @lru_cache
 def offsets_topic(cluster: str) -> str:
-    """The compacted topic of a cluster's committed offsets."""
+    """Return the compacted topic of a cluster's committed offsets."""
     return f"offsets.{cluster}"
 
 
@@ -49,9 +49,9 @@ class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """Where an event lay: partition and offset of its row, the row's LogAppendTime in ms, its key.
+    """The position of an event: partition and offset of its row, LogAppendTime in ms, key.
 
-    `timestamp` is -1 where there is none (files).
+    `timestamp` is -1 if there is none (files).
     """
 
     partition: int

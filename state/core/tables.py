@@ -14,7 +14,7 @@ import msgspec
 
 from brokertwin.state.core import layers
 from brokertwin.state.core.bounded_cache import bounded_cache
-from brokertwin.state.core.layers import Base, Items, ReadBase, is_layered
+from brokertwin.state.core.layers import Base, DamagedError, Items, ReadBase, is_layered
 from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
@@ -24,13 +24,35 @@ Params = ParamSpec("Params")
 KEYS_KEPT = 8_192
 """Cached keys of each function that builds keys (`cached_key`)."""
 
-TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
-"""Tables with a column in the state row; checkpoints depend on the names."""
+COLUMN_OF = {
+    "logs": "logs",
+    "producers": "producers",
+    "fetch_sessions": "sessions",
+    "groups": "groups",
+    "transactions": "transactions",
+    "metadata": "metadata",
+    "pending": "waiting",
+}
+"""The tables with a column of their own in the state row; a checkpoint fixes the columns."""
+
+IN_MORE = (
+    *("shares", "live_groups", "quotas", "client_instances"),
+    *("in_flight", "replication", "cluster"),
+)
+"""The tables whose columns are together in the column `more`, by name."""
+
+MORE = "more"
+
+TABLE_NAMES = (*COLUMN_OF, *IN_MORE)
+
+IN_MEMORY = ("fetch_sessions", "pending", *IN_MORE)
+"""The tables whose items a broker forgets when it stops, if their keys begin with it."""
 
 ReadBaseOf = Callable[[str, bytes], Base]
 """Decodes the base of the column with that name."""
 
 _encoder = msgspec.msgpack.Encoder()
+_more_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
 _one_at_a_time = Lock()
 """msgspec crashes if two threads use a new type at the same time."""
@@ -283,15 +305,39 @@ class Table:
         return self._items
 
 
+def columns_of_tables(columns: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the column of each table by its name, from the columns of a state row.
+
+    Raises:
+        DamagedError: `more` is not a map of columns.
+    """
+    found = dict.fromkeys(TABLE_NAMES, b"")
+    found |= {name: columns.get(column) or b"" for name, column in COLUMN_OF.items()}
+    more = columns.get(MORE)
+    try:
+        return found | (_more_decoder.decode(more) if more else {})
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = f"the column `more` of a state row is not a map of columns: {error}"
+        raise DamagedError(text) from None
+
+
+def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the columns of a state row, from the column of each table by its name."""
+    columns = {column: tables[name] for name, column in COLUMN_OF.items()}
+    more = {name: tables[name] for name in IN_MORE if tables[name]}
+    columns[MORE] = _encoder.encode(more) if more else b""
+    return columns
+
+
 class Tables:
     """The tables of one cell."""
 
     def __init__(
         self, columns: Mapping[str, bytes] | None = None, read_base: ReadBaseOf | None = None
     ) -> None:
-        columns = columns or {}
+        encoded = columns_of_tables(columns or {})
         read = {name: partial(read_base, name) if read_base else Base for name in TABLE_NAMES}
-        self._adopt({name: Table(columns.get(name) or b"", read[name]) for name in TABLE_NAMES})
+        self._adopt({name: Table(encoded.get(name) or b"", read[name]) for name in TABLE_NAMES})
 
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
@@ -304,11 +350,18 @@ class Tables:
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
-        self.sessions = self._tables["sessions"]
+        self.fetch_sessions = self._tables["fetch_sessions"]
+        self.shares = self._tables["shares"]
+        self.live_groups = self._tables["live_groups"]
+        self.quotas = self._tables["quotas"]
+        self.client_instances = self._tables["client_instances"]
         self.groups = self._tables["groups"]
         self.transactions = self._tables["transactions"]
         self.metadata = self._tables["metadata"]
-        self.waiting = self._tables["waiting"]
+        self.pending = self._tables["pending"]
+        self.in_flight = self._tables["in_flight"]
+        self.replication = self._tables["replication"]
+        self.cluster = self._tables["cluster"]
 
     def commit(self) -> None:
         """Make all changes since the last commit final.
@@ -337,14 +390,14 @@ class Tables:
         return touched if is_known else None
 
     def columns(self) -> dict[str, bytes]:
-        """Commit; bytes of each table by name."""
+        """Commit; return the columns of a state row without layers."""
         self.commit()
-        return {name: table.column() for name, table in self._tables.items()}
+        return row_columns({name: table.column() for name, table in self._tables.items()})
 
     def stored(self) -> dict[str, bytes]:
-        """Commit; bytes of each table as in a state row."""
+        """Commit; return the columns of a state row, large tables in layers."""
         self.commit()
-        return {name: table.stored() for name, table in self._tables.items()}
+        return row_columns({name: table.stored() for name, table in self._tables.items()})
 
     def copy(self) -> "Tables":
         """Commit; a copy of the tables that shares the items' bytes."""

@@ -28,8 +28,8 @@ def check(
     """Check the caches of brokers; `wanted` is the layout of a cache without sessions."""
     watching: set[tuple[str, int, str]] = set()
     watched: set[tuple[str, int, str]] = set()
-    is_any = touched.has("sessions", *KINDS)
-    for broker in touched.brokers("sessions", brokers) if is_any else ():
+    is_any = touched.has("fetch_sessions", *KINDS)
+    for broker in touched.brokers("fetch_sessions", brokers) if is_any else ():
         keys = {
             kind: table.keys(f"{broker}/{kind}/")
             for kind in ("session", "members", "active", "cached")

@@ -128,7 +128,7 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
     """Activate a log's partition in the sessions that watch it; returns their keys.
 
     Args:
-        table: the table `sessions`.
+        table: the table `fetch_sessions`.
         broker: the broker of the log and its sessions.
         log: the key of the log.
     """

@@ -1,4 +1,4 @@
-"""Items of fetch sessions in the table `sessions`, and their keys.
+"""Items of fetch sessions in the table `fetch_sessions`, and their keys.
 
     <broker>/session/<session id>            FetchSession
     <broker>/members/<session id>            Members

@@ -75,7 +75,7 @@ def _layout(slots: int, shards: int) -> ShardLayout:
 
 
 def shard_key(broker: int, number: int) -> str:
-    """Key of a shard in the table `sessions`."""
+    """Key of a shard in the table `fetch_sessions`."""
     return f"{broker}/shard/{number}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.core.tables import Tables, escape
@@ -13,15 +13,15 @@ from brokertwin.state.groups.committed_offsets import CommittedPartitions
 from brokertwin.state.groups.kinds import kind_of
 
 LIVE_KINDS = ("live-group", "live-streams")
-"""Kinds of group items in the table `sessions`."""
+"""Kinds of group items in the table `live_groups`."""
 
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     """Check the groups that some brokers coordinate."""
-    has_groups = touched.has("groups") or touched.has("sessions", *LIVE_KINDS)
-    is_led = touched.has("metadata", "topic") or touched.has("waiting", "network")
+    has_groups = touched.has("groups") or touched.has("live_groups", *LIVE_KINDS)
+    is_led = touched.has("metadata", "topic") or touched.has("cluster", "network")
     are_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
-    are_waits = has_groups or is_led or touched.has("waiting", "wait")
+    are_waits = has_groups or is_led or touched.has("pending", "wait")
     if are_timers:
         yield from _groups(tables, {each: _groups_of(tables, each) for each in brokers})
     if are_waits:
@@ -54,7 +54,7 @@ def _is_loaded(tables: Tables, broker: int, group_id: str, group: groups.Group) 
 
 def _groups(tables: Tables, known: dict[int, GroupsOfBroker]) -> Violations:
     for broker, found in known.items():
-        timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
+        timers = set(pending.timers_of(tables.pending, f"{groups.TIMER}/{broker}/"))
         written = groups.stored_ids(tables, broker)
         for group_id, group, is_loaded in found:
             own_timers = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
@@ -75,8 +75,8 @@ def _groups(tables: Tables, known: dict[int, GroupsOfBroker]) -> Violations:
 def _pending_requests(tables: Tables, brokers: Sequence[int]) -> Violations:
     """Check that pending joins and syncs belong to members and vice versa."""
     waiting_ids: set[str] = set()
-    for key in by_kind(tables.sessions).get(LIVE_KINDS[0], ()):
-        broker, group = machine_of(key), tables.sessions.get(key, ClassicGroup)
+    for key in by_kind(tables.live_groups).get(LIVE_KINDS[0], ()):
+        broker, group = machine_of(key), tables.live_groups.get(key, ClassicGroup)
         if group is None or broker is None or broker not in brokers:
             continue
         ids = _waiting_ids(group)
@@ -84,13 +84,13 @@ def _pending_requests(tables: Tables, brokers: Sequence[int]) -> Violations:
             waiting_ids |= ids
     joins_and_syncs = {
         each.event_id
-        for each in waiting.all_waiting(tables.waiting)
-        if each.api_key in (JOIN_GROUP, SYNC_GROUP)
+        for each in pending.requests(tables.pending)
+        if each.api_key in (JOIN_GROUP.key, SYNC_GROUP.key)
         and not each.is_held
-        and each.state != waiting.TOLD_WHEN_COMMITTED
+        and each.state != pending.UNTIL_COMMITTED
     }
     for event_id in sorted(waiting_ids - joins_and_syncs):
-        yield f"request {event_id} is pending for its member, but not in `waiting`"
+        yield f"request {event_id} is pending for its member, but not in `pending`"
     for event_id in sorted(joins_and_syncs - waiting_ids):
         yield f"request {event_id} is pending, but not for a member"
 

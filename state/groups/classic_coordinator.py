@@ -13,8 +13,8 @@ Timers: join (rebalance timeout or initial delay), sync, and a heartbeat timer f
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Decision, Delay, LateAnswer
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Condition, Decision, Resumed
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.group_records import GroupMetadataWritten
 from brokertwin.state.core.records import (
@@ -54,7 +54,7 @@ class ClassicGroupCoordinator:
         self._settings = broker.settings
         self.now = broker.now
         self.records: list[Record] = []
-        self.responses: list[LateAnswer] = []
+        self.responses: list[Resumed] = []
         is_live = groups.find_live(broker.tables, broker.id, group_id) is not None
         existing = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = existing is None
@@ -70,15 +70,15 @@ class ClassicGroupCoordinator:
 
     def decision(self, response: Body | None) -> Decision:
         """Return the result of a request; without a response it stays pending."""
-        delay = Delay(waiting.NO_DEADLINE, [], b"") if response is None else None
+        condition = Condition(pending.NO_DEADLINE, [], b"") if response is None else None
         decision = self.result()
-        decision.response, decision.delay = response, delay
+        decision.response, decision.condition = response, condition
         return decision
 
     def result(self) -> Decision:
         """Return the result of a timer or an internal event."""
         self._save()
-        return Decision(records=self.records, answers=self.responses)
+        return Decision(records=self.records, resumed=self.responses)
 
     def _save(self) -> None:
         groups.save(self._broker.tables, self._broker.id, self.group)
@@ -231,18 +231,18 @@ class ClassicGroupCoordinator:
         """Send the response to a member's pending join, if any."""
         join_id = self.group.end_join(member)
         if join_id:
-            self.responses.append(LateAnswer(join_id, response))
+            self.responses.append(Resumed(join_id, response))
 
     def drop_pending(self, event_id: str) -> None:
         """Drop a pending join or sync that the member has sent again."""
         if event_id:
-            self.responses.append(LateAnswer(event_id, None))
+            self.responses.append(Resumed(event_id, None))
 
     def end_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
         """Send the response to a member's pending sync; True if there was one."""
         if not member.sync_id:
             return False
-        self.responses.append(LateAnswer(member.sync_id, response))
+        self.responses.append(Resumed(member.sync_id, response))
         member.sync_id = ""
         return True
 
@@ -393,7 +393,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
     return coordinator.result()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group. Pending requests fail: 16 NOT_COORDINATOR."""
     group = groups.find_live(broker.tables, broker.id, group_id)
     if group is None:
@@ -403,9 +403,9 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     for member in group.members.values():
         if member.join_id:
             rejected = join_error(error, member.member_id, member.join_version)
-            responses.append(LateAnswer(member.join_id, rejected))
+            responses.append(Resumed(member.join_id, rejected))
         if member.sync_id:
-            responses.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
+            responses.append(Resumed(member.sync_id, SyncGroupResponse(error_code=error)))
     groups.unload(broker.tables, broker.id, group_id)
     return responses
 

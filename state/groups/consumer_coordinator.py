@@ -24,7 +24,7 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import LateAnswer
+from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
@@ -147,7 +147,7 @@ def find(
 def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator | Rejection":
     """Return the coordinator of a classic group that this heartbeat converts."""
     converted = conversion.upgrade(broker, group)
-    responses: list[LateAnswer] = []
+    responses: list[Resumed] = []
     if conversion.ends_pending_requests(broker, group):
         waiting = ClassicGroupCoordinator(broker, group.group_id)
         waiting.reject_pending(Error.REBALANCE_IN_PROGRESS)
@@ -172,7 +172,7 @@ class ConsumerGroupCoordinator:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
-        self.responses: list[LateAnswer] = []
+        self.responses: list[Resumed] = []
         self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
@@ -441,7 +441,7 @@ class ConsumerGroupCoordinator:
             coordinator.prepare_rebalance()
         decision = coordinator.result()
         self.records += decision.records
-        self.responses += decision.answers
+        self.responses += decision.resumed
 
     # Timers
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.core.decision import LateAnswer
+from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
@@ -54,7 +54,7 @@ class Rejection(NamedTuple):
 
     error: Error
     message: str | None
-    responses: tuple[LateAnswer, ...] = ()
+    responses: tuple[Resumed, ...] = ()
 
 
 class ConsumerMember(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections import Counter
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups, subscriptions
@@ -116,7 +116,7 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     coordinator = ConsumerGroupCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
-    return Decision(records=coordinator.records, answers=coordinator.responses)
+    return Decision(records=coordinator.records, resumed=coordinator.responses)
 
 
 def load(broker: Broker, group_id: str) -> None:
@@ -126,7 +126,7 @@ def load(broker: Broker, group_id: str) -> None:
     ConsumerGroupCoordinator(broker, group).load()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     return []

@@ -2,19 +2,19 @@
 
 Items (`/` and `%` in group ids are escaped):
 
-    groups     <broker>/group/<group>                StoredClassicGroup, ConsumerGroup, ShareGroup
-                                                     or StreamsGroup: the durable state
-    sessions   <broker>/live-group/<group>           ClassicGroup with its pending requests
-    waiting    timer/group/<broker>/<group>/<timer>  timers
+    groups       <broker>/group/<group>                StoredClassicGroup, ConsumerGroup, ShareGroup
+                                                       or StreamsGroup: the durable state
+    live_groups  <broker>/live-group/<group>           ClassicGroup with its pending requests
+    pending      timer/group/<broker>/<group>/<timer>  timers
 
 Only this module accesses these items. Committed offsets are in `committed_offsets.py`. After a
 restart or a coordinator change, groups are restored from their records. Pending requests and the
 elapsed part of timeouts are lost.
 
-Only classic groups have an item in `sessions`, because the other kinds are durable except for their
-timers. A simple group (offsets without members) has none. A group whose first commit failed with 12
-OFFSET_METADATA_TOO_LARGE has only this item. Requests to its coordinator find it, but ListGroups
-and DescribeGroups do not, as in Kafka until the coordinator writes again.
+Only classic groups have an item in `live_groups`, because the other kinds are durable except for
+their timers. A simple group (offsets without members) has none. A group whose first commit failed
+with 12 OFFSET_METADATA_TOO_LARGE has only this item. Requests to its coordinator find it, but
+ListGroups and DescribeGroups do not, as in Kafka until the coordinator writes again.
 
 Timers by kind:
 
@@ -34,7 +34,7 @@ import msgspec
 
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
@@ -78,7 +78,7 @@ STORED_GROUP = cast("type[StoredGroup]", cast(Any, StoredGroup))
 def find(broker: Broker, group_id: str) -> Group | None:
     """Return the group, read-only: the live classic group or the stored one."""
     tables = broker.tables
-    living_group = tables.sessions.get(_live_key(broker.id, group_id), ClassicGroup)
+    living_group = tables.live_groups.get(_live_key(broker.id, group_id), ClassicGroup)
     return living_group or _restored(tables, broker.id, group_id)
 
 
@@ -115,17 +115,17 @@ def find_in_tables(tables: Tables, broker: int, group_id: str) -> Group | None:
 
 def find_live(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     """Return the live classic group, read-only; None if only records exist."""
-    return tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
+    return tables.live_groups.get(_live_key(broker, group_id), ClassicGroup)
 
 
 def live_ids(tables: Tables, broker: int) -> list[str]:
     """Return the ids of the live classic groups of a broker, in key order."""
-    return _ids(tables.sessions, _live_key(broker, ""))
+    return _ids(tables.live_groups, _live_key(broker, ""))
 
 
 def timed_ids(tables: Tables, broker: int) -> list[str]:
     """Return the ids of groups of any kind that have timers, sorted."""
-    names = waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/")
+    names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
@@ -140,15 +140,15 @@ def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     A restored group is live only after `save`.
     """
     key = _live_key(broker, group_id)
-    if key in tables.sessions:
-        return tables.sessions.change(key, ClassicGroup)
+    if key in tables.live_groups:
+        return tables.live_groups.change(key, ClassicGroup)
     restored_group = _restored(tables, broker, group_id)
     return restored_group if isinstance(restored_group, ClassicGroup) else None
 
 
 def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
     """Store a live classic group, replacing the previous one."""
-    tables.sessions.put(_live_key(broker, group.group_id), group)
+    tables.live_groups.put(_live_key(broker, group.group_id), group)
 
 
 def unload(tables: Tables, broker: int, group_id: str) -> None:
@@ -159,12 +159,12 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
     heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
     for timer in [JOIN, SYNC, *heartbeats]:
         set_timer(tables, broker, group_id, timer, None)
-    tables.sessions.drop(_live_key(broker, group_id))
+    tables.live_groups.drop(_live_key(broker, group_id))
 
 
 def stop_timers(tables: Tables, broker: int, group_id: str) -> None:
     """Stop all timers of a group without reading its members."""
-    for name in waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/{escape(group_id)}/"):
+    for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
         set_timer(tables, broker, group_id, name, None)
 
 
@@ -222,7 +222,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
             or `resync`.
         deadline: in ms since 1970; None stops the timer.
     """
-    waiting.set_timer(tables.waiting, _timer_name(broker, group_id, timer), deadline)
+    pending.set_timer(tables.pending, _timer_name(broker, group_id, timer), deadline)
 
 
 @cached_key
@@ -252,7 +252,7 @@ def resync(member_id: str) -> str:
 
 
 def has_timer(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
-    return waiting.timer_of(tables.waiting, _timer_name(broker, group_id, timer)) is not None
+    return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
 
 
 @cached_key

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import (
@@ -62,7 +62,7 @@ class GroupKind(NamedTuple):
     fire: Callable[[Broker, str, str], Decision]
     expire: Callable[[Broker, str, list[str]], Decision]
     load: Callable[[Broker, str], None]
-    unload: Callable[[Broker, str], list[LateAnswer]]
+    unload: Callable[[Broker, str], list[Resumed]]
     check: Callable[[Any, set[str]], Violations]
     commit_error: Callable[[Any, OffsetCommitCheck], Error]
     fetch_error: Callable[[Any, str | None, int], Error]
@@ -187,7 +187,7 @@ def loaded_ids(broker: Broker) -> list[str]:
     return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group whose records another coordinator has taken over."""
     is_classic = groups.find_live(broker.tables, broker.id, group_id) is not None
     return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)

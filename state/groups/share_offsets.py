@@ -11,6 +11,7 @@ import msgspec
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
@@ -27,7 +28,6 @@ from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_bodies import INITIALIZE
 
 NO_COORDINATOR = -1
 """Initial value of `after`: no share coordinator has been called."""
@@ -156,7 +156,7 @@ def next_initialize_request(
         for topic_id, partitions in requests[receiver].items()
     ]
     body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, receiver, INITIALIZE, body)
+    return Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)
 
 
 def _partitions_of(offsets: Offsets) -> PartitionsByTopic:

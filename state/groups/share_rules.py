@@ -9,7 +9,7 @@ from collections import Counter
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
@@ -65,7 +65,7 @@ def load(broker: Broker, group_id: str) -> None:
     _coordinator(broker, group_id).load()
 
 
-def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     return []

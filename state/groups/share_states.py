@@ -10,6 +10,7 @@ Kafka; KIP-932.
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.group_records import (
     ShareGroupStatePartitionMetadataWritten,
@@ -30,7 +31,6 @@ from brokertwin.state.core.wire.generated.initialize_share_group_state import (
 )
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
 
 PartitionsByTopic = dict[Uuid, list[int]]
 """Partitions by topic id."""
@@ -70,7 +70,7 @@ def initialize_requests(
             for topic_id, partitions in requested.items()
         ]
         body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-        return [Message(broker.id, receiver, INITIALIZE, body)]
+        return [Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)]
     return []
 
 
@@ -158,7 +158,7 @@ def delete_request(
         for topic_id, partitions in places.items()
     ]
     body = DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, receiver, DELETE, body)
+    return Message(broker.id, receiver, kafka_apis.DELETE_SHARE_GROUP_STATE.key, body)
 
 
 def by_coordinator(

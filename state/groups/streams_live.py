@@ -1,8 +1,8 @@
 """Volatile state of a streams group, lost by a restart or handover.
 
-Items of the table `sessions`, written in place: `<broker>/live-streams/<group>` with an escaped
-group id. A new group has an item from the second heartbeat on, as in Kafka, where the first one
-changes an object that the records then replace.
+Items of the table `live_groups`, written in place: `<broker>/live-streams/<group>` with an escaped
+group id. A new group has an item from the second heartbeat on, as in Kafka, where the first
+one changes an object that the records then replace.
 
 Source: `StreamsGroup.configuredTopology`, `.metadataRefreshDeadline`, `.shutdownRequestMemberId`,
 `.endpointInformationEpoch`, `.endpointToPartitionsCache`, `ExpiringErrorCache` (in Kafka one for
@@ -52,21 +52,21 @@ class LiveStreams(msgspec.Struct):
 
 def get(tables: Tables, broker: int, group_id: str) -> LiveStreams | None:
     """Return the volatile state, read-only."""
-    return tables.sessions.get(_key(broker, group_id), LiveStreams)
+    return tables.live_groups.get(_key(broker, group_id), LiveStreams)
 
 
 def put(tables: Tables, broker: int, group_id: str, live: LiveStreams) -> None:
-    tables.sessions.put(_key(broker, group_id), live)
+    tables.live_groups.put(_key(broker, group_id), live)
 
 
 def drop(tables: Tables, broker: int, group_id: str) -> None:
-    tables.sessions.drop(_key(broker, group_id))
+    tables.live_groups.drop(_key(broker, group_id))
 
 
 def ids(tables: Tables, broker: int) -> list[str]:
     """Return the groups with volatile state."""
     prefix = _key(broker, "")
-    return [unescape(key.removeprefix(prefix)) for key in tables.sessions.keys(prefix)]
+    return [unescape(key.removeprefix(prefix)) for key in tables.live_groups.keys(prefix)]
 
 
 def _key(broker: int, group_id: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.new_topics import KEY
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.create_topics import (
@@ -46,7 +46,7 @@ def creation_request(
     if not topics:
         return []
     body = CreateTopicsRequest(topics=topics)
-    return [Message(broker.id, CONTROLLER, KEY, body, context=group_id)]
+    return [Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body, context=group_id)]
 
 
 def _new_topic(topic: StreamsInternalTopic) -> CreatableTopic:

@@ -18,6 +18,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.state.core.kafka_apis import (
+    ALTER_PARTITION,
+    BROKER_HEARTBEAT,
+    CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+)
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.core.wire.generated.create_topics import CreateTopicsRequest
@@ -42,7 +51,6 @@ RACE = "a race"
 CUT = "the next fetch of a follower is not in the recording"
 UNEXPLAINED = "unexplained"
 
-BROKER_HEARTBEAT = 63
 TOPIC_ID = b'"topicId"'
 
 
@@ -162,7 +170,7 @@ class ReplicationObserver:
         for moment in recorded.moments(exchanges):
             self.time, self._exchange = moment.time, moment.exchange
             key = moment.exchange.header.request_api_key
-            self._has_controller = self._has_controller or key == BROKER_HEARTBEAT
+            self._has_controller = self._has_controller or key == BROKER_HEARTBEAT.key
             if moment.is_response and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
                 self._name_topics(moment.exchange)
             handler = (_ON_RESPONSE if moment.is_response else _ON_REQUEST).get(key)
@@ -478,14 +486,14 @@ class ReplicationObserver:
 
 Handler = Callable[[ReplicationObserver, ObservedExchange], None]
 _ON_REQUEST: dict[int, Handler] = {
-    1: ReplicationObserver._fetch_requested,
-    19: ReplicationObserver._topics_created,
-    56: ReplicationObserver._alter_requested,
+    FETCH.key: ReplicationObserver._fetch_requested,
+    CREATE_TOPICS.key: ReplicationObserver._topics_created,
+    ALTER_PARTITION.key: ReplicationObserver._alter_requested,
 }
 _ON_RESPONSE: dict[int, Handler] = {
-    0: ReplicationObserver._observe_produce,
-    1: ReplicationObserver._observe_fetch,
-    3: ReplicationObserver._observe_metadata,
-    56: ReplicationObserver._observe_alter_partition,
-    75: ReplicationObserver._observe_metadata,
+    PRODUCE.key: ReplicationObserver._observe_produce,
+    FETCH.key: ReplicationObserver._observe_fetch,
+    METADATA.key: ReplicationObserver._observe_metadata,
+    ALTER_PARTITION.key: ReplicationObserver._observe_alter_partition,
+    DESCRIBE_TOPIC_PARTITIONS.key: ReplicationObserver._observe_metadata,
 }

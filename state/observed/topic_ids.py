@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from brokertwin.state.core.kafka_apis import Trait, keys_with
 from brokertwin.state.core.schema import ZERO_UUID
 
-NAMELESS = frozenset({0, 1, 8, 9, 56, 63, 68, 76, 78, 79})
+NAMELESS = keys_with(Trait.BARE_TOPIC_IDS)
 """Keys of frequent APIs whose responses have topic ids without names."""
 
 NAMES = ("name", "topicName", "topic")

@@ -16,8 +16,8 @@ from msgspec import UNSET
 
 from brokertwin.state.cluster.image import leader_of
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting as waits
-from brokertwin.state.core.decision import Decision, Delay, Waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
@@ -62,18 +62,18 @@ def wait_or_respond(broker: Broker, state: AcksState, deadline: int) -> Decision
     if not state.appended:
         return Decision(response=state.response())
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.appended]
-    return Decision(delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
+    return Decision(condition=Condition(deadline, keys, msgspec.msgpack.encode(state)))
 
 
-def ready(broker: Broker, waiting: Waiting) -> bool:
+def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """True if no append is pending; the result of each append is final."""
     state = _state_of(waiting)
     if _note(broker, state):
-        waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
+        pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.appended
 
 
-def complete(broker: Broker, waiting: Waiting) -> Decision:
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond; appends that are still pending have timed out."""
     state = _state_of(waiting)
     _note(broker, state)
@@ -83,7 +83,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=state.response())
 
 
-def _state_of(waiting: Waiting) -> AcksState:
+def _state_of(waiting: PendingRequest) -> AcksState:
     """Read the state; older checkpoints have the fields of all versions in it."""
     state = decode_item(waiting.state, AcksState)
     by_id = waiting.header.request_api_version >= TOPIC_IDS_SINCE

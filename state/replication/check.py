@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.image import Partition, Topic
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.schema import Uuid
@@ -24,7 +24,7 @@ def check(tables: Tables, touched: Touched = ALL) -> Violations:
         if len(topic.partitions[number].replicas) > 1 or topic.partitions[number].directories:
             yield from _replicas(tables, topic, number)
     is_held = touched.has_timer(THROTTLE_TIMER) or touched.is_gone("logs", tables.logs, "log")
-    if not is_known or is_held or touched.has("waiting", *KINDS):
+    if not is_known or is_held or touched.has("replication", *KINDS):
         yield from _kept(tables)
 
 
@@ -45,12 +45,12 @@ def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
 
 def _kept(tables: Tables) -> Violations:
     """Volatile items belong to an existing timer, log or topic."""
-    kinds = by_kind(tables.waiting)
+    kinds = by_kind(tables.replication)
     for key in kinds.get("leading", []):
         yield from _leadership(tables, key)
     for key in kinds.get("held", []):
         broker, _, side = key.split("/")
-        if waiting.timer_of(tables.waiting, f"{THROTTLE_TIMER}/{broker}/{side}") is None:
+        if pending.timer_of(tables.pending, f"{THROTTLE_TIMER}/{broker}/{side}") is None:
             yield f"{key} has no timer"
     for key in kinds.get("checkpointed", []):
         broker, _, *place = key.split("/")
@@ -130,7 +130,7 @@ def _led(key: str) -> tuple[int, Uuid, int]:
 def _leadership(tables: Tables, key: str) -> Violations:
     """A leader's state belongs to a partition that it leads, and has its replicas."""
     broker, topic_id, number = _led(key)
-    leadership = tables.waiting.get(key, Leadership)
+    leadership = tables.replication.get(key, Leadership)
     topic = image.topic_by_id(tables.metadata, broker, topic_id)
     if topic is None or leadership is None:
         yield f"{key} belongs to no topic"

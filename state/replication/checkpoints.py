@@ -7,7 +7,7 @@ raises it again.
 
 No timer runs for it. Before a high watermark moves, the value that is then in the file is stored,
 once for each write. So the content of the file is known at any time, and an idle cluster does
-nothing. Items in the table `waiting`:
+nothing. Items in the table `replication`:
 
     <broker>/checkpointing                            Checkpointing; lost with the process
     <broker>/checkpointed/<topic id>/<partition>      Checkpointed; survives, as on disk
@@ -63,7 +63,7 @@ def _prefix(broker: int) -> str:
 
 
 def is_on_disk(key: str) -> bool:
-    """True for an item of the table `waiting` that survives the process."""
+    """True for an item of the table `replication` that survives the process."""
     return key.split("/")[1:2] == ["checkpointed"]
 
 
@@ -80,7 +80,7 @@ def before(broker: Broker, record: Record) -> None:
 
 def begin(broker: Broker) -> Checkpointing:
     """Start writing the file, unless the broker does already."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     known = table.get(_key(broker.id), Checkpointing)
     if known is None:
         interval_ms = max(broker.settings.replica_high_watermark_checkpoint_interval_ms, 1)
@@ -91,7 +91,7 @@ def begin(broker: Broker) -> Checkpointing:
 
 def in_file(broker: Broker, log: Log) -> int:
     """The high watermark of a log in the broker's file."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     kept = table.get(f"{_prefix(broker.id)}{log.topic_id}/{log.partition}", Checkpointed)
     running = table.get(_key(broker.id), Checkpointing)
     is_older = running is not None and kept is not None and running.writes(broker.now) > kept.writes
@@ -126,12 +126,12 @@ def restored(broker: Broker) -> list[Record]:
 
 def forget(broker: Broker, place: tuple[Uuid, int]) -> None:
     """Drop the file's entry of a partition."""
-    broker.tables.waiting.drop(f"{_prefix(broker.id)}{place[0]}/{place[1]}")
+    broker.tables.replication.drop(f"{_prefix(broker.id)}{place[0]}/{place[1]}")
 
 
 def _keep(broker: Broker, log: Log) -> None:
     """Store the high watermark in the file before it moves."""
-    table = broker.tables.waiting
+    table = broker.tables.replication
     writes = begin(broker).writes(broker.now)
     key = f"{_prefix(broker.id)}{log.topic_id}/{log.partition}"
     kept = table.get(key, Checkpointed)
@@ -145,5 +145,5 @@ def _is_replicated(broker: Broker, log: Log) -> bool:
 
 def _places(broker: Broker) -> list[tuple[Uuid, int]]:
     prefix = _prefix(broker.id)
-    parts = [key.removeprefix(prefix).split("/") for key in broker.tables.waiting.keys(prefix)]
+    parts = [key.removeprefix(prefix).split("/") for key in broker.tables.replication.keys(prefix)]
     return [(topic_id, int(partition)) for topic_id, partition in parts]

@@ -16,7 +16,7 @@ here the follower counts as caught up until the log grows, and a new high waterm
 
 A follower of a new partition starts with a pending fetch at offset 0.
 
-A leader's view of its followers is in the table `waiting`, `<broker>/leading/<topic
+A leader's view of its followers is in the table `replication`, `<broker>/leading/<topic
 id>/<partition>`, from the first append on. Like a pending request it is lost with the process.
 
 A follower that needs batches sealed by its leader (`Log.segments`) takes over the leader's log.
@@ -26,15 +26,15 @@ from collections.abc import Collection, Iterable
 
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import (
     CONTROLLER,
-    AskedPartition,
     Decision,
     FollowedPartition,
     Message,
     ReplicaAnswer,
     ReplicaFetch,
+    ReplicaFetchPartition,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
@@ -61,7 +61,6 @@ from brokertwin.state.replication import (
     reading,
     throttles,
 )
-from brokertwin.state.replication.isr_controller import KEY
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
 
@@ -104,7 +103,7 @@ def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
 
 def view(broker: Broker, place: Place) -> Leadership | None:
     """The leader's view of its followers, read-only; None before the first append."""
-    return broker.tables.waiting.get(_key(broker.id, place), Leadership)
+    return broker.tables.replication.get(_key(broker.id, place), Leadership)
 
 
 def view_or_initial(broker: Broker, place: Place) -> Leadership:
@@ -119,18 +118,18 @@ def view_or_initial(broker: Broker, place: Place) -> Leadership:
 
 def places_led(broker: Broker) -> list[Place]:
     """Partitions with a leader's view in state."""
-    keys = broker.tables.waiting.keys(f"{broker.id}/leading/")
+    keys = broker.tables.replication.keys(f"{broker.id}/leading/")
     return [(topic_id, int(number)) for _, _, topic_id, number in (k.split("/") for k in keys)]
 
 
 def mutable_view(broker: Broker, place: Place) -> Leadership:
     """The leader's view of its followers, to be changed."""
     key = _key(broker.id, place)
-    if key not in broker.tables.waiting:
+    if key not in broker.tables.replication:
         partition, log = partition_of(broker, place), broker.log(*place)
         assert partition is not None and log is not None, place
-        broker.tables.waiting.put(key, _initial_view(broker, partition, log))
-    return broker.tables.waiting.change(key, Leadership)
+        broker.tables.replication.put(key, _initial_view(broker, partition, log))
+    return broker.tables.replication.change(key, Leadership)
 
 
 def _initial_view(broker: Broker, partition: Partition, log: Log) -> Leadership:
@@ -143,7 +142,7 @@ def _initial_view(broker: Broker, partition: Partition, log: Log) -> Leadership:
         if each not in partition.isr:
             continue
         replica.last_caught_up = broker.now
-        if not network.is_cut(broker.tables.waiting, broker.id, each):
+        if not network.is_cut(broker.tables.cluster, broker.id, each):
             leader.update_follower(replica, 0, 0, 0, broker.now)
             replica.has_pending_fetch, replica.sent_high_watermark = True, 0
     isr, epoch, start = list(partition.isr), partition.partition_epoch, logs.epoch_start(log)
@@ -174,7 +173,7 @@ def new_leader(broker: Broker, place: Place) -> Decision:
         {each: Replica() for each in partition.replicas if each != broker.id},
     )
     leader.begin_epoch(leadership, view(broker, place), end, broker.now)
-    broker.tables.waiting.put(_key(broker.id, place), leadership)
+    broker.tables.replication.put(_key(broker.id, place), leadership)
     return Decision()
 
 
@@ -274,7 +273,7 @@ def request_isr_change(broker: Broker, place: Place, leadership: Leadership) -> 
     )
     topics = [AlterPartitionRequestTopicData(topic_id=place[0], partitions=[wanted])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
-    return Message(broker.id, CONTROLLER, KEY, body)
+    return Message(broker.id, CONTROLLER, kafka_apis.ALTER_PARTITION.key, body)
 
 
 def broker_registered(broker: Broker) -> Decision:
@@ -294,10 +293,10 @@ def watch_in_sync(broker: Broker) -> None:
     it.
     """
     name = f"{IN_SYNC_TIMER}/{broker.id}/"
-    if waiting.timer_of(broker.tables.waiting, name) is None:
+    if pending.timer_of(broker.tables.pending, name) is None:
         interval_ms = max(broker.settings.replica_lag_time_max_ms // 2, 1)
         deadline = (broker.event_time // interval_ms + 1) * interval_ms
-        waiting.set_timer(broker.tables.waiting, name, deadline)
+        pending.set_timer(broker.tables.pending, name, deadline)
 
 
 def watch_if_behind(broker: Broker, leadership: Leadership, log: Log) -> None:
@@ -314,7 +313,7 @@ def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:
 
 def forget(broker: Broker, place: Place) -> None:
     """Drop the view of a partition that the broker no longer leads."""
-    broker.tables.waiting.drop(_key(broker.id, place))
+    broker.tables.replication.drop(_key(broker.id, place))
 
 
 def log_grown(broker: Broker, places: Iterable[Place]) -> Decision:
@@ -449,7 +448,7 @@ def handle_fetch_response(broker: Broker, response: ReplicaAnswer) -> Decision:
         if fetched.error in _TRIED_AGAIN:
             name = f"{FETCH_TIMER}/{broker.id}/{fetched.topic_id}/{fetched.partition}"
             deadline = broker.now + broker.settings.replica_fetch_backoff_ms
-            waiting.set_timer(broker.tables.waiting, name, deadline)
+            pending.set_timer(broker.tables.pending, name, deadline)
     throttles.count(broker, Side.FOLLOWER, handled)
     return Decision(records=records)
 
@@ -489,7 +488,7 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
 
     Partitions `in_sync` have all committed records; a throttle may hold back the others.
     """
-    requested: dict[tuple[int, int], list[AskedPartition]] = {}
+    requested: dict[tuple[int, int], list[ReplicaFetchPartition]] = {}
     sends_epoch = not high_watermark_truncation.is_enabled(broker)
     for place in throttles.admitted(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from brokertwin.state.cluster import failed_dirs, topics
 from brokertwin.state.cluster.image import Partition, is_dir_online
 from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
 from brokertwin.state.core.schema import Uuid
@@ -37,9 +38,6 @@ from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import disk, elections
 from brokertwin.state.replication.registrations import BrokerControlState
 from brokertwin.state.replication.throttles import Place
-
-ASSIGN_KEY, HEARTBEAT_KEY = 73, 63
-"""The keys of AssignReplicasToDirs and BrokerHeartbeat."""
 
 _ANY_OFFSET = -1
 """In a heartbeat that reports directories: the offset is not checked."""
@@ -68,8 +66,8 @@ def is_fatal(broker: Broker, path: str) -> bool:
 
 def fail(broker: Broker, path: str) -> list[Place]:
     """Fail a directory; returns the partitions in it."""
-    failed_dirs.note(broker.tables.waiting, broker.id, path)
-    broker.failed_dirs = failed_dirs.of(broker.tables.waiting, broker.id)
+    failed_dirs.note(broker.tables.replication, broker.id, path)
+    broker.failed_dirs = failed_dirs.of(broker.tables.replication, broker.id)
     places = [_place_of(each) for each in disk.logs_of(broker)]
     return [each for each in places if broker.has_lost(*each)]
 
@@ -87,7 +85,10 @@ def heartbeat_request(broker: Broker) -> list[Message]:
         current_metadata_offset=_ANY_OFFSET,
         offline_log_dirs=offline,
     )
-    return [*assignments(broker), Message(broker.id, CONTROLLER, HEARTBEAT_KEY, body)]
+    return [
+        *assignments(broker),
+        Message(broker.id, CONTROLLER, kafka_apis.BROKER_HEARTBEAT.key, body),
+    ]
 
 
 def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list[Message]:
@@ -130,7 +131,7 @@ def _assign(broker: Broker, found: Iterable[tuple[Place, str]]) -> list[Message]
     body = AssignReplicasToDirsRequest(
         broker_id=broker.id, broker_epoch=broker.epoch, directories=directories
     )
-    return [Message(broker.id, CONTROLLER, ASSIGN_KEY, body)]
+    return [Message(broker.id, CONTROLLER, kafka_apis.ASSIGN_REPLICAS_TO_DIRS.key, body)]
 
 
 def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tuple[Log, str]]:

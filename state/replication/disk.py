@@ -11,8 +11,8 @@ fewest logs. Files of each directory:
     cleaner-offset-checkpoint          no entries
     <topic>-<n>/leader-epoch-checkpoint
 
-Requested directories are a volatile item of the table `waiting`, `<broker>/wished-dirs`. A failed
-directory (`directories.py`) gets no logs and has no files.
+Requested directories are a volatile item of the table `replication`, `<broker>/wished-dirs`. A
+failed directory (`directories.py`) gets no logs and has no files.
 """
 
 from collections import Counter
@@ -54,13 +54,13 @@ def request_directory(broker: Broker, topic: str, partition: int, path: str) -> 
 
 def _store_requests(broker: Broker, paths: dict[str, str]) -> None:
     if paths:
-        broker.tables.waiting.put(_requests_key(broker.id), RequestedDirs(paths))
+        broker.tables.replication.put(_requests_key(broker.id), RequestedDirs(paths))
     else:
-        broker.tables.waiting.drop(_requests_key(broker.id))
+        broker.tables.replication.drop(_requests_key(broker.id))
 
 
 def _requests(broker: Broker) -> dict[str, str]:
-    found = broker.tables.waiting.get(_requests_key(broker.id), RequestedDirs)
+    found = broker.tables.replication.get(_requests_key(broker.id), RequestedDirs)
     return dict(found.paths) if found is not None else {}
 
 

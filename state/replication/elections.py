@@ -35,7 +35,7 @@ import msgspec
 
 from brokertwin.state.cluster.image import Partition, Topic, machine_prefix
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Uuid
@@ -270,10 +270,10 @@ def watch_leaders(controller: Controller, record: PartitionAltered) -> None:
     topic = controller.topic_by_id(record.topic_id)
     assert topic is not None, record
     name = f"{LEADERS_TIMER}/{machine_prefix(controller.id)}/"
-    is_awaited = waiting.timer_of(controller.tables.waiting, name) is not None
+    is_awaited = pending.timer_of(controller.tables.pending, name) is not None
     if not is_awaited and _may_be_preferred(controller, topic.partitions[record.partition]):
         interval_ms = controller.settings.leader_imbalance_check_interval_seconds * 1000
-        waiting.set_timer(controller.tables.waiting, name, controller.now + interval_ms)
+        pending.set_timer(controller.tables.pending, name, controller.now + interval_ms)
 
 
 def fire(controller: Controller, _name: str) -> Decision:

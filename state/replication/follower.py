@@ -22,7 +22,7 @@ epoch and fetches again, until both agree (`Truncation.is_complete`).
 
 from typing import NamedTuple
 
-from brokertwin.state.core.decision import AskedPartition, FollowedPartition
+from brokertwin.state.core.decision import FollowedPartition, ReplicaFetchPartition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     BatchAppended,
@@ -46,9 +46,9 @@ class Truncation(NamedTuple):
     is_complete: bool
 
 
-def fetch_request(log: Log, leader_epoch: int, sends_epoch: bool = True) -> AskedPartition:
+def fetch_request(log: Log, leader_epoch: int, sends_epoch: bool = True) -> ReplicaFetchPartition:
     """A follower's fetch of a partition; before Kafka 0.11 it had no last epoch."""
-    return AskedPartition(
+    return ReplicaFetchPartition(
         log.topic_id,
         log.partition,
         log.log_end_offset,

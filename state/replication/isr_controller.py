@@ -27,8 +27,6 @@ from brokertwin.state.core.wire.generated.alter_partition import (
     BrokerState,
 )
 
-KEY = 56
-
 NO_BROKER_EPOCH = -1
 """Broker epoch that is not checked."""
 

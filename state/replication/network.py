@@ -5,7 +5,7 @@
                controller wait, its session ends
     stopped    reads no metadata until it starts, then everything it missed, in order
 
-These are facts about the cluster, not a machine's state. They are in the table `waiting`, under the
+These are facts about the cluster, not a machine's state. They are in the table `cluster`, under the
 controller's keys.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from brokertwin.state.core.pending import LateMessage
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Table
-from brokertwin.state.core.waiting import LateMessage
 
 _KEY = "controller/network"
 

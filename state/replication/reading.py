@@ -6,7 +6,7 @@ protocol.
 
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import AskedPartition, FollowedPartition
+from brokertwin.state.core.decision import FollowedPartition, ReplicaFetchPartition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import taking
@@ -44,7 +44,7 @@ def room(
 def refusal(
     broker: Broker,
     sender: int,
-    requested: AskedPartition,
+    requested: ReplicaFetchPartition,
     partition: Partition | None,
     log: Log | None,
 ) -> FollowedPartition | None:
@@ -72,7 +72,7 @@ def refusal(
     return refused
 
 
-def _refused(requested: AskedPartition, error: Error) -> FollowedPartition:
+def _refused(requested: ReplicaFetchPartition, error: Error) -> FollowedPartition:
     return FollowedPartition(
         requested.topic_id,
         requested.partition,

@@ -28,7 +28,7 @@ from enum import Enum
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.image import Registration
 from brokertwin.state.cluster.machines import Controller, Machine
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.records import BrokerRegistered, BrokerRegistrationChanged, Record
 from brokertwin.state.core.tables import Table
 from brokertwin.state.replication import elections
@@ -102,17 +102,17 @@ def _timer(broker: int) -> str:
 def touch(machine: Machine, broker: int) -> None:
     """Restart a broker's session."""
     deadline = machine.now + machine.settings.broker_session_timeout_ms
-    waiting.set_timer(machine.tables.waiting, _timer(broker), deadline + 1)
+    pending.set_timer(machine.tables.pending, _timer(broker), deadline + 1)
 
 
 def end_session(table: Table, broker: int) -> None:
     """End a broker's session without fencing it."""
-    waiting.set_timer(table, _timer(broker), None)
+    pending.set_timer(table, _timer(broker), None)
 
 
 def has_session(table: Table, broker: int) -> bool:
     """True if a broker is fenced unless it sends a heartbeat."""
-    return waiting.timer_of(table, _timer(broker)) is not None
+    return pending.timer_of(table, _timer(broker)) is not None
 
 
 def leads(controller: Controller, broker: int) -> bool:

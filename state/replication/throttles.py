@@ -19,8 +19,8 @@ replica waits for its maxWaitMs (`state/apis/fetch.py`).
 
 Volatile items:
 
-    <broker>/held/<side>                    HeldPartitions, in the table `waiting`
-    <broker>/rate/<side>.replication        QuotaRate, in the table `sessions`
+    <broker>/held/<side>                    HeldPartitions, in the table `replication`
+    <broker>/rate/<side>.replication        QuotaRate, in the table `quotas`
 
 Without a limit nothing is counted. Counted are record bytes, with the part of a batch that did not
 fit; a leader in Kafka also counts the frame of its response.
@@ -34,7 +34,7 @@ import msgspec
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import UNLIMITED
@@ -137,7 +137,7 @@ def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) 
         return
     size = sum(size for place, size in sizes if is_throttled(broker, side, place))
     if size:
-        table, key = broker.tables.sessions, _rate_key(broker, side)
+        table, key = broker.tables.quotas, _rate_key(broker, side)
         if key not in table:
             table.put(key, QuotaRate([]))
         table.change(key, QuotaRate).record(broker.now, size, _windows(broker))
@@ -145,12 +145,12 @@ def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) 
 
 def release(broker: Broker, side: Side) -> list[Place]:
     """Stop holding partitions back; returns them."""
-    table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
+    table, key = broker.tables.replication, f"{broker.id}/held/{side}"
     held = table.get(key, HeldPartitions)
     if held is None:
         return []
     table.drop(key)
-    waiting.set_timer(table, _timer(broker, side), None)
+    pending.set_timer(broker.tables.pending, _timer(broker, side), None)
     return held.places
 
 
@@ -158,17 +158,17 @@ def _hold(broker: Broker, side: Side, places: list[Place]) -> None:
     """Hold partitions back until the rate is low enough."""
     if not places:
         return
-    table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
+    table, key = broker.tables.replication, f"{broker.id}/held/{side}"
     if key not in table:
         table.put(key, HeldPartitions([]))
     held = table.change(key, HeldPartitions)
     held.places = list(dict.fromkeys((*held.places, *places)))
-    waiting.set_timer(table, _timer(broker, side), _allowed_at(broker, side))
+    pending.set_timer(broker.tables.pending, _timer(broker, side), _allowed_at(broker, side))
 
 
 def _is_exceeded(broker: Broker, side: Side) -> bool:
     """True if the current rate exceeds the limit."""
-    rate = broker.tables.sessions.get(_rate_key(broker, side), QuotaRate)
+    rate = broker.tables.quotas.get(_rate_key(broker, side), QuotaRate)
     return rate is not None and _per_second(rate, broker.now, broker) > limit(broker, side)
 
 
@@ -187,7 +187,7 @@ def _allowed_at(broker: Broker, side: Side) -> int:
 
     That is when the bytes are spread over enough time, or when the oldest sample expires.
     """
-    rate = broker.tables.sessions.get(_rate_key(broker, side), QuotaRate)
+    rate = broker.tables.quotas.get(_rate_key(broker, side), QuotaRate)
     assert rate is not None, "an exceeded quota has samples"
     windows, most = _windows(broker), limit(broker, side)
     samples = [each for each in rate.samples if broker.now - each.last_event < windows.age_ms]

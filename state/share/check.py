@@ -1,8 +1,8 @@
 """Invariants of share state: offsets ascend, acquired records have locks."""
 
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind
+from brokertwin.state.core.pending import timer_of
 from brokertwin.state.core.tables import Tables
-from brokertwin.state.core.waiting import timer_of
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.in_flight import NO_LOCK, TERMINAL, RecordState
 from brokertwin.state.share.share_partition import SharePartition, ShareStatus
@@ -10,22 +10,22 @@ from brokertwin.state.share.state_store import KIND, ShareState
 
 
 def check(tables: Tables, touched: Touched = ALL) -> Violations:
-    """Check states in `groups` and share partitions in `sessions`."""
+    """Check states in `groups` and share partitions in `shares`."""
     if touched.has("groups", KIND):
         yield from _states(tables)
     is_locked = touched.has_timer(share_partitions.TIMER)
-    if is_locked or touched.has("sessions", share_partitions.KIND):
+    if is_locked or touched.has("shares", share_partitions.KIND):
         yield from _partitions(tables)
 
 
 def _partitions(tables: Tables) -> Violations:
-    for key in by_kind(tables.sessions).get(share_partitions.KIND, []):
-        share = tables.sessions.get(key, SharePartition)
+    for key in by_kind(tables.shares).get(share_partitions.KIND, []):
+        share = tables.shares.get(key, SharePartition)
         assert share is not None, key
         for violation in _in_flight(share):
             yield f"{key}: {violation}"
         broker, _, name = key.split("/", 2)
-        timer = timer_of(tables.waiting, f"{share_partitions.TIMER}/{broker}/{name}")
+        timer = timer_of(tables.pending, f"{share_partitions.TIMER}/{broker}/{name}")
         if share.status != ShareStatus.FAILED and timer != share.earliest_lock():
             yield f"{key}: timer is at {timer}, first lock at {share.earliest_lock()}"
 

@@ -1,7 +1,7 @@
 """The share partitions of a broker: storage, timers, state requests.
 
-    sessions   <broker>/share-partition/<group>/<topic id>/<partition>   SharePartition
-    waiting    timer/share-lock/<broker>/<group>/<topic id>/<partition>  the first lock to expire
+    shares     <broker>/share-partition/<group>/<topic id>/<partition>   SharePartition
+    pending    timer/share-lock/<broker>/<group>/<topic id>/<partition>  the first lock to expire
 
 A share partition is created by the first fetch in a leader epoch and loaded from the share
 coordinator. It is removed with the topic or the leadership, and if the share coordinator returns
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from brokertwin.state.cluster import coordinators, group_configs, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
@@ -41,7 +41,6 @@ from brokertwin.state.core.wire.generated.write_share_group_state import (
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
-from brokertwin.state.share.state_bodies import READ, WRITE
 from brokertwin.state.share.state_store import NO_OFFSET, ShareStateError
 
 KIND = "share-partition"
@@ -85,9 +84,9 @@ def limits_of(broker: Broker, group_id: str) -> ShareLimits:
 def find(broker: Broker, share_key: ShareKey) -> SharePartition | None:
     """Return a share partition of the current leader epoch, for modification."""
     key = _key(broker, share_key)
-    if key not in broker.tables.sessions:
+    if key not in broker.tables.shares:
         return None
-    share = broker.tables.sessions.change(key, SharePartition)
+    share = broker.tables.shares.change(key, SharePartition)
     if share.leader_epoch != _leader_epoch(broker, share_key) or broker.log(*share_key[1:]) is None:
         forget(broker, share_key)
         return None
@@ -101,14 +100,14 @@ def start_loading(broker: Broker, share_key: ShareKey) -> list[Message]:
         return []
     forget(broker, share_key)
     share = SharePartition(*share_key, leader_epoch=_leader_epoch(broker, share_key))
-    broker.tables.sessions.put(_key(broker, share_key), share)
+    broker.tables.shares.put(_key(broker, share_key), share)
     return [_read_request(broker, share_key, share.leader_epoch)]
 
 
 def reload_group(broker: Broker, group_id: str) -> list[Message]:
     """Request the state of a group's share partitions again."""
     messages = []
-    for key in broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"):
+    for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"):
         share_key = _parsed_key(key.split("/", 2)[2])
         share = find(broker, share_key)
         if share is not None and share.status == ShareStatus.ACTIVE:
@@ -122,7 +121,9 @@ def _read_request(broker: Broker, share_key: ShareKey, leader_epoch: int) -> Mes
     requested = ReadStatePartition(partition=partition, leader_epoch=leader_epoch)
     topics = [ReadStateData(topic_id=topic_id, partitions=[requested])]
     body = ReadShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, _coordinator(broker, share_key), READ, body)
+    return Message(
+        broker.id, _coordinator(broker, share_key), kafka_apis.READ_SHARE_GROUP_STATE.key, body
+    )
 
 
 def on_read_response(
@@ -146,7 +147,7 @@ def on_read_response(
             ShareStatus.FAILED,
             _MEMBER_ERRORS.get(error, Error.UNKNOWN_SERVER_ERROR),
         )
-        waiting.set_timer(broker.tables.waiting, _timer(broker, share_key), None)
+        pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
         return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
     if is_known and result.start_offset != NO_OFFSET and share.state_epoch == result.state_epoch:
@@ -192,7 +193,9 @@ def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]
     )
     topics = [WriteStateData(topic_id=topic_id, partitions=[complete_write])]
     body = WriteShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, _coordinator(broker, share_key), WRITE, body)
+    return Message(
+        broker.id, _coordinator(broker, share_key), kafka_apis.WRITE_SHARE_GROUP_STATE.key, body
+    )
 
 
 def key_of(message: Message) -> ShareKey:
@@ -288,22 +291,22 @@ def set_timer(broker: Broker, share_key: ShareKey) -> None:
     """Set the timer to the first lock to expire."""
     share = find(broker, share_key)
     deadline = share.earliest_lock() if share is not None else None
-    waiting.set_timer(broker.tables.waiting, _timer(broker, share_key), deadline)
+    pending.set_timer(broker.tables.pending, _timer(broker, share_key), deadline)
 
 
 def forget(broker: Broker, share_key: ShareKey) -> None:
     """Remove a share partition, if it exists."""
-    broker.tables.sessions.drop(_key(broker, share_key))
-    waiting.set_timer(broker.tables.waiting, _timer(broker, share_key), None)
+    broker.tables.shares.drop(_key(broker, share_key))
+    pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 
 
 def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
     """Remove the share partitions of a deleted topic."""
-    for key in tables.sessions.keys(f"{machine}/{KIND}/"):
+    for key in tables.shares.keys(f"{machine}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
-            tables.sessions.drop(key)
-            waiting.set_timer(tables.waiting, f"{TIMER}/{machine}/{name}", None)
+            tables.shares.drop(key)
+            pending.set_timer(tables.pending, f"{TIMER}/{machine}/{name}", None)
 
 
 def expired(broker: Broker) -> Iterable[Record]:
@@ -311,9 +314,9 @@ def expired(broker: Broker) -> Iterable[Record]:
 
     Volatile state: no record is written.
     """
-    for key in broker.tables.sessions.keys(f"{broker.id}/{KIND}/"):
+    for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/"):
         share_key = _parsed_key(key.split("/", 2)[2])
-        is_locked = waiting.timer_of(broker.tables.waiting, _timer(broker, share_key)) is not None
+        is_locked = pending.timer_of(broker.tables.pending, _timer(broker, share_key)) is not None
         if not is_locked and not share_sessions.has_any(broker, share_key[0]):
             forget(broker, share_key)
     return ()

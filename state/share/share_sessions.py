@@ -1,6 +1,6 @@
 """Share sessions: the partitions that a member fetches from a broker.
 
-    sessions   <broker>/share-session/<group>/<member>   ShareSession
+    shares     <broker>/share-session/<group>/<member>   ShareSession
 
 Epoch 0 opens a session, each request has the next epoch, and the last one has epoch -1. Sessions
 are volatile. A session ends with the connection that opened it, unless the connection has opened a
@@ -93,7 +93,7 @@ class ShareSession(msgspec.Struct):
 
 def find(broker: Broker, group_id: str, member_id: str) -> ShareSession | None:
     """Return a member's session, read-only."""
-    return broker.tables.sessions.get(_key(broker, group_id, member_id), ShareSession)
+    return broker.tables.shares.get(_key(broker, group_id, member_id), ShareSession)
 
 
 def open_session(
@@ -106,7 +106,7 @@ def open_session(
     _detach_connection(broker, connection)
     partitions = [ShareSessionPartition(*place, False) for place in dict.fromkeys(places)]
     session = ShareSession(FIRST_EPOCH + 1, partitions, connection, used_at=broker.now)
-    broker.tables.sessions.put(_key(broker, group_id, member_id), session)
+    broker.tables.shares.put(_key(broker, group_id, member_id), session)
     return True
 
 
@@ -131,20 +131,20 @@ def continue_session(
 
 def change_session(broker: Broker, group_id: str, member_id: str) -> ShareSession:
     """Return an existing session for modification."""
-    return broker.tables.sessions.change(_key(broker, group_id, member_id), ShareSession)
+    return broker.tables.shares.change(_key(broker, group_id, member_id), ShareSession)
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> None:
     """Remove a session, if it exists."""
     session = find(broker, group_id, member_id)
     if session is not None:
-        broker.tables.sessions.drop(_key(broker, group_id, member_id))
+        broker.tables.shares.drop(_key(broker, group_id, member_id))
         _detach_connection(broker, session.connection)
 
 
 def has_any(broker: Broker, group_id: str) -> bool:
     """True if a group has a session with this broker."""
-    return bool(broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
+    return bool(broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
 
 
 def session_of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
@@ -160,7 +160,7 @@ def idle_session(broker: Broker) -> tuple[str, str] | None:
     idle_ms = int(broker.settings.given.get("connections.max.idle.ms", IDLE_MS))
     used = [
         (session.used_at, key)
-        for key, session in broker.tables.sessions.items(f"{broker.id}/{KIND}/", ShareSession)
+        for key, session in broker.tables.shares.items(f"{broker.id}/{KIND}/", ShareSession)
         if session.ends_with_it
     ]
     if idle_ms < 0 or not used or min(used)[0] >= broker.now - idle_ms:
@@ -177,17 +177,17 @@ def _detach_connection(broker: Broker, connection: str) -> None:
     """Stop existing sessions from ending with a connection."""
     for key in _keys(broker) if connection else ():
         if _ends_with(broker, key, connection):
-            broker.tables.sessions.change(key, ShareSession).ends_with_it = False
+            broker.tables.shares.change(key, ShareSession).ends_with_it = False
 
 
 def _ends_with(broker: Broker, key: str, connection: str) -> bool:
-    session = broker.tables.sessions.get(key, ShareSession)
+    session = broker.tables.shares.get(key, ShareSession)
     assert session is not None, key
     return session.ends_with_it and session.connection == connection
 
 
 def _keys(broker: Broker) -> list[str]:
-    return broker.tables.sessions.keys(f"{broker.id}/{KIND}/")
+    return broker.tables.shares.keys(f"{broker.id}/{KIND}/")
 
 
 def _key(broker: Broker, group_id: str, member_id: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, leads
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokertwin.state.core.tables import Tables, escape
 from brokertwin.state.logs.log import log_key
@@ -16,7 +16,7 @@ from brokertwin.state.transactions.transactions import PREPARED, TransactionStat
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     has_ids = touched.has("transactions") or touched.has("metadata", "topic", "producer-ids")
-    if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("waiting", "network"):
+    if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("cluster", "network"):
         for broker in brokers:
             yield from _ids(tables, broker)
             ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
@@ -25,13 +25,13 @@ def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Vio
     if touched.has("groups", "group", "pending", "pending-in"):
         yield from _pending(tables)
     is_gone = touched.is_gone("logs", tables.logs, "log")
-    if is_gone or touched.has("waiting", "verifications"):
+    if is_gone or touched.has("in_flight", "verifications"):
         yield from _verifications(tables)
 
 
 def _verifications(tables: Tables) -> Violations:
-    for key in by_kind(tables.waiting).get("verifications", []):
-        item = tables.waiting.get(key, Verifications)
+    for key in by_kind(tables.in_flight).get("verifications", []):
+        item = tables.in_flight.get(key, Verifications)
         _, _, topic_id, partition = key.split("/")
         broker = machine_of(key) or 0
         if item is None or not item.by_producer:
@@ -46,7 +46,7 @@ def _ids(tables: Tables, broker: int) -> Violations:
     A prepared id has no timer if its markers were fenced, as in Kafka.
     """
     prefix = f"{transactional_ids.TIMER}/{broker}/"
-    timers = set(waiting.timers_of(tables.waiting, prefix))
+    timers = set(pending.timers_of(tables.pending, prefix))
     for name, known in transactional_ids.all_ids(tables.transactions, broker):
         needs_check = known.state == TransactionState.ONGOING or known.state in PREPARED
         is_led = leads(tables, broker, TRANSACTION_TOPIC, name)

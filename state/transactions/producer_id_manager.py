@@ -9,18 +9,17 @@ Source: KIP-730; `RPCProducerIdManager` in Kafka.
 from typing import NamedTuple
 
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdIssued, Record
 from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
 from brokertwin.state.transactions import producer_id_blocks, producer_ids
 
-KEY = 67
-
 
 def allocate_request(broker: Broker) -> Message:
     body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Message(broker.id, CONTROLLER, KEY, body)
+    return Message(broker.id, CONTROLLER, kafka_apis.ALLOCATE_PRODUCER_IDS.key, body)
 
 
 class ProducerIdResult(NamedTuple):
@@ -73,7 +72,7 @@ def _next_from_document(broker: Broker, chosen: int | None) -> ProducerIdResult:
 def block_request(broker: Broker) -> list[Message]:
     """Return the request for the next block, if allowed now."""
     tables = broker.tables
-    if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
+    if not producer_ids.may_request(tables.metadata, tables.in_flight, broker.id, broker.now):
         return []
-    producer_ids.request_sent(tables.waiting, broker.id)
+    producer_ids.request_sent(tables.in_flight, broker.id)
     return [allocate_request(broker)]

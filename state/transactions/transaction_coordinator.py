@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brokertwin.state.cluster.coordinators import transaction_error
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
@@ -158,7 +158,9 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
     if current.state == TransactionState.ONGOING:
         fenced = _fence(broker, transactional_id, current, TransactionEvent.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
-    if waiting.is_message_late(broker.tables.waiting, transaction_markers.KEY, transactional_id):
+    if pending.is_message_late(
+        broker.tables.pending, kafka_apis.WRITE_TXN_MARKERS.key, transactional_id
+    ):
         return Decision()
     messages = transaction_markers.marker_requests(broker, transactional_id, current)
     if messages:

@@ -16,6 +16,7 @@ Deleted topics need no marker.
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
@@ -32,8 +33,6 @@ from brokertwin.state.transactions.transactions import (
     TransactionEvent,
     TransactionState,
 )
-
-KEY = 27
 
 DONE = frozenset({Error.NONE, Error.UNSUPPORTED_VERSION})
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
@@ -61,7 +60,7 @@ def marker_requests(
         Message(
             broker.id,
             leader,
-            KEY,
+            kafka_apis.WRITE_TXN_MARKERS.key,
             WriteTxnMarkersRequest(markers=[_marker(broker, transactional_id, prepared, topics)]),
             context=transactional_id,
         )

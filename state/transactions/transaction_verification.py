@@ -31,6 +31,7 @@ import msgspec
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
@@ -43,8 +44,6 @@ from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from brokertwin.state.logs.producer import Verification
-
-KEY = 24
 
 KNOWS_ABORTABLE_SINCE = 11
 """First version of Produce whose clients know TRANSACTION_ABORTABLE."""
@@ -74,7 +73,7 @@ def find(
 
 def start(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
     """Start the verification of `batch`, and drop expired ones."""
-    table, key = broker.tables.waiting, _key(broker.id, topic_id, partition)
+    table, key = broker.tables.in_flight, _key(broker.id, topic_id, partition)
     if key not in table:
         table.put(key, Verifications({}))
     item = table.change(key, Verifications)
@@ -123,7 +122,7 @@ def request(
         ],
     )
     body = AddPartitionsToTxnRequest(transactions=[transaction])
-    return Message(broker.id, coordinator, KEY, body)
+    return Message(broker.id, coordinator, kafka_apis.ADD_PARTITIONS_TO_TXN.key, body)
 
 
 def partition_errors(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:

@@ -6,7 +6,7 @@ Source: KIP-98; `TransactionStateManager` in Kafka. Items of the table `transact
 
 The coordinator is the leader of the id's partition of `__transaction_state`. An id is *busy*
 (Kafka's pending state) while it has an uncommitted write: item `<broker>/busy/<id>` in the table
-`waiting`. Requests for it fail meanwhile.
+`in_flight`. Requests for it fail meanwhile.
 
 An id with an open transaction or pending markers has a timer. It fires at multiples of
 `transaction.abort.timed.out.transaction.cleanup.interval.ms` since 1970, because Kafka checks all
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import msgspec
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
@@ -89,12 +89,12 @@ def schedule_check(broker: Broker, transactional_id: str, metadata: TransactionM
 
 def is_busy(broker: Broker, transactional_id: str) -> bool:
     """True if the id has an uncommitted write."""
-    return _busy_key(broker.id, transactional_id) in broker.tables.waiting
+    return _busy_key(broker.id, transactional_id) in broker.tables.in_flight
 
 
 def begin_write(broker: Broker, transactional_id: str) -> None:
     """Start an uncommitted write. The timer depends on the stored metadata."""
-    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key not in table:
         table.put(key, Busy(0))
     table.change(key, Busy).writes += 1
@@ -124,7 +124,7 @@ def placeholder_records(broker: Broker, records: list[Record]) -> list[Record]:
 
 def end_write(broker: Broker, transactional_id: str) -> None:
     """End an uncommitted write, committed or failed."""
-    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    table, key = broker.tables.in_flight, _busy_key(broker.id, transactional_id)
     if key in table:
         busy = table.change(key, Busy)
         busy.writes -= 1
@@ -144,18 +144,18 @@ def reset_timer(broker: Broker, transactional_id: str) -> None:
 
 def ids_with_timer(broker: Broker) -> list[str]:
     """Return the ids with a scheduled check, sorted."""
-    return waiting.timers_of(broker.tables.waiting, _timer(broker.id, ""))
+    return pending.timers_of(broker.tables.pending, _timer(broker.id, ""))
 
 
 def check_after(broker: Broker, transactional_id: str, time: int) -> None:
     """Schedule the first check after `time` (ms since 1970)."""
     interval = broker.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
     check = (time // interval + 1) * interval
-    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), check)
+    pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), check)
 
 
 def cancel_check(broker: Broker, transactional_id: str) -> None:
-    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), None)
+    pending.set_timer(broker.tables.pending, _timer(broker.id, transactional_id), None)
 
 
 def _timer(broker: int, transactional_id: str) -> str:

@@ -20,7 +20,7 @@ from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import Tables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
 from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.snapshots import CONFIGURATION
@@ -200,7 +200,7 @@ def _check_leaves_nothing(former: JobFacts, cells: Cells) -> None:
 
 def message_sequence(columns: Columns, key: str) -> object:
     """Read a sequence of messages between cells: sent (told) or received."""
-    return msgspec.msgpack.decode(columns["waiting"] or b"\x80").get(key)
+    return msgspec.msgpack.decode(columns_of_tables(columns).get("cluster") or b"\x80").get(key)
 
 
 def command(restored: JobFacts, checkpoint: Path) -> str:

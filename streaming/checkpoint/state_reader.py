@@ -15,7 +15,7 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.sinks.stored_states import Cells, Stored, in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
-from brokertwin.state.core.waiting import NO_DEADLINE
+from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state, store_files
 from brokertwin.streaming.checkpoint.facts import JobFacts
 

@@ -18,7 +18,7 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.recordings.formats.documents import clusters_own, is_controllers
 from brokertwin.recordings.formats.order import ArrivalOrder
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.cell.requests import api_of
 from brokertwin.state.core.events import (
     Event,
@@ -211,7 +211,7 @@ def check_event(document: bytes) -> Refusal | None:
     assert event.request_header is not None
     try:
         api = api_of(event.request_header)
-    except Refused as refused:
+    except EventRefusedError as refused:
         return refused.refusal
     body = decode_body(event.request, _body_decoders[api.key])
     return body if isinstance(body, Refusal) else None

@@ -150,7 +150,7 @@ def handle_cell(
 
 
 def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
-    sessions = cache_counts(cell.tables["sessions"], cell.settings.brokers_here)
+    sessions = cache_counts(cell.tables.fetch_sessions, cell.settings.brokers_here)
     measured = {
         measures.STATE: state_bytes,
         measures.SESSIONS: sessions.sessions,

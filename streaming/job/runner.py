@@ -23,7 +23,7 @@ from brokertwin.kafka_io.kafka_clients import ClientProperties, client_propertie
 from brokertwin.kafka_io.topic_reader import consumer, end_offsets, first_and_end
 from brokertwin.settings import Settings
 from brokertwin.state.cell.cell import STATE_VERSION
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.streaming.checkpoint import (
@@ -415,4 +415,4 @@ def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
     cells = state_reader.read_cells(settings.checkpoint_dir, session=session)
-    return any(waiting.is_anyone_waiting(Tables(columns).waiting) for columns in cells.values())
+    return any(pending.awaits_deadline(Tables(columns).pending) for columns in cells.values())

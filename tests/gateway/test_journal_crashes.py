@@ -15,10 +15,10 @@ from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
 from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.configs.broker_config import parse
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch
 from tests.support.crashing_disks import CrashError, CrashingDisk, Lost
@@ -45,10 +45,8 @@ class Followed(LocalEngine):
 
 def state_of(cell: Cell) -> State:
     """Return the tables, without the time of the last event, which ticks advance."""
-    columns = columns_at_rest(cell)
-    return {
-        name: msgspec.msgpack.decode(columns[name]) if columns[name] else {} for name in TABLE_NAMES
-    }
+    columns = columns_of_tables(columns_at_rest(cell))
+    return {name: msgspec.msgpack.decode(each) if each else {} for name, each in columns.items()}
 
 
 def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
@@ -205,8 +203,8 @@ def test_compacted_journal_restores_the_same_state(
         for number in range(8, 12):
             await life.produce(engine, number)
         await wait_and_fetch(engine)
-        assert engine.tables.sessions.keys("1/session")
-        assert waiting.all_waiting(engine.tables.waiting)
+        assert engine.tables.fetch_sessions.keys("1/session")
+        assert pending.requests(engine.tables.pending)
         persistence = engine._persistence
         assert persistence is not None
         await persistence.compact()
@@ -219,8 +217,8 @@ def test_compacted_journal_restores_the_same_state(
     async def restarted() -> tuple[Any, ...]:
         engine = made(tmp_path / "journal", CrashingDisk(), None)
         await engine.start()
-        assert not engine.tables.sessions.keys("1/session")
-        assert not waiting.all_waiting(engine.tables.waiting)
+        assert not engine.tables.fetch_sessions.keys("1/session")
+        assert not pending.requests(engine.tables.pending)
         assert check_cell(engine._cell) == []
         offset = engine._offset - 1  # the tick at the start
         was = (state_of(engine._cell), engine._kept.all(), engine._segments, offset)

@@ -5,9 +5,10 @@ import pytest
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES
-from brokertwin.gateway.refusals import EMPTY_IN_ERROR, error_of, error_response, has_own_code
+from brokertwin.gateway.refusals import error_of, error_response, has_own_code
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
+from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait
 from tests.support.bodies import full_body
 
 VERSIONS = [
@@ -40,7 +41,7 @@ def check_refused(key: int, version: int) -> None:
     written = encode_response(key, version, 5, response)
     correlation, found = decode_response(key, version, bytes(written))
     assert correlation == 5
-    tells = key not in EMPTY_IN_ERROR or has_own_code(request)
+    tells = Trait.EMPTY_IN_ERROR not in KAFKA_APIS[key].traits or has_own_code(request)
     assert codes_in(found) == ({int(Error.UNKNOWN_SERVER_ERROR)} if tells else set()), (
         key,
         version,

@@ -17,10 +17,10 @@ PLANTED_CELLS: tuple[Planted, ...] = (
         "settings-between-cells",
         "brokers of other cells hear of settings",
         "brokertwin.state.cell.between_cells",
-        "            self._tell(cell, Kind.METADATA, RecordTold(record))\n",
+        "            self._tell(cell, Kind.METADATA, MetadataEvent(record))\n",
         (
             '            if type(record).__name__ != "ConfigChanged":\n'
-            "                self._tell(cell, Kind.METADATA, RecordTold(record))\n"
+            "                self._tell(cell, Kind.METADATA, MetadataEvent(record))\n"
         ),
     ),
     Planted(
@@ -40,7 +40,7 @@ PLANTED_CELLS: tuple[Planted, ...] = (
     Planted(
         "answered-behind",
         "an answer that has nothing to write waits for what was written before",
-        "brokertwin.state.cell.behind",
+        "brokertwin.state.cell.committing",
         "log.high_watermark < log.log_end_offset",
         "False",
     ),

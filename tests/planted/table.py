@@ -323,7 +323,7 @@ PLANTED: tuple[Planted, ...] = (
         "reappearing-session",
         "a process starts only when the session of the one before is over",
         "brokertwin.state.cell.broker_changes",
-        ("is_late = network.is_severed(table, broker) or registrations.has_session(table, broker)"),
+        "is_late = network.is_severed(table, broker) or has_session",
         "is_late = network.is_severed(table, broker)",
     ),
     Planted(

@@ -16,7 +16,7 @@ from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import hold
 from brokertwin.state.cell.resharding import resharded
-from brokertwin.state.core import outputs, waiting
+from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.events import Event, Kind, decode_event
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import CellSettings
@@ -144,7 +144,7 @@ class Cells:
 
     def earliest(self) -> int | None:
         """The first deadline of any cell, in ms since 1970."""
-        found = [waiting.earliest(cell.tables.waiting) for cell in self.cells.values()]
+        found = [pending.earliest(cell.tables.pending) for cell in self.cells.values()]
         return min((each[0] for each in found if each is not None), default=None)
 
     def _cell_of(self, broker: int) -> str:
@@ -187,7 +187,7 @@ def stories() -> Iterator[Story]:
 
     No event moves a leader: that is refused in several cells. No timer is due at once, and no
     request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
-    (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
+    (`test_zero_time_out_expires_before_another_cell_replies`).
     """
     for seed in SEEDS:
         story = seeded(seed, 60)

@@ -62,11 +62,11 @@ class Coordinators:
 
     def is_stopped(self, broker: int) -> bool:
         """Whether a broker is not there."""
-        return network.is_stopped(self.bench.cell.tables.waiting, broker)
+        return network.is_stopped(self.bench.cell.tables.cluster, broker)
 
     def is_reached(self, broker: int) -> bool:
         """Whether a broker is there, and hears of the controller."""
-        is_severed = network.is_severed(self.bench.cell.tables.waiting, broker)
+        is_severed = network.is_severed(self.bench.cell.tables.cluster, broker)
         return broker >= 0 and not self.is_stopped(broker) and not is_severed
 
     def ask(self, api: str, version: int, body: dict[str, Any], broker: int) -> str | None:

@@ -86,7 +86,8 @@ def cache(bench: Bench) -> SessionCache:
     """The first broker's session cache, as it is now."""
     settings = bench.settings.broker_settings
     layout = ShardLayout.of(settings)
-    return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], layout, bench.now)
+    table = bench.cell.tables.fetch_sessions
+    return SessionCache(table, bench.settings.brokers[0], layout, bench.now)
 
 
 def session(bench: Bench, session_id: int) -> FetchSession:

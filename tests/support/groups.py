@@ -139,7 +139,7 @@ class GroupBench(Bench):
 def check_groups(tables: Tables, broker: int = 1) -> None:
     """What must hold between the groups, what follows from their members, and their timers."""
     prefix = f"timer/group/{broker}/"
-    timers = {key.removeprefix(prefix) for key in tables.waiting.keys(prefix)}
+    timers = {key.removeprefix(prefix) for key in tables.pending.keys(prefix)}
     assert set(groups.live_ids(tables, broker)) <= set(groups.stored_ids(tables, broker))
     expected: set[str] = set()
     for group_id in groups.live_ids(tables, broker):

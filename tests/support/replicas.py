@@ -99,11 +99,11 @@ class Replicas:
 
     def is_stopped(self, broker: int) -> bool:
         """Whether a broker is stopped."""
-        return network.is_stopped(self.bench.cell.tables.waiting, broker)
+        return network.is_stopped(self.bench.cell.tables.cluster, broker)
 
     def is_severed(self, broker: int) -> bool:
         """Whether a broker does not reach the controller."""
-        return network.is_severed(self.bench.cell.tables.waiting, broker)
+        return network.is_severed(self.bench.cell.tables.cluster, broker)
 
     def leader(self) -> tuple[int, int]:
         """The leader and its epoch."""
@@ -191,7 +191,7 @@ class Replicas:
 
     def leadership(self) -> Leadership:
         """What the leader knows of its followers."""
-        found = self.bench.cell.tables.waiting.get(self.leadership_key(), Leadership)
+        found = self.bench.cell.tables.replication.get(self.leadership_key(), Leadership)
         assert found is not None
         return found
 

@@ -11,7 +11,7 @@ def metrics(t: Telling) -> None:
     """A client asks which metrics are wanted of it, or pushes some."""
     broker, instance_id = t.any_broker(), t.choice.of(INSTANCES)
     connection, key = t.choice.of(["s1", "s2"]), t.choice.of([71, 72])
-    table = t.clients.cell.tables.sessions
+    table = t.clients.cell.tables.client_instances
     known = table.get(f"{broker}/client-instance/{instance_id}", ClientInstance)
     body = {
         "clientInstanceId": instance_id,

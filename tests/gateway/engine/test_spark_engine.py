@@ -37,7 +37,7 @@ from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core import outputs
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.errors import Error
@@ -327,7 +327,7 @@ def test_gateway_of_an_older_placement_reports_that_it_must_restart(
     hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> Any:
-        raise Refused(Reason.WRONG_KEY, "no cell of this job has the key 'a.9'")
+        raise EventRefusedError(Reason.WRONG_KEY, "no cell of this job has the key 'a.9'")
 
     api = msgspec.structs.replace(BUILT[METADATA], handle=fails)
     monkeypatch.setitem(BUILT, METADATA, api)

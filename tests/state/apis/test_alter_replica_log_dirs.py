@@ -94,13 +94,13 @@ def test_a_log_that_comes_later_lies_where_it_was_wished(bench: Bench) -> None:
         ("u", 1): "/disk-2",
         ("u", 2): "/disk-1",
     }
-    assert not bench.cell.tables.waiting.keys("1/wished-dirs"), "they are over"
+    assert not bench.cell.tables.replication.keys("1/wished-dirs"), "they are over"
 
 
 def test_of_too_many_wishes_the_oldest_goes(bench: Bench, monkeypatch: Any) -> None:
     monkeypatch.setattr(disk, "REQUESTED_DIRS_MAX", 2)
     alter(bench, ("/disk-2", {"u": [0, 1, 2]}), ("/disk-2", {"u": [1]}))
-    wished = bench.cell.tables.waiting.get("1/wished-dirs", disk.RequestedDirs)
+    wished = bench.cell.tables.replication.get("1/wished-dirs", disk.RequestedDirs)
     assert wished is not None
     assert list(wished.paths) == ["u-1", "u-2"]
 

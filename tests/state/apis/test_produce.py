@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import outputs
-from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
@@ -218,7 +218,7 @@ def test_pending_request_of_an_old_checkpoint_gets_a_response(
     former = {"currentLeader": {"leaderId": -1, "leaderEpoch": -1}, "refusedRecords": None}
     stored = {"name": "", "topicId": ZERO_UUID, **topic, "partitionResponses": [part | former]}
     state = msgspec.msgpack.encode([[stored], [], 0])
-    waiting = Waiting("e", 1, 0, 1, RequestHeader(0, version), "c", "User:a", 0, [], state)
+    waiting = PendingRequest("e", 1, 0, 1, RequestHeader(0, version), "c", "User:a", 0, [], state)
     decision = acks.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
     told = [{**topic, "partitionResponses": [part]}]
     assert msgspec.to_builtins(decision.response) == {"responses": told, "throttleTimeMs": 0}

@@ -34,25 +34,30 @@ BOUNDS = {
         ("state/logs/test_producer.py",), ("producers: producer",)
     ),
     "failed log directories of a broker": Bound(
-        ("state/replication/test_failed_dirs.py",), ("waiting: failed-dirs",)
+        ("state/replication/test_failed_dirs.py",), ("replication: failed-dirs",)
     ),
     "requested directories of future logs, on a broker": Bound(
-        ("state/apis/test_alter_replica_log_dirs.py",), ("waiting: wished-dirs",)
+        ("state/apis/test_alter_replica_log_dirs.py",), ("replication: wished-dirs",)
     ),
     "changed feature levels": Bound(("state/cluster/test_features.py",), ("metadata: features",)),
     "fetch sessions of a broker": Bound(
         ("state/fetch/test_fetch_session.py",),
-        ("sessions: session", "sessions: active", "sessions: shard", "sessions: next-shard"),
+        (
+            "fetch_sessions: session",
+            "fetch_sessions: active",
+            "fetch_sessions: shard",
+            "fetch_sessions: next-shard",
+        ),
     ),
     "partitions of a fetch session": Bound(
         ("state/fetch/test_fetch_session.py",),
-        ("sessions: cached", "sessions: members", "sessions: watchers"),
+        ("fetch_sessions: cached", "fetch_sessions: members", "fetch_sessions: watchers"),
     ),
     "clients with their own count of evictions": Bound(
-        ("state/fetch/test_fetch_session_counts.py",), ("sessions: evictions",)
+        ("state/fetch/test_fetch_session_counts.py",), ("fetch_sessions: evictions",)
     ),
     "members of a classic group": Bound(
-        ("state/groups/test_classic_groups.py",), ("sessions: live-group",)
+        ("state/groups/test_classic_groups.py",), ("live_groups: live-group",)
     ),
     "members of a consumer group, with assignments": Bound(
         ("state/groups/test_consumer_groups.py",), ("groups: group",)
@@ -70,7 +75,7 @@ BOUNDS = {
         ("state/groups/test_streams_groups.py",), ("groups: group",)
     ),
     "topics of a streams group, and failed creations": Bound(
-        ("state/groups/test_streams_groups.py",), ("sessions: live-streams",)
+        ("state/groups/test_streams_groups.py",), ("live_groups: live-streams",)
     ),
     "share state that waits for deletion": Bound(
         ("state/groups/test_share_offsets.py",), ("groups: group",)
@@ -80,33 +85,33 @@ BOUNDS = {
     ),
     "share states": Bound(("state/share/test_state_store.py",), ("groups: share-state",)),
     "share sessions of a broker": Bound(
-        ("state/share/test_share_fetch.py",), ("sessions: share-session",)
+        ("state/share/test_share_fetch.py",), ("shares: share-session",)
     ),
     "in-flight records of a share group and partition": Bound(
-        ("state/share/test_share_partition.py",), ("sessions: share-partition",)
+        ("state/share/test_share_partition.py",), ("shares: share-partition",)
     ),
     "share partitions of a broker": Bound(
         ("state/share/test_share_fetch.py", "state/cell/test_a_day.py"),
-        ("sessions: share-partition", "waiting: timer"),
+        ("shares: share-partition", "pending: timer"),
     ),
     "member ids that were returned and not used": Bound(
-        ("state/groups/test_classic_groups.py",), ("sessions: live-group", "waiting: timer")
+        ("state/groups/test_classic_groups.py",), ("live_groups: live-group", "pending: timer")
     ),
     "groups whose first commit stored nothing": Bound(
-        ("state/groups/test_offset_expiry.py",), ("sessions: live-group",)
+        ("state/groups/test_offset_expiry.py",), ("live_groups: live-group",)
     ),
-    "timers of a group": Bound(("state/groups/test_groups.py",), ("waiting: timer",)),
+    "timers of a group": Bound(("state/groups/test_groups.py",), ("pending: timer",)),
     "groups and committed offsets": Bound(
         ("state/groups/test_offset_expiry.py",),
         ("groups: group", "groups: committed", "groups: offset"),
     ),
     "fetch rates under a client quota": Bound(
-        ("state/cluster/test_client_quotas.py",), ("sessions: rate",)
+        ("state/cluster/test_client_quotas.py",), ("quotas: rate",)
     ),
     "connection rates under an address quota": Bound(("gateway/test_bounded_rates.py",)),
     "request times under a client quota": Bound(("gateway/test_bounded_rates.py",)),
     "token buckets for partition changes": Bound(
-        ("state/cluster/test_mutation_quota.py",), ("sessions: bucket",)
+        ("state/cluster/test_mutation_quota.py",), ("quotas: bucket",)
     ),
     "brokers, producer id blocks, length of the metadata log": Bound(
         ("state/replication/test_registrations.py",),
@@ -115,18 +120,18 @@ BOUNDS = {
             "metadata: producer-ids",
             "metadata: latest_producer_id_block",
             "metadata: metadata-log",
-            "waiting: producer-id-request",
+            "in_flight: producer-id-request",
         ),
     ),
     "delayed metadata and messages": Bound(
-        ("state/cell/test_delivery.py",), ("waiting: late-metadata", "waiting: late-messages")
+        ("state/cell/test_delivery.py",), ("pending: late-metadata", "pending: late-messages")
     ),
     "throttled replication of brokers": Bound(
-        ("state/replication/test_throttles.py",), ("waiting: held", "sessions: rate")
+        ("state/replication/test_throttles.py",), ("replication: held", "quotas: rate")
     ),
     "clients that requested a metrics subscription": Bound(
         ("state/cluster/test_client_instances.py", "state/cell/test_a_day.py"),
-        ("sessions: client-instance", "sessions: client-instances"),
+        ("client_instances: client-instance", "client_instances: client-instances"),
     ),
     "client metrics settings": Bound(
         ("state/configs/test_client_metrics.py",), ("metadata: client-metrics",)
@@ -160,25 +165,25 @@ BOUNDS = {
             "metadata: config",
         ),
     ),
-    "pending requests": Bound(("state/core/test_waiting.py",), ("waiting: wait",)),
-    "pending joins and syncs": Bound(("state/groups/test_rebalance_rules.py",), ("waiting: wait",)),
-    "waiters of a log or session": Bound(("state/core/test_waiting.py",), ("waiting: watch",)),
-    "deadlines in firing order": Bound(("state/core/test_waiting.py",)),
+    "pending requests": Bound(("state/core/test_pending.py",), ("pending: wait",)),
+    "pending joins and syncs": Bound(("state/groups/test_rebalance_rules.py",), ("pending: wait",)),
+    "waiters of a log or session": Bound(("state/core/test_pending.py",), ("pending: watch",)),
+    "deadlines in firing order": Bound(("state/core/test_pending.py",)),
     "follower progress at leaders; isolated brokers": Bound(
         ("state/replication/test_copying.py",),
-        ("waiting: leading", "waiting: held", "waiting: network"),
+        ("replication: leading", "replication: held", "cluster: network"),
     ),
     "high watermarks changed since the last checkpoint file": Bound(
         ("state/replication/test_checkpoints.py",),
-        ("waiting: checkpointing", "waiting: checkpointed"),
+        ("replication: checkpointing", "replication: checkpointed"),
     ),
     "uncommitted writes to internal topics": Bound(
         ("state/replication/test_coordinators.py",),
-        ("waiting: wait", "waiting: watch", "waiting: busy"),
+        ("pending: wait", "pending: commit", "pending: watch", "in_flight: busy"),
     ),
     "logs of internal topics": Bound(("state/replication/test_cleaning.py",), ("logs: chunk",)),
     "producers with a verified transaction": Bound(
-        ("state/transactions/test_transactional_produce.py",), ("waiting: verifications",)
+        ("state/transactions/test_transactional_produce.py",), ("in_flight: verifications",)
     ),
     "keys of recent items, cached": Bound(("state/core/test_tables.py",)),
     "large column bases, cached in a Python worker": Bound(("streaming/job/test_kept_bases.py",)),
@@ -188,7 +193,7 @@ BOUNDS = {
     "steps caused by one event": Bound(("state/cell/test_cell.py",)),
     "partition state that a leader hands over": Bound(("state/cluster/test_leaders.py",)),
     "messages between cells": Bound(
-        ("state/cell/test_between_cells.py",), ("waiting: told", "waiting: heard")
+        ("state/cell/test_between_cells.py",), ("cluster: told", "cluster: heard")
     ),
     "events of a micro-batch": Bound(("streaming/job/test_read_ahead.py",)),
     "event lengths that the driver reads ahead": Bound(("streaming/job/test_read_ahead.py",)),

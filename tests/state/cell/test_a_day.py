@@ -1,4 +1,4 @@
-"""Two days of clients that come and go, some each hour: what is gone is forgotten, kind by kind.
+"""Two days of clients that come and go, some each hour: expired items are removed, kind by kind.
 
 They come and never come again. So in the second day as many items of each kind are there as come in
 the time that the kind lives, to a check's interval; of a kind that is not named, as many as before
@@ -10,6 +10,7 @@ from typing import Any
 
 from brokertwin.state.cell import check
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import TABLE_NAMES
 from brokertwin.state.logs.log import Log
 from tests.support.machine import header
 from tests.support.streams_groups import NO_TASKS, PASSING
@@ -40,16 +41,16 @@ LIVES = {
     "groups/group": OF_A_DAY,
     "metadata/token": (2 * OF_A_DAY[0], 2 * OF_A_DAY[1]),
     "metadata/token-digest": (2 * OF_A_DAY[0], 2 * OF_A_DAY[1]),
-    "sessions/rate": (0, 4 * MANY),
-    "sessions/bucket": (0, 2 * MANY),
-    "sessions/client-instance": (0, MANY),
-    "sessions/share-partition": (0, MANY),
-    "sessions/session": (1, SLOTS),
-    "sessions/cached": (1, SLOTS),
-    "sessions/active": (1, SLOTS),
-    "sessions/members": (1, SLOTS),
-    "sessions/shard": (0, 8),
-    "sessions/evictions": (1, 1),
+    "quotas/rate": (0, 4 * MANY),
+    "quotas/bucket": (0, 2 * MANY),
+    "client_instances/client-instance": (0, MANY),
+    "shares/share-partition": (0, MANY),
+    "fetch_sessions/session": (1, SLOTS),
+    "fetch_sessions/cached": (1, SLOTS),
+    "fetch_sessions/active": (1, SLOTS),
+    "fetch_sessions/members": (1, SLOTS),
+    "fetch_sessions/shard": (0, 8),
+    "fetch_sessions/evictions": (1, 1),
     "logs/chunk": (0, 6),
     "logs/aborted": (0, 1),
     "logs/rolled": (0, 2),
@@ -61,11 +62,11 @@ an id of its own to each.
 """
 
 STAY = {
-    *(f"sessions/{kind}" for kind in ("session", "cached", "active", "members", "shard")),
-    "sessions/evictions",
+    *(f"fetch_sessions/{kind}" for kind in ("session", "cached", "active", "members", "shard")),
+    "fetch_sessions/evictions",
     "logs/chunk",
 }
-"""Sessions that nobody closes stay while there is room, as in Kafka, and their counts; a log's last
+"""Unclosed sessions stay while there is room, as in Kafka, and their counts; a log's last
 segment stays."""
 
 
@@ -197,13 +198,12 @@ class Clients(TransactionBench):
         assert check.check(self.cell) == []
 
     def items(self) -> Counter[str]:
-        """How many items there are of each kind, as `sessions/rate`."""
+        """How many items there are of each kind, as `quotas/rate`."""
         return Counter(kind_of(table, key) for table, key in self.keys())
 
     def keys(self) -> set[tuple[str, str]]:
         """Every item: its table and key."""
-        columns = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
-        return {(name, key) for name in columns for key in self.cell.tables[name].keys("")}
+        return {(name, key) for name in TABLE_NAMES for key in self.cell.tables[name].keys("")}
 
     def offsets_kept(self) -> int:
         """How many offsets the log has that has most."""
@@ -214,7 +214,7 @@ class Clients(TransactionBench):
 def kind_of(table: str, key: str) -> str:
     """Of an item of a machine, or of one that is found by a request's id."""
     first, _, rest = key.partition("/")
-    return f"{table}/{first if table == 'waiting' else rest.partition('/')[0]}"
+    return f"{table}/{first if table == 'pending' else rest.partition('/')[0]}"
 
 
 def two_days() -> None:
@@ -241,8 +241,8 @@ def two_days() -> None:
         bench.pass_an_hour()
     end = bench.keys()
     assert {each for each in end ^ begin if kind_of(*each) not in STAY} == set()
-    assert bench.items()["sessions/session"] <= SLOTS
+    assert bench.items()["fetch_sessions/session"] <= SLOTS
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_expired_items_are_removed_within_two_days() -> None:
     two_days()

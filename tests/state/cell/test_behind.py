@@ -1,6 +1,6 @@
-"""Answers with nothing to write wait for what their coordinator wrote before, as in Kafka.
+"""Responses without records wait for earlier writes of their coordinator, as in Kafka.
 
-Beside real brokers: `tests/gateway/test_waiting_answers_like_kafka.py`.
+Compared with real brokers in `tests/gateway/test_waiting_answers_like_kafka.py`.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def ask(brokers: Coordinators, asked: Asked) -> str | None:
 
 
 @pytest.mark.parametrize("what", WAITING)
-def test_an_answer_waits_until_followers_have_what_was_written(
+def test_response_waits_until_earlier_writes_are_committed(
     brokers: Coordinators, what: str
 ) -> None:
     asked, _ = WAITING[what]
@@ -116,7 +116,9 @@ def test_an_answer_waits_until_followers_have_what_was_written(
 
 
 @pytest.mark.parametrize("what", WAITING)
-def test_where_time_is_up_it_is_15_and_16_for_a_fetch(brokers: Coordinators, what: str) -> None:
+def test_time_out_is_coordinator_not_available_or_not_coordinator_for_fetches(
+    brokers: Coordinators, what: str
+) -> None:
     asked, error_of = WAITING[what]
     cut_off(brokers)
     waits = ask(brokers, asked)
@@ -127,7 +129,7 @@ def test_where_time_is_up_it_is_15_and_16_for_a_fetch(brokers: Coordinators, wha
     assert error_of(brokers.answer(waits)) == error
 
 
-def test_where_time_is_up_nothing_is_said_of_parts(brokers: Coordinators) -> None:
+def test_time_out_response_has_no_parts(brokers: Coordinators) -> None:
     cut_off(brokers)
     asked = [WAITING[each][0] for each in ("LeaveGroup", "OffsetDelete", "AlterShareGroupOffsets")]
     left, deleted, altered = (ask(brokers, each) for each in asked)
@@ -138,14 +140,12 @@ def test_where_time_is_up_nothing_is_said_of_parts(brokers: Coordinators) -> Non
 
 
 @pytest.mark.parametrize("what", AT_ONCE)
-def test_an_error_that_ends_a_request_is_told_at_once_and_so_is_who_reads(
-    brokers: Coordinators, what: str
-) -> None:
+def test_errors_and_reads_are_answered_at_once(brokers: Coordinators, what: str) -> None:
     cut_off(brokers)
     assert brokers.answer(ask(brokers, AT_ONCE[what])) is not None
 
 
-def test_two_that_wait_for_the_same_are_both_told(brokers: Coordinators) -> None:
+def test_two_requests_pending_on_the_same_write_both_resume(brokers: Coordinators) -> None:
     cut_off(brokers)
     asked, _ = WAITING["LeaveGroup"]
     waits = [ask(brokers, asked), ask(brokers, asked)]
@@ -153,7 +153,7 @@ def test_two_that_wait_for_the_same_are_both_told(brokers: Coordinators) -> None
     assert None not in map(brokers.answer, waits)
 
 
-def test_a_member_whose_join_is_not_written_is_not_told_that_it_is_one(
+def test_uncommitted_join_does_not_name_the_member(
     brokers: Coordinators,
 ) -> None:
     """It joined again, with nothing to write, and was told; the next coordinator knew it not."""
@@ -172,7 +172,7 @@ def test_a_member_whose_join_is_not_written_is_not_told_that_it_is_one(
     assert brokers.answer(first)["memberId"] is None
 
 
-def test_an_offset_that_is_to_be_stable_is_the_one_that_was_written_last(
+def test_stable_offset_is_the_last_written_one(
     brokers: Coordinators,
 ) -> None:
     cut_off(brokers)
@@ -209,7 +209,7 @@ def test_transactional_offsets_with_too_long_metadata_wait(
     assert error_of_commit(brokers.answer(waits)) == UNAVAILABLE
 
 
-def test_a_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
+def test_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
     brokers: Coordinators,
 ) -> None:
     joins: dict[str, Any] = {"groupId": "c", "memberId": MEMBER, "memberEpoch": 0}
@@ -234,7 +234,7 @@ def test_a_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
     assert [brokers.answer(each)["errorCode"] for each in waits] == [NONE, NONE, NONE]
 
 
-def test_who_leaves_a_group_of_another_kind_is_told_at_once(brokers: Coordinators) -> None:
+def test_leaving_a_group_of_another_kind_is_answered_at_once(brokers: Coordinators) -> None:
     joins = {"groupId": "s", "memberId": MEMBER, "memberEpoch": 0, "subscribedTopicNames": [TOPIC]}
     ask(brokers, ("SHARE_GROUP_HEARTBEAT", 1, joins))
     cut_off(brokers)

@@ -1,6 +1,6 @@
-"""States of share groups: who waits for what was written before, and who is asked only then.
+"""States of share groups: requests that wait for earlier writes, or are sent after them.
 
-Beside real brokers: `tests/gateway/test_waiting_answers_like_kafka.py`.
+Compared with real brokers in `tests/gateway/test_waiting_answers_like_kafka.py`.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ class States:
         return self.brokers.ask(api, 0, {"groupId": "g", "topics": topics}, COORDINATOR)
 
     def result(self, event_id: str | None) -> Any:
-        """What is told of the partition, None while nothing is."""
+        """The response about the partition, or None while it is pending."""
         told = self.brokers.answer(event_id)
         return told and told["results"][0]["partitions"][0]
 
@@ -87,7 +87,7 @@ class States:
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_whatever_a_share_coordinator_finds_waits_for_what_it_wrote(what: str) -> None:
+def test_results_of_a_share_coordinator_wait_for_its_writes(what: str) -> None:
     states, (verb, said, _) = States(), ASKED[what]
     expected = states.result(states.send(verb, **said))
     states.cut_off()
@@ -99,7 +99,7 @@ def test_whatever_a_share_coordinator_finds_waits_for_what_it_wrote(what: str) -
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_where_time_is_up_it_says_so_in_kafkas_words(what: str) -> None:
+def test_time_out_has_kafkas_error_message(what: str) -> None:
     """share.coordinator.write.timeout.ms, not that of the group's offsets."""
     states, (verb, said, event) = States(), ASKED[what]
     states.cut_off()
@@ -115,7 +115,7 @@ def test_where_time_is_up_it_says_so_in_kafkas_words(what: str) -> None:
     assert told["partition"] == said.get("partition", 0)
 
 
-def test_who_asks_another_than_the_coordinator_is_told_at_once() -> None:
+def test_request_to_another_broker_is_refused_at_once() -> None:
     states = States()
     states.cut_off()
     states.send("WRITE", **WRITTEN)
@@ -126,7 +126,7 @@ def test_who_asks_another_than_the_coordinator_is_told_at_once() -> None:
     assert states.result(told)["errorCode"] == NOT_COORDINATOR
 
 
-def test_who_describes_offsets_is_told_of_a_state_when_it_is_committed() -> None:
+def test_described_offsets_wait_for_committed_states() -> None:
     states = States()
     assert states.brokers.answer(states.alter())["errorCode"] == NONE
     states.cut_off()
@@ -140,7 +140,7 @@ def test_who_describes_offsets_is_told_of_a_state_when_it_is_committed() -> None
     assert [each["topics"][0]["partitions"][0]["startOffset"] for each in groups] == [0, 0]
 
 
-def test_a_share_coordinator_is_asked_when_its_reason_is_committed() -> None:
+def test_request_to_a_share_coordinator_is_sent_after_the_commit() -> None:
     states = States()
     states.cut_off()
     waits = states.alter()
@@ -150,7 +150,7 @@ def test_a_share_coordinator_is_asked_when_its_reason_is_committed() -> None:
     assert len(states.states_of("s")) == 1
 
 
-def test_where_its_reason_is_not_committed_it_is_not_asked() -> None:
+def test_request_to_a_share_coordinator_is_not_sent_without_the_commit() -> None:
     states = States()
     assert states.brokers.answer(states.alter())["errorCode"] == NONE
     states.cut_off()
@@ -167,7 +167,7 @@ def test_where_its_reason_is_not_committed_it_is_not_asked() -> None:
     assert states.states_of("s") == []
 
 
-def test_a_topic_that_is_begun_again_is_to_go_no_more() -> None:
+def test_initialized_topic_is_no_longer_deleted() -> None:
     """Both were asked for, and nobody has asked the share coordinator: there is nothing to go."""
     states = States()
     assert states.brokers.answer(states.alter())["errorCode"] == NONE

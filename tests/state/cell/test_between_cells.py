@@ -9,11 +9,11 @@ import pytest
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import between_cells
 from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokertwin.state.core.outputs import RECORDS
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
 from tests.support.machine import header, produce_body
@@ -31,7 +31,7 @@ def cells_of(story: Story, **more: Any) -> Cells:
     return Cells(story.settings, split(brokers, count), **more)
 
 
-def test_cells_answer_as_one_cell_does() -> None:
+def test_several_cells_respond_like_one() -> None:
     told = set()
     for story in stories():
         one, many = Cells(story.settings, {}), cells_of(story)
@@ -78,19 +78,19 @@ def told_twice(story: Story, seed: int) -> None:
     assert twice.topic == once.topic
 
 
-def test_a_repeat_at_any_later_point_changes_nothing() -> None:
+def test_repeat_has_no_effect_at_any_later_point() -> None:
     for seed, story in enumerate(stories()):
         told_twice(story, seed)
 
 
-def test_a_repeat_that_is_taken_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_repeat_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(between_cells, "is_repeat", lambda *_: False)
     monkeypatch.setattr(between_cells, "is_next", lambda *_: True)
     with pytest.raises(AssertionError):
         told_twice(next(stories()), 0)
 
 
-def test_cells_go_on_from_what_was_stored() -> None:
+def test_cells_continue_from_stored_state() -> None:
     story = next(stories())
     straight, stored = cells_of(story), cells_of(story)
     for document in story.documents:
@@ -101,10 +101,12 @@ def test_cells_go_on_from_what_was_stored() -> None:
     assert stored.durable() == straight.durable()
 
 
-def test_an_answer_that_a_machine_takes_can_come_from_another_cell() -> None:
+def test_replies_from_other_cells_have_a_response_type() -> None:
     for api in BUILT.values():
         assert api.on_reply is None or api.response_type is not None, api.name
-    assert BUILT[transaction_verification.KEY].response_type is not None, "requests wait for it"
+    assert BUILT[kafka_apis.ADD_PARTITIONS_TO_TXN.key].response_type is not None, (
+        "requests wait for it"
+    )
 
 
 # One event at a time
@@ -135,7 +137,7 @@ def topics(cells: Cells, name: str) -> list[str]:
     return sorted({key.split("/")[2] for key in keys if key.split("/")[1] == "name"})
 
 
-def test_a_client_of_another_cell_is_answered_by_the_controllers() -> None:
+def test_controllers_cell_responds_to_a_client_of_another_cell() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 2, "orders"))
     (answer,) = cells.answers["c1"]["response"]["topics"]
@@ -145,7 +147,7 @@ def test_a_client_of_another_cell_is_answered_by_the_controllers() -> None:
 
 
 @pytest.mark.parametrize("storage", ["kafka", "zookeeper"])
-def test_offsets_that_another_cell_keeps_are_the_same_as_in_one_cell(storage: str) -> None:
+def test_offsets_of_another_cell_equal_those_of_one_cell(storage: str) -> None:
     asked = BrokerSettings(
         brokertwin_forward_offset_fetch=True,
         brokertwin_offset_storage=storage,
@@ -181,7 +183,7 @@ def test_offsets_that_another_cell_keeps_are_the_same_as_in_one_cell(storage: st
     assert many.told["answer"] >= 2
 
 
-def test_a_row_says_who_sends_it_and_which_it_is() -> None:
+def test_row_has_sender_incarnation_and_sequence() -> None:
     cells = Cells(SETTINGS, TWO)
     for number in range(3):
         cells.handle(creation(f"c{number}", 1, f"t{number}"))
@@ -195,7 +197,7 @@ def test_a_row_says_who_sends_it_and_which_it_is() -> None:
     assert [row["of"] for row in rows] == ["c0", "c1", "c2"]
 
 
-def test_one_that_comes_too_early_is_a_dead_letter_and_is_taken_when_it_is_the_next() -> None:
+def test_early_event_is_a_dead_letter_and_accepted_in_its_turn() -> None:
     cells = Cells(SETTINGS, TWO)
     first = cells.take(("a", creation("c1", 1, "orders")))
     second = cells.take(("a", creation("c2", 1, "payments")))
@@ -207,7 +209,7 @@ def test_one_that_comes_too_early_is_a_dead_letter_and_is_taken_when_it_is_the_n
     assert len(cells.dead_letters()) == 1
 
 
-def test_a_cell_that_begins_anew_counts_from_one_in_a_higher_incarnation() -> None:
+def test_new_cell_counts_from_one_in_a_higher_incarnation() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "orders"))
     (older,) = told(cells, "metadata")
@@ -224,7 +226,7 @@ def test_a_cell_that_begins_anew_counts_from_one_in_a_higher_incarnation() -> No
     assert anew.dead_letters() == []
 
 
-def test_of_a_cell_that_has_begun_anew_alone_the_first_is_the_next() -> None:
+def test_only_the_first_event_of_a_new_cell_is_next() -> None:
     cells = Cells(SETTINGS, TWO)
     for number in range(2):
         cells.handle(creation(f"c{number}", 1, f"t{number}"))
@@ -238,7 +240,7 @@ def test_of_a_cell_that_has_begun_anew_alone_the_first_is_the_next() -> None:
 
 
 @pytest.mark.parametrize("sender", ["", "b", "c", CLUSTER])
-def test_what_no_other_cell_has_sent_is_refused(sender: str) -> None:
+def test_event_of_an_unknown_cell_is_refused(sender: str) -> None:
     cells = Cells(SETTINGS, TWO)
     (row,) = cells.take(("a", creation("c1", 1, "orders")))
     cells.deliver([changed(row, sender=sender)])
@@ -247,7 +249,7 @@ def test_what_no_other_cell_has_sent_is_refused(sender: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(BETWEEN_CELLS))
-def test_a_cell_that_holds_all_takes_nothing_from_others(kind: str) -> None:
+def test_single_cell_refuses_events_of_cells(kind: str) -> None:
     cell = Cells(SETTINGS, {})
     event = {"id": "x", "cluster": CLUSTER, "kind": kind, "sender": "a", "sequence": 1}
     cell.deliver([(CLUSTER, msgspec.json.encode(event))])
@@ -255,7 +257,7 @@ def test_a_cell_that_holds_all_takes_nothing_from_others(kind: str) -> None:
     assert cell.answers == {}
 
 
-def test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken() -> None:
+def test_failed_event_is_a_dead_letter_and_later_ones_are_accepted() -> None:
     cells = Cells(SETTINGS, TWO)
     (row,) = cells.take(("a", creation("c1", 1, "orders")))
     (following,) = cells.take(("a", creation("c2", 1, "payments")))
@@ -264,7 +266,7 @@ def test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken() -> Non
     assert topics(cells, "b") == ["payments"]
 
 
-def test_a_forwarded_request_that_raises_is_answered_with_why(
+def test_failed_forwarded_request_gets_an_error_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: Any) -> Any:
@@ -276,7 +278,7 @@ def test_a_forwarded_request_that_raises_is_answered_with_why(
     assert cells.answers["c1"]["error"]["reason"] == Reason.FAULT
 
 
-def test_replicas_of_a_partition_copy_across_cells() -> None:
+def test_replicas_copy_across_cells() -> None:
     settings = msgspec.structs.replace(SETTINGS, broker_settings=BrokerSettings())
     clusters = Cells(settings, {}), Cells(settings, TWO)
     batch = header(3, size=90, maxTimestamp=START)
@@ -311,7 +313,7 @@ def tick(time: int) -> Row:
     return "a", msgspec.json.encode(event)
 
 
-def test_a_follower_of_another_cell_was_caught_up_until_the_leader_appended() -> None:
+def test_follower_of_another_cell_is_caught_up_until_the_append() -> None:
     """Nothing was written for an hour; from the append on it has replica.lag.time.max.ms."""
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "t", 2))
@@ -326,8 +328,8 @@ def test_a_follower_of_another_cell_was_caught_up_until_the_leader_appended() ->
     assert msgspec.json.decode(left[1])["told"]["record"]["isr"] == [1]
 
 
-def test_a_leader_whose_cell_has_slept_hears_its_followers_before_it_judges_them() -> None:
-    """The fetch of a follower lies behind the event that lets the cell know of the hour."""
+def test_idle_leader_reads_fetches_before_it_shrinks_the_isr() -> None:
+    """The fetch of a follower follows the event that informs the cell of the time."""
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "t", 2))
     changes = len(told(cells, "metadata"))
@@ -338,7 +340,7 @@ def test_a_leader_whose_cell_has_slept_hears_its_followers_before_it_judges_them
     assert len(told(cells, "metadata")) == changes
 
 
-def test_what_was_due_in_a_silent_cell_is_told_with_the_event_that_ends_the_silence() -> None:
+def test_overdue_messages_leave_with_the_next_event_of_the_cell() -> None:
     """A transactional id expires in the log of broker 1 half an hour before a cell is woken.
 
     Followers in other cells hear of it now, and did not have half an hour.
@@ -360,7 +362,7 @@ def test_what_was_due_in_a_silent_cell_is_told_with_the_event_that_ends_the_sile
     assert many.durable() == one.durable()
 
 
-def test_a_time_out_of_nothing_is_over_before_another_cell_is_heard() -> None:
+def test_zero_time_out_expires_before_another_cell_replies() -> None:
     """Kafka says 7, too, where the followers are other processes; it is written all the same."""
     one, many = Cells(SETTINGS, {}), Cells(SETTINGS, TWO)
     for event in (creation("c1", 1, "t", 2), produce("p0", START, 0), produce("p1", START, 1)):

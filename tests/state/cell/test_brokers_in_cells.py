@@ -117,7 +117,7 @@ def clusters(request: pytest.FixtureRequest) -> Clusters:
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_broker_stops_and_comes_back(clusters: Clusters, broker: int) -> None:
+def test_broker_stops_and_starts(clusters: Clusters, broker: int) -> None:
     led = broker - 1
     clusters.produce(broker, led)
     clusters.do("stop", broker)
@@ -135,7 +135,7 @@ def test_a_broker_stops_and_comes_back(clusters: Clusters, broker: int) -> None:
     assert clusters.many.dead_letters() == []
 
 
-def test_each_stops_in_turn_and_all_have_everything(clusters: Clusters) -> None:
+def test_rolling_restart_loses_nothing(clusters: Clusters) -> None:
     for broker in BROKERS:
         clusters.do("stop", broker)
         for number in ASSIGNMENTS:
@@ -149,7 +149,7 @@ def test_each_stops_in_turn_and_all_have_everything(clusters: Clusters) -> None:
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_follower_that_is_cut_off_leaves_and_joins_again(clusters: Clusters, broker: int) -> None:
+def test_cut_off_follower_leaves_and_rejoins_the_isr(clusters: Clusters, broker: int) -> None:
     led = broker % len(BROKERS)
     leader = ASSIGNMENTS[led][0]
     clusters.do("isolate", broker)
@@ -163,7 +163,7 @@ def test_a_follower_that_is_cut_off_leaves_and_joins_again(clusters: Clusters, b
     assert (sorted(found["isr"]), found["lag"]) == (BROKERS, 0)
 
 
-def test_a_follower_leaves_in_the_same_second_however_many_cells_there_are(
+def test_follower_leaves_at_the_same_time_with_any_number_of_cells(
     clusters: Clusters,
 ) -> None:
     """A leader with followers in other cells has looked at them before one was cut off."""
@@ -177,7 +177,7 @@ def test_a_follower_leaves_in_the_same_second_however_many_cells_there_are(
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_leader_that_is_cut_off_is_reached_again(clusters: Clusters, broker: int) -> None:
+def test_cut_off_leader_is_reached_after_it_rejoins(clusters: Clusters, broker: int) -> None:
     led = broker - 1
     clusters.do("isolate", broker)
     waits = clusters.produce(broker, led, timeout_ms=LAG_TIME_MS * 3)
@@ -190,7 +190,9 @@ def test_a_leader_that_is_cut_off_is_reached_again(clusters: Clusters, broker: i
 
 @pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("verb", ["kill", "sever"])
-def test_a_broker_is_gone_without_a_word(clusters: Clusters, verb: str, broker: int) -> None:
+def test_killed_broker_is_fenced_after_its_session(
+    clusters: Clusters, verb: str, broker: int
+) -> None:
     led = broker - 1
     clusters.do(verb, broker)
     clusters.pass_time(SESSION_MS)
@@ -210,7 +212,7 @@ def test_a_broker_is_gone_without_a_word(clusters: Clusters, verb: str, broker: 
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_broker_starts_when_the_session_before_is_over(clusters: Clusters, broker: int) -> None:
+def test_broker_starts_after_the_former_session(clusters: Clusters, broker: int) -> None:
     clusters.do("kill", broker)
     clusters.do("start", broker)
     assert clusters.states()[broker - 1] == overview.STARTING
@@ -221,7 +223,7 @@ def test_a_broker_starts_when_the_session_before_is_over(clusters: Clusters, bro
 
 
 @pytest.mark.parametrize("broker", [2, 3])
-def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> None:
+def test_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> None:
     """The one before has registered by a request."""
     beat = {"brokerId": broker, "brokerEpoch": 0, "currentMetadataOffset": 1000}
     clusters.request(1, 63, 1, {**beat, "wantFence": True})
@@ -234,7 +236,7 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
         assert sorted(clusters.partition(number)["isr"]) == BROKERS
 
 
-def test_a_broker_that_nobody_serves_registers_and_is_silent(clusters: Clusters) -> None:
+def test_unserved_broker_can_register(clusters: Clusters) -> None:
     clusters.request(2, 62, 4, {**WHO, "brokerId": 9})
     clusters.request(3, 63, 1, {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000})
     assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in enumerate(WITH_9)]
@@ -254,7 +256,7 @@ def test_a_broker_that_nobody_serves_registers_and_is_silent(clusters: Clusters)
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_what_a_severed_broker_asks_arrives_later(clusters: Clusters, broker: int) -> None:
+def test_requests_of_a_severed_broker_arrive_later(clusters: Clusters, broker: int) -> None:
     led = broker - 1
     clusters.do("sever", broker)
     waits = clusters.produce(broker, led)
@@ -266,7 +268,7 @@ def test_what_a_severed_broker_asks_arrives_later(clusters: Clusters, broker: in
     assert sorted(clusters.partition(led)["isr"]) == BROKERS
 
 
-def test_the_in_sync_set_that_a_severed_leader_wants_does_not_reach_the_controller() -> None:
+def test_isr_change_of_a_severed_leader_does_not_reach_the_controller() -> None:
     """It is of another cell, and sees that nobody fetches before its session is over."""
     patient = msgspec.structs.replace(
         SETTINGS, broker_settings=BrokerSettings(replica_lag_time_max_ms=SESSION_MS // 3)
@@ -281,7 +283,7 @@ def test_the_in_sync_set_that_a_severed_leader_wants_does_not_reach_the_controll
     assert sorted(clusters.partition(1)["isr"]) == [1, 3]
 
 
-def test_a_follower_that_is_cut_off_counts_as_caught_up_until_then(clusters: Clusters) -> None:
+def test_cut_off_follower_counts_as_caught_up_until_then(clusters: Clusters) -> None:
     """Not until its leader, in another cell, appends: that may be much later."""
     clusters.produce(1, 0)
     clusters.do("isolate", 2)
@@ -292,7 +294,7 @@ def test_a_follower_that_is_cut_off_counts_as_caught_up_until_then(clusters: Clu
     assert sorted(clusters.partition(0)["isr"]) == [1, 3]
 
 
-def test_a_killed_follower_hears_the_high_watermark_again(clusters: Clusters) -> None:
+def test_restarted_follower_gets_the_high_watermark(clusters: Clusters) -> None:
     """Its file has an older one, and nothing was written meanwhile."""
     for _ in range(3):
         clusters.produce(1, 0)
@@ -303,7 +305,7 @@ def test_a_killed_follower_hears_the_high_watermark_again(clusters: Clusters) ->
     assert watermarks == [3, 3, 3]
 
 
-def test_what_waits_at_a_broker_that_stops_has_no_answer(clusters: Clusters) -> None:
+def test_pending_requests_of_a_stopped_broker_get_no_response(clusters: Clusters) -> None:
     clusters.do("isolate", 2)
     waits = clusters.produce(1, 0)
     clusters.do("stop", 1)
@@ -311,7 +313,7 @@ def test_what_waits_at_a_broker_that_stops_has_no_answer(clusters: Clusters) -> 
     assert clusters.answer(waits) is None
 
 
-def test_every_partition_of_answers_tells_of_the_change(clusters: Clusters) -> None:
+def test_broker_change_is_in_every_partition_of_responses(clusters: Clusters) -> None:
     clusters.do("stop", 3)
     told = [
         (row.partition, msgspec.json.decode(row.value or b""))
@@ -322,7 +324,7 @@ def test_every_partition_of_answers_tells_of_the_change(clusters: Clusters) -> N
     assert told == [(0, change), (1, change)]
 
 
-def test_who_coordinates_stops_and_another_cell_takes_over(clusters: Clusters) -> None:
+def test_another_cell_takes_over_from_a_stopped_coordinator(clusters: Clusters) -> None:
     """The committed offset is in the log of the one that is elected."""
     find = {"keyType": 0, "coordinatorKeys": ["readers"]}
     for _ in range(2):
@@ -382,7 +384,7 @@ class Starting:
         return msgspec.json.encode({**frame, **fields})
 
 
-def test_a_broker_that_starts_answers_nobody_before_it_knows_that_it_is_registered() -> None:
+def test_starting_broker_refuses_requests_until_it_is_registered() -> None:
     starting = Starting()
     starting.tell("start", "stop", "start")
     count = 0
@@ -398,7 +400,7 @@ def test_a_broker_that_starts_answers_nobody_before_it_knows_that_it_is_register
     assert len(starting.fetch_metadata()["brokers"]) == 3
 
 
-def test_who_registers_under_the_id_of_a_broker_that_starts_does_not_begin_it() -> None:
+def test_foreign_registration_does_not_start_a_broker() -> None:
     starting = Starting()
     starting.clusters.request(1, 62, 4, WHO)
     assert starting.clusters.states()[1] == overview.STOPPED
@@ -409,7 +411,7 @@ def test_who_registers_under_the_id_of_a_broker_that_starts_does_not_begin_it() 
     assert (starting.state(), starting.is_started()) == (overview.RUNNING, True)
 
 
-def test_a_start_begins_a_broker_whatever_became_of_the_start_before(
+def test_start_succeeds_after_an_interrupted_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The controller's cell has not taken the registration before: it has raised there."""

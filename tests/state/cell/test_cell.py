@@ -1,4 +1,4 @@
-"""A cell as a whole: what it refuses and how, faults, time (test_histories.py has the rest)."""
+"""A cell as a whole: refusals, faults, time. `test_histories.py` has the rest."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 
 
 def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
-    """The rows of documents that lie in the source from offset `first` on."""
+    """The rows of documents, which start at offset `first`."""
     return [
         row
         for offset, document in enumerate(documents, first)
@@ -59,7 +59,7 @@ EVENT_LIKE = st.fixed_dictionaries(
 
 
 @given(st.binary(max_size=60) | (JSON | EVENT_LIKE).map(lambda value: repr_json(value)))
-def test_no_document_raises_and_a_refused_one_leaves_the_state_alone(document: bytes) -> None:
+def test_no_document_raises_and_refused_ones_change_nothing(document: bytes) -> None:
     cell = Cell(SETTINGS)
     before = cell.columns()
     rows = cell.handle(document, Position(0, 0))
@@ -87,7 +87,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("reason", POISON)
-def test_a_poisoned_document_is_a_dead_letter_with_its_reason(reason: Reason) -> None:
+def test_invalid_document_is_a_dead_letter_with_its_reason(reason: Reason) -> None:
     bench = Bench()
     bench.topic("orders")
     before = bench.cell.columns()
@@ -107,7 +107,7 @@ def test_a_poisoned_document_is_a_dead_letter_with_its_reason(reason: Reason) ->
         (Reason.REPLY_TO, 3, 12, {"replyTo": 5}),
     ],
 )
-def test_a_refused_request_says_why(
+def test_refused_request_has_a_reason(
     reason: Reason, key: int, version: int, event: dict[str, Any]
 ) -> None:
     bench = Bench()
@@ -118,7 +118,7 @@ def test_a_refused_request_says_why(
         assert bench.answers[event_id]["error"]["reason"] == reason
 
 
-def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_in_a_handler_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     bench.topic("orders")
     before = bench.cell.columns()
@@ -141,7 +141,7 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
 
 @settings(max_examples=examples(25))
 @given(histories(), st.lists(st.integers(0, 100), max_size=8))
-def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
+def test_invalid_documents_between_events_only_add_dead_letters(
     documents: list[bytes], places: list[int]
 ) -> None:
     """A handler that raises leaves no trace, whatever came since the last commit."""
@@ -157,7 +157,7 @@ def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
     assert rows == expected
 
 
-def test_a_damaged_state_is_no_events_fault() -> None:
+def test_damaged_state_raises_instead_of_a_dead_letter() -> None:
     """Else each event that meets it would be a dead letter, and the job would go on."""
     bench = Bench()
     bench.topic("orders", 1)
@@ -185,7 +185,7 @@ def raising(cell: Cell) -> bytes:
     return msgspec.json.encode(event)
 
 
-def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
+def test_failed_event_is_rolled_back_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three appends, not committed; the second batch of a Produce raises, its first is undone."""
@@ -216,7 +216,7 @@ def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
     assert not bench.dead_letters(produce(1))
 
 
-def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
+def test_committed_event_is_not_repeated_after_a_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A deadline raises as a Produce comes; the next fault does not append it again."""
@@ -239,7 +239,7 @@ def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
     assert found == [1]
 
 
-def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
+def test_too_large_response_becomes_an_error() -> None:
     bench = Bench()
     bench.topic("orders", partitions=100)
     bench.cell.settings = msgspec.structs.replace(bench.settings, output_bytes_max=1000)
@@ -247,7 +247,7 @@ def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
     assert bench.answers[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
 
 
-def test_what_was_decided_under_former_settings_stays_and_what_comes_heeds_the_new_ones() -> None:
+def test_new_settings_affect_only_later_events() -> None:
     bench = Bench()
     for partitions in (2, 5):
         given = msgspec.structs.replace(bench.settings.broker_settings, num_partitions=partitions)
@@ -258,7 +258,7 @@ def test_what_was_decided_under_former_settings_stays_and_what_comes_heeds_the_n
     assert {t["name"]: len(t["partitions"]) for t in body["topics"]} == {"of-2": 2, "of-5": 5}
 
 
-def test_time_is_clamped_to_the_row_and_never_runs_back() -> None:
+def test_time_is_clamped_to_the_row_and_monotonic() -> None:
     settings = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time_max_skew_ms=5000)
     cell = Cell(settings)
 
@@ -273,7 +273,7 @@ def test_time_is_clamped_to_the_row_and_never_runs_back() -> None:
     assert tick(START - 10**9, START + 20_000) == START + 15_000
 
 
-def test_a_deadline_is_announced_once_and_fires_at_its_own_time() -> None:
+def test_deadline_is_announced_once_and_fires_at_its_time() -> None:
     bench = Bench()
     bench.topic("orders")
     body = {

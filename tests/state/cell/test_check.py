@@ -1,4 +1,4 @@
-"""`check(cell)`: it holds after every event of a history, and says so where a rule is broken."""
+"""`check(cell)` passes after every event of a history and finds violations."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import ViolationError, check
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
 from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
@@ -22,7 +22,7 @@ from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
 
-def test_everything_holds_after_every_event_of_a_history() -> None:
+def test_invariants_hold_after_every_event_of_a_history() -> None:
     checked: list[bytes] = []
 
     def listen(cell: Cell, document: bytes, _: list[Output]) -> None:
@@ -75,8 +75,8 @@ def _producer(bench: Bench) -> Producer:
 
 
 def _session(bench: Bench) -> FetchSession:
-    (key,) = bench.cell.tables.sessions.keys("1/session/")
-    return bench.cell.tables.sessions.change(key, FetchSession)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/session/")
+    return bench.cell.tables.fetch_sessions.change(key, FetchSession)
 
 
 def _group(bench: Bench) -> ClassicGroup:
@@ -107,21 +107,21 @@ def _transaction_that_the_log_does_not_know(bench: Bench) -> None:
 
 
 def _forgotten_watch(bench: Bench) -> None:
-    for key in bench.cell.tables.waiting.keys("watch/"):
-        bench.cell.tables.waiting.drop(key)
+    for key in bench.cell.tables.pending.keys("watch/"):
+        bench.cell.tables.pending.drop(key)
 
 
 def _watch_of_nobody(bench: Bench) -> None:
-    bench.cell.tables.waiting.drop("wait/waits")
+    bench.cell.tables.pending.drop("wait/waits")
 
 
 def _deadline_that_was_not_announced(bench: Bench) -> None:
-    waiting.set_timer(bench.cell.tables.waiting, "group/1/g/join", bench.now + 1)
+    pending.set_timer(bench.cell.tables.pending, "group/1/g/join", bench.now + 1)
 
 
 def _session_that_forgets_a_watch(bench: Bench) -> None:
-    (key,) = bench.cell.tables.sessions.keys("1/watchers/")
-    bench.cell.tables.sessions.drop(key)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/watchers/")
+    bench.cell.tables.fetch_sessions.drop(key)
 
 
 def _size_of_a_session(bench: Bench) -> None:
@@ -129,8 +129,8 @@ def _size_of_a_session(bench: Bench) -> None:
 
 
 def _partition_that_is_active_and_no_member(bench: Bench) -> None:
-    (key,) = bench.cell.tables.sessions.keys("1/active/")
-    bench.cell.tables.sessions.change(key, Active).identities.append("=payments/0")
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/active/")
+    bench.cell.tables.fetch_sessions.change(key, Active).identities.append("=payments/0")
 
 
 def _member_without_a_timer(bench: Bench) -> None:
@@ -143,7 +143,7 @@ def _timer_of_a_stranger(bench: Bench) -> None:
 
 def _wait_of_a_member_that_has_ended(bench: Bench) -> None:
     (member,) = _group(bench).members.values()
-    waiting.take(bench.cell.tables.waiting, member.join_id)
+    pending.take(bench.cell.tables.pending, member.join_id)
 
 
 def _count_of_joins(bench: Bench) -> None:
@@ -180,8 +180,8 @@ def _item_of_another_cell(bench: Bench) -> None:
 
 
 def _cached(bench: Bench) -> CachedFetchPartition:
-    (key,) = bench.cell.tables.sessions.keys("1/cached/")
-    return bench.cell.tables.sessions.change(key, CachedFetchPartition)
+    (key,) = bench.cell.tables.fetch_sessions.keys("1/cached/")
+    return bench.cell.tables.fetch_sessions.change(key, CachedFetchPartition)
 
 
 def _records_that_a_session_does_not_look_at(bench: Bench) -> None:
@@ -197,18 +197,18 @@ def _log_start_that_was_not_shown(bench: Bench) -> None:
 
 
 def _waits_for(bench: Bench, watched: list[str], deadline: int) -> None:
-    """What the Fetch that waits does so for."""
-    waited = waiting.take(bench.cell.tables.waiting, "waits")
+    """Let the pending Fetch watch other logs."""
+    waited = pending.take(bench.cell.tables.pending, "waits")
     assert waited is not None
     waited.deadline, waited.logs = deadline, watched
-    waiting.add(bench.cell.tables.waiting, waited)
+    pending.add(bench.cell.tables.pending, waited)
 
 
 GONE = f"1/log/{'A' * 22}/0"
 
 
 def _wait_without_end_for_a_session_that_is_gone(bench: Bench) -> None:
-    _waits_for(bench, ["1/session/9"], waiting.NO_DEADLINE)
+    _waits_for(bench, ["1/session/9"], pending.NO_DEADLINE)
 
 
 def _wait_for_a_log_that_is_gone(bench: Bench) -> None:
@@ -246,25 +246,25 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
 
 
 @pytest.mark.parametrize(("broken", "sentence"), BREAKS)
-def test_a_broken_rule_is_said_in_words(
+def test_violation_is_a_sentence(
     bench: Bench, broken: Callable[[Bench], None], sentence: str
 ) -> None:
     broken(bench)
     assert sentence in "; ".join(check(bench.cell))
 
 
-def test_a_session_may_end_while_somebody_waits_for_it_whose_time_ends(bench: Bench) -> None:
+def test_session_can_end_under_a_pending_request_with_a_deadline(bench: Bench) -> None:
     _waits_for(bench, ["1/session/9"], bench.now + 10**6)
     assert check(bench.cell) == []
 
 
-def test_of_logs_that_somebody_waits_for_one_may_be_deleted(bench: Bench) -> None:
-    (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.waiting.keys("watch/"))
+def test_one_of_several_watched_logs_can_be_deleted(bench: Bench) -> None:
+    (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.pending.keys("watch/"))
     _waits_for(bench, [there, GONE], bench.now + 10**6)
     assert check(bench.cell) == []
 
 
-def test_the_bench_checks_after_each_event(bench: Bench) -> None:
+def test_bench_checks_after_each_event(bench: Bench) -> None:
     _high_watermark_past_the_end(bench)
     with pytest.raises(ViolationError, match="high watermark"):
         bench.tick()

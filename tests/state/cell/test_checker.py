@@ -1,4 +1,4 @@
-"""A check of what was touched finds what the whole check finds."""
+"""A check of touched items finds as much as a whole check."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def _drop(table: Table, key: str, _: random.Random) -> None:
 
 
 def _take_the_place(table: Table, key: str, chance: random.Random) -> None:
-    """Of another item of its kind."""
+    """Replace an item by another one of its kind."""
     keys = table.keys()
     others = [each for each in keys if kind_of(each) == kind_of(key)]
     table.put_encoded(chance.choice(others), table.encoded(key))
@@ -50,14 +50,14 @@ def _numbers(item: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def found(cell: Cell, touched: Touched | None) -> set[str]:
-    """What a check says; one that ends with an error has found something, too."""
+    """The violations of a check; an exception counts as one."""
     try:
         return set(check(cell, touched) if touched is not None else check(cell))
     except Exception as error:  # noqa: BLE001 (an item of another type)
         return {type(error).__name__}
 
 
-def test_of_a_state_that_is_broken_anywhere_as_much_is_found() -> None:
+def test_checker_finds_as_much_as_a_whole_check() -> None:
     chance = random.Random(1)
     broken: list[tuple[set[str], str]] = []
 
@@ -95,7 +95,7 @@ def _log(cell: Cell) -> tuple[str, Log]:
     return next((key, log) for key, log in found if log.topic == "orders")
 
 
-def test_a_partition_among_others_of_its_broker_is_looked_at_alone(bench: Bench) -> None:
+def test_touched_partition_is_checked_alone(bench: Bench) -> None:
     bench.topic("many", 3)
     tables = bench.cell.tables
     tables.take_touched()
@@ -105,7 +105,7 @@ def test_a_partition_among_others_of_its_broker_is_looked_at_alone(bench: Bench)
     assert check(bench.cell, Touched(touched)) == []
 
 
-def test_what_was_touched_before_a_commit_is_not_known(bench: Bench) -> None:
+def test_touched_items_before_a_commit_are_unknown(bench: Bench) -> None:
     tables = bench.cell.tables
     assert tables.take_touched() is None
     bench.append("orders", header(1, 5, 0, 1), version=12)
@@ -117,7 +117,7 @@ def test_what_was_touched_before_a_commit_is_not_known(bench: Bench) -> None:
     assert tables.take_touched() == {name: [] for name in TABLE_NAMES}
 
 
-def test_who_looks_at_what_was_touched_changes_nothing_that_a_rollback_finds(bench: Bench) -> None:
+def test_take_touched_does_not_affect_a_rollback(bench: Bench) -> None:
     tables = bench.cell.tables
     before = tables.columns()
     for sequence in (1, 2):
@@ -127,7 +127,7 @@ def test_who_looks_at_what_was_touched_changes_nothing_that_a_rollback_finds(ben
     assert tables.columns() == before
 
 
-def test_what_is_written_unnoticed_is_found_by_the_next_whole_check(bench: Bench) -> None:
+def test_unnoted_write_is_found_by_the_next_whole_check(bench: Bench) -> None:
     checker = Checker(whole_every=3)
     checker.begin(bench.cell)
     checker.hold(bench.cell)
@@ -137,7 +137,7 @@ def test_what_is_written_unnoticed_is_found_by_the_next_whole_check(bench: Bench
         checker.hold(bench.cell)
 
 
-def test_of_a_cell_that_goes_on_from_a_commit_what_was_touched_before_is_looked_at(
+def test_new_cell_checks_what_the_former_one_touched(
     bench: Bench,
 ) -> None:
     checker = Checker(whole_every=1_000)
@@ -153,7 +153,7 @@ def test_of_a_cell_that_goes_on_from_a_commit_what_was_touched_before_is_looked_
         checker.hold(again)
 
 
-def test_of_a_cell_that_begins_twice_before_its_first_event_as_much_is_looked_at(
+def test_cell_that_begins_twice_checks_as_much(
     bench: Bench,
 ) -> None:
     checker = Checker(whole_every=1_000)

@@ -1,15 +1,16 @@
-"""Who has written to an internal topic is told when followers have it, or why they have not."""
+"""Responses of coordinators wait until followers have the records."""
 
 import msgspec
 import pytest
 
-from brokertwin.state.cell import committing, not_committed
+from brokertwin.state.apis import uncommitted
+from brokertwin.state.cell import committing
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Decision, LateAnswer, Waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Decision, PendingRequest, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.waiting import COMMITTING
+from brokertwin.state.core.pending import PendingCommit
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
 from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
@@ -20,31 +21,31 @@ from tests.support.replicas import BROKERS
 UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
 
 
-def test_an_answer_about_one_thing_says_nothing_but_the_error() -> None:
+def test_failed_response_about_one_thing_has_only_the_error() -> None:
     accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
-    told = not_committed.failed(accepted, UNAVAILABLE)
+    told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
 
 
-def test_a_member_is_not_named_either() -> None:
+def test_failed_join_does_not_name_the_member() -> None:
     accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
-    told = not_committed.failed(accepted, UNAVAILABLE)
+    told = uncommitted.failed(accepted, UNAVAILABLE)
     assert told == JoinGroupResponse(error_code=UNAVAILABLE)
 
 
-def test_an_answer_that_has_an_error_keeps_it() -> None:
+def test_failed_response_keeps_an_earlier_error() -> None:
     refused = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS, producer_id=7)
-    assert not_committed.failed(refused, UNAVAILABLE) == refused
+    assert uncommitted.failed(refused, UNAVAILABLE) == refused
 
 
-def test_of_several_things_those_that_were_accepted_have_the_error() -> None:
+def test_accepted_items_of_a_failed_response_have_the_error() -> None:
     codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
-    told = not_committed.failed(offsets_answer(codes), UNAVAILABLE)
+    told = uncommitted.failed(offsets_answer(codes), UNAVAILABLE)
     assert told == offsets_answer({**codes, 0: UNAVAILABLE})
 
 
-def test_an_answer_about_nothing_stays() -> None:
-    assert not_committed.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
+def test_failed_response_without_items_is_unchanged() -> None:
+    assert uncommitted.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
 
 
 def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
@@ -64,8 +65,10 @@ def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
         (Error.MESSAGE_TOO_LARGE, Error.MESSAGE_TOO_LARGE),
     ],
 )
-def test_a_client_is_told_of_the_coordinator_not_of_its_log(of_the_log: Error, told: Error) -> None:
-    assert not_committed.coordinators(of_the_log) is told
+def test_error_of_the_log_becomes_an_error_of_the_coordinator(
+    of_the_log: Error, told: Error
+) -> None:
+    assert uncommitted.coordinator_error(of_the_log) is told
 
 
 def broker_of(brokers: Coordinators, kind: int) -> Broker:
@@ -79,16 +82,18 @@ def required(brokers: Coordinators, kind: int) -> Required:
     return Required(topic_id, number, brokers.log(kind, partition.leader).high_watermark)
 
 
-def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> Waiting:
+def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> PendingRequest:
     header = RequestHeader(api_key, 5)
-    return Waiting(event_id, broker, api_key, waiting.NO_DEADLINE, header, "", "", 0, [], state)
+    return PendingRequest(
+        event_id, broker, api_key, pending.NO_DEADLINE, header, "", "", 0, [], state
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "error"),
     [(GROUPS, Error.NONE), (TRANSACTIONS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
 )
-def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: Error) -> None:
+def test_groups_do_not_require_min_insync_replicas(kind: int, error: Error) -> None:
     brokers = Coordinators(min_insync_replicas=2)
     assert brokers.commit(5) == 0
     assert brokers.init() is not None
@@ -99,22 +104,22 @@ def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: 
     brokers.bench.tick(46_000)
     assert len(brokers.partition(kind)[2].isr) == 1
     state = msgspec.msgpack.encode(committing.Committing([written]))
-    waited = request("held", COMMITTING, brokers.coordinator(kind), state)
-    assert committing.error_of(broker_of(brokers, kind), waited) is error
+    write = PendingCommit("held", brokers.coordinator(kind), pending.NO_DEADLINE, [], state)
+    assert committing.error_of(broker_of(brokers, kind), write) is error
 
 
-def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
+def test_resumed_requests_wait_for_the_commit_and_dropped_ones_end() -> None:
     brokers = Coordinators()
-    broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.waiting
+    broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.pending
     for event_id in ("told", "silent"):
-        waiting.add(table, request(event_id, 11, broker.id))
+        pending.add(table, request(event_id, 11, broker.id))
     joined = JoinGroupResponse(member_id="a")
-    answers = [LateAnswer("told", joined), LateAnswer("silent", None), LateAnswer("gone", joined)]
+    answers = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
     written = WrittenRecords(records=[], late=[], required=[place])
-    committing.hold(broker, written, Decision(answers=answers), None, None)
-    assert (waiting.waits(table, "told"), waiting.waits(table, "silent")) == (True, False)
-    held = next(each for each in waiting.all_waiting(table) if each.api_key == COMMITTING)
+    committing.suspend(broker, written, Decision(resumed=answers), None, None)
+    assert [each.event_id for each in pending.requests(table)] == ["told"]
+    (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))
     outcome = committing.finish(broker, held, Error.NONE)
     assert [event_id for event_id, _ in outcome.answers] == ["told"]
     assert held.deadline == broker.now + broker.settings.offsets_commit_timeout_ms

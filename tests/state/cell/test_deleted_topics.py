@@ -1,4 +1,4 @@
-"""Internal topics that are deleted: what was coordinated by them is gone, and who waits is told."""
+"""Deleting an internal topic deletes its coordinators' state and resumes pending requests."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ GONE = Error.NOT_COORDINATOR
 
 
 def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
-    """The answers that come of it, but its own."""
+    """The responses that the deletion causes, without its own."""
     body = {"topicNames": [topic], "timeoutMs": 30_000}
     answer = bench.request("DELETE_TOPICS", 5, body, broker=broker)
     assert answer["responses"][0]["errorCode"] == 0
@@ -38,13 +38,13 @@ def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
 
 
 def find(bench: Bench, key: str, key_type: int) -> int:
-    """The error of FindCoordinator, which makes the topic anew."""
+    """The error of FindCoordinator, which recreates the topic."""
     body = {"keyType": key_type, "coordinatorKeys": [key]}
     return int(bench.request("FIND_COORDINATOR", 6, body)["coordinators"][0]["errorCode"])
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
-    """What the compacted topic of offsets and groups has by now."""
+    """The present content of the compacted topic of offsets and groups."""
     found: dict[bytes, bytes] = {}
     for row in bench.of(offsets_topic(CLUSTER)):
         assert row.key is not None
@@ -58,7 +58,7 @@ def of_groups(bench: Bench) -> list[str]:
     """The keys of what is known of groups, and of their timers."""
     tables = bench.cell.tables
     known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
-    return known + tables.sessions.keys("1/live") + tables.waiting.keys("timer/group/")
+    return known + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def classic() -> GroupBench:
     return GroupBench(group_initial_rebalance_delay_ms=0)
 
 
-def test_who_waits_in_a_group_hears_of_no_coordinator() -> None:
+def test_pending_join_of_a_deleted_topic_gets_not_coordinator() -> None:
     """One waits for the end of a join; in another group one waits for the leader's assignment."""
     classic = GroupBench()
     first, second = classic.stable("a", "b")
@@ -78,7 +78,7 @@ def test_who_waits_in_a_group_hears_of_no_coordinator() -> None:
     assert classic.after(100_000).dead_letters() == []
 
 
-def test_who_waits_for_an_assignment_hears_it_too(classic: GroupBench) -> None:
+def test_pending_sync_of_a_deleted_topic_gets_not_coordinator(classic: GroupBench) -> None:
     (first, _), (second, _) = classic.new_member(), classic.new_member(client="b")
     classic.join(first)
     follower = second if classic.answer(classic.join(first))["leader"] == first else first
@@ -86,13 +86,13 @@ def test_who_waits_for_an_assignment_hears_it_too(classic: GroupBench) -> None:
     assert [each["errorCode"] for each in delete(classic, GROUP_TOPIC)] == [GONE]
 
 
-def test_a_join_that_finds_no_coordinator_is_told_no_id(classic: GroupBench) -> None:
+def test_join_without_coordinator_gets_no_member_id(classic: GroupBench) -> None:
     delete(classic, GROUP_TOPIC)
     answer = classic.answer(classic.join("m"))
     assert (answer["errorCode"], answer["memberId"]) == (GONE, "")
 
 
-def test_offsets_and_groups_leave_the_compacted_topic() -> None:
+def test_deleted_offsets_and_groups_get_tombstones() -> None:
     classic = GroupBench()
     classic.stable("a", "b")
     commit = {"partitionIndex": 0, "committedOffset": 5}
@@ -104,7 +104,7 @@ def test_offsets_and_groups_leave_the_compacted_topic() -> None:
     assert left(classic) == {}
 
 
-def test_a_group_begins_again_when_the_topic_is_there_again(classic: GroupBench) -> None:
+def test_group_starts_again_with_the_new_topic(classic: GroupBench) -> None:
     (member,) = classic.stable("a")
     assert classic.commit(member, 1) == 0
     delete(classic, GROUP_TOPIC)
@@ -119,7 +119,7 @@ def test_a_group_begins_again_when_the_topic_is_there_again(classic: GroupBench)
     assert classic.heartbeat(member, 1) == 0, "in its first generation"
 
 
-def test_a_consumer_group_goes_with_its_members(classic: GroupBench) -> None:
+def test_deleting_the_topic_deletes_consumer_groups(classic: GroupBench) -> None:
     bench = ConsumerBench()
     bench.join("a", subscribedTopicRegex="f.*")
     assert bench.join("b")["errorCode"] == 0
@@ -131,7 +131,7 @@ def test_a_consumer_group_goes_with_its_members(classic: GroupBench) -> None:
     assert bench.join("a")["memberEpoch"] == 2
 
 
-def test_a_streams_group_goes_with_its_members() -> None:
+def test_deleting_the_topic_deletes_streams_groups() -> None:
     bench = StreamsBench()
     bench.join("a", COUNTING)
     bench.later("a", 2, shutdownApplication=True)
@@ -140,7 +140,7 @@ def test_a_streams_group_goes_with_its_members() -> None:
     assert bench.beat("a", 2)["errorCode"] == GONE
 
 
-def test_a_share_group_goes_with_its_members_and_its_states_stay() -> None:
+def test_deleting_the_topic_deletes_share_groups_and_keeps_states() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     states = bench.states()
@@ -151,13 +151,13 @@ def test_a_share_group_goes_with_its_members_and_its_states_stay() -> None:
     assert answer["errorMessage"] == "This is not the correct coordinator."
 
 
-def test_every_kind_of_groups_has_tombstones_for_all_that_it_writes() -> None:
+def test_every_kind_of_group_has_tombstones_for_its_records() -> None:
     assert {each.name for each in kinds.KINDS.values() if each.member_tombstones is None} == {
         "classic"
     }
 
 
-def test_offsets_of_open_transactions_are_forgotten_and_transactions_go_on() -> None:
+def test_deletion_drops_offsets_of_open_transactions_only() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.add_offsets("t1", holder) == bench.commit_offset("t1", holder, 7) == 0
@@ -171,7 +171,7 @@ def test_offsets_of_open_transactions_are_forgotten_and_transactions_go_on() -> 
     assert bench.state_of() == "CompleteCommit", "nothing of it is where a marker could go"
 
 
-def test_who_need_not_ask_hears_of_no_coordinator() -> None:
+def test_listings_and_descriptions_see_no_coordinator() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
     holder = bench.init()
     delete(bench, GROUP_TOPIC)
@@ -179,14 +179,14 @@ def test_who_need_not_ask_hears_of_no_coordinator() -> None:
     assert bench.commit_offset("t1", holder, 8, version=5) == Error.COORDINATOR_NOT_AVAILABLE
 
 
-def test_transactional_ids_are_forgotten_and_what_is_open_never_ends() -> None:
+def test_deletion_drops_transactional_ids_and_open_transactions_hang() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.add("t1", holder, a=[0]) == {"a": [0]}
     assert bench.produce("t1", holder, 0)[0] == 0
     delete(bench, TRANSACTION_TOPIC)
     assert bench.cell.tables.transactions.keys("") == []
-    assert bench.cell.tables.waiting.keys("timer/transactions/") == []
+    assert bench.cell.tables.pending.keys("timer/transactions/") == []
     assert bench.described()["errorCode"] == GONE
     find(bench, "t1", 1)
     assert bench.described()["errorCode"] == Error.TRANSACTIONAL_ID_NOT_FOUND
@@ -198,7 +198,7 @@ def test_transactional_ids_are_forgotten_and_what_is_open_never_ends() -> None:
     assert bench.dead_letters() == []
 
 
-def test_a_broker_that_was_stopped_forgets_when_it_reads_of_the_deletion() -> None:
+def test_stopped_broker_forgets_when_it_reads_the_deletion() -> None:
     bench = Bench((1, 2), offsets_topic_num_partitions=1, offsets_topic_replication_factor=1)
     bench.topic("foo")
     bench.settings.may_intervene = True
@@ -225,7 +225,7 @@ def intervene(bench: Bench, kind: str, broker: int) -> None:
 # Share states
 
 
-def test_share_states_are_forgotten_and_groups_stay() -> None:
+def test_deletion_drops_share_states_and_keeps_groups() -> None:
     """A leader that has something to write has the topic made anew; nobody knows the state."""
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
@@ -239,7 +239,7 @@ def test_share_states_are_forgotten_and_groups_stay() -> None:
     assert bench.say("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
 
 
-def test_a_leader_that_asks_for_a_state_has_the_topic_made_anew() -> None:
+def test_leader_that_reads_a_state_recreates_the_topic() -> None:
     bench = Shared()
     assert bench.lose("z") == []
     delete(bench, SHARE_TOPIC)
@@ -253,7 +253,7 @@ def test_a_leader_that_asks_for_a_state_has_the_topic_made_anew() -> None:
     assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
 
-def test_who_fetches_and_acknowledges_waits_for_records_and_not_for_the_topic() -> None:
+def test_share_fetch_with_acknowledgements_does_not_wait_for_the_topic() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     delete(bench, SHARE_TOPIC)
@@ -265,7 +265,7 @@ def test_who_fetches_and_acknowledges_waits_for_records_and_not_for_the_topic() 
     assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
 
 
-def test_a_share_coordinator_that_is_none_says_what_it_cannot_do() -> None:
+def test_former_share_coordinator_has_kafkas_error_message() -> None:
     bench = Shared()
     delete(bench, SHARE_TOPIC)
     unable = {
@@ -287,7 +287,7 @@ def test_a_share_coordinator_that_is_none_says_what_it_cannot_do() -> None:
 # Several brokers and cells
 
 
-def test_a_commit_that_waits_for_followers_hears_of_no_coordinator() -> None:
+def test_uncommitted_offset_commit_gets_not_coordinator() -> None:
     brokers = Coordinators()
     coordinator = brokers.coordinator(GROUPS)
     brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
@@ -298,17 +298,17 @@ def test_a_commit_that_waits_for_followers_hears_of_no_coordinator() -> None:
     assert brokers.bench.cell.tables.groups.keys("") == []
 
 
-def test_an_id_that_waits_for_followers_hears_that_its_coordinator_is_not_available() -> None:
+def test_uncommitted_transactional_id_gets_coordinator_not_available() -> None:
     brokers = Coordinators()
     coordinator = brokers.coordinator(1)
     brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
     assert brokers.init() is None, "it waits"
     (told,) = delete(brokers.bench, TRANSACTION_TOPIC, broker=coordinator)
     assert told["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
-    assert not [key for key in brokers.bench.cell.tables.waiting.keys("") if "/busy/" in key]
+    assert not [key for key in brokers.bench.cell.tables.in_flight.keys("") if "/busy/" in key]
 
 
-def test_a_heartbeat_whose_coordinator_is_lost_says_not_even_whose_it_is() -> None:
+def test_heartbeat_without_coordinator_does_not_name_the_member() -> None:
     bench = ConsumerBench(brokers=BROKERS)
     bench.settings.may_intervene = True
     asked = {"topics": [{"name": GROUP_TOPIC}]}
@@ -326,7 +326,7 @@ def test_a_heartbeat_whose_coordinator_is_lost_says_not_even_whose_it_is() -> No
     assert (beat["errorCode"], beat["memberId"], beat["memberEpoch"]) == (GONE, None, 0)
 
 
-def test_a_share_coordinator_that_is_lost_says_what_it_could_not_do() -> None:
+def test_lost_share_coordinator_has_kafkas_error_message() -> None:
     brokers = Coordinators()
     bench, topic_id = brokers.bench, brokers.partition(GROUPS)[0]
     key = f"s:{topic_id}:0"
@@ -343,7 +343,7 @@ def test_a_share_coordinator_that_is_lost_says_what_it_could_not_do() -> None:
     assert (told["errorCode"], told["errorMessage"]) == (GONE, wanted)
 
 
-def test_the_cells_of_a_cluster_forget_each_what_its_brokers_have_coordinated() -> None:
+def test_each_cell_forgets_what_its_brokers_coordinated() -> None:
     settings = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
     cells = Cells(settings, {"a": [1], "b": [2]})
     count = 0

@@ -1,11 +1,17 @@
-"""Schedules: what is told is delivered once, and each pair of machines keeps its order."""
+"""Schedules deliver each message once, and keep the order between two machines."""
 
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.cell.delivery import AtOnce, Drawn, HeldBack, MetadataRead, Schedule
+from brokertwin.state.cell.delivery import (
+    AtOnce,
+    DeliverySchedule,
+    HeldBack,
+    MetadataRead,
+    RandomDelivery,
+)
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.records import TopicRemoved
 from brokertwin.state.core.schema import Body
@@ -16,21 +22,21 @@ TOPIC_ID = "DE7zrq9QQU-L7aF6gqB0mA"
 
 
 class Nothing(Body):
-    """A body that says nothing."""
+    """An empty body."""
 
 
 def message(sender: int, receiver: int, number: int) -> Message:
     return Message(sender, receiver, 27, Nothing(), context=str(number))
 
 
-def delivered(schedule: Schedule) -> list[MetadataRead | Message]:
+def delivered(schedule: DeliverySchedule) -> list[MetadataRead | Message]:
     found = []
     while (step := schedule.next()) is not None:
         found.append(step)
     return found
 
 
-def test_at_once_metadata_comes_before_messages() -> None:
+def test_metadata_is_delivered_before_messages() -> None:
     schedule = AtOnce()
     schedule.send([message(1, 2, 0), message(1, 3, 1)])
     schedule.publish(TopicRemoved(TOPIC_ID), [1, 2])
@@ -38,7 +44,7 @@ def test_at_once_metadata_comes_before_messages() -> None:
     assert kinds == [1, 2, None, None]
 
 
-def test_what_a_held_request_tells_brokers_waits_until_it_arrives() -> None:
+def test_effects_of_a_held_request_wait_for_arrival() -> None:
     table = Table()
     held = HeldBack(table, "e1", is_held=True)
     held.publish(TopicRemoved(TOPIC_ID), BROKERS)
@@ -57,11 +63,11 @@ SENT = st.lists(st.tuples(st.sampled_from(BROKERS), st.sampled_from(BROKERS)), m
 
 
 @given(SENT, st.randoms(use_true_random=False))
-def test_any_drawn_order_keeps_each_pair_of_machines_in_its_own(
+def test_random_delivery_keeps_the_order_between_two_machines(
     ways: list[tuple[int, int]], random: object
 ) -> None:
     choose: Callable[[int], int] = random.randrange  # type: ignore[attr-defined]
-    schedule = Drawn(choose)
+    schedule = RandomDelivery(choose)
     sent = [message(sender, receiver, at) for at, (sender, receiver) in enumerate(ways)]
     schedule.send(sent)
     schedule.publish(TopicRemoved(TOPIC_ID), BROKERS)

@@ -1,4 +1,4 @@
-"""Coordinators that change: who waits is told, members and open transactions are taken over."""
+"""Another coordinator: pending requests resume, members and open transactions continue."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def bench() -> MovingBench:
     return MovingBench()
 
 
-def test_a_stable_group_goes_on_at_its_new_coordinator(bench: MovingBench) -> None:
+def test_stable_group_continues_at_its_new_coordinator(bench: MovingBench) -> None:
     member = bench.stable_member()
     bench.move()
     assert bench.state() == "Stable"
@@ -71,7 +71,7 @@ def test_a_stable_group_goes_on_at_its_new_coordinator(bench: MovingBench) -> No
     assert refused["errorCode"] == Error.NOT_COORDINATOR
 
 
-def test_only_the_new_coordinator_keeps_a_group_and_its_timers(bench: MovingBench) -> None:
+def test_only_the_new_coordinator_has_a_group_and_its_timers(bench: MovingBench) -> None:
     bench.stable_member()
     bench.new_member(client="b")
     assert bench.answer(bench.join(client="c"))["errorCode"] == 79
@@ -84,7 +84,7 @@ def test_only_the_new_coordinator_keeps_a_group_and_its_timers(bench: MovingBenc
     assert groups.live_ids(tables, bench.coordinator) == [GROUP]
 
 
-def test_a_member_that_is_silent_after_the_move_is_gone(bench: MovingBench) -> None:
+def test_member_without_heartbeats_expires_after_the_move(bench: MovingBench) -> None:
     member = bench.stable_member()
     bench.after(44_000)
     bench.move()
@@ -95,21 +95,21 @@ def test_a_member_that_is_silent_after_the_move_is_gone(bench: MovingBench) -> N
     assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_a_streams_group_goes_on_and_what_is_not_written_is_forgotten() -> None:
+def test_streams_group_continues_without_volatile_state() -> None:
     bench = StreamsBench(brokers=BROKERS)
     bench.settings.may_intervene = True
     old = leader_of(bench, GROUP_TOPIC)
     bench.join("a", COUNTING, broker=old)
     bench.later("a", 2, broker=old, shutdownApplication=True)
     move(bench, GROUP_TOPIC, 0, 3 - old)
-    assert not bench.cell.tables.sessions.keys(f"{old}/live-streams/")
+    assert not bench.cell.tables.live_groups.keys(f"{old}/live-streams/")
     told = bench.beat("a", 3, broker=3 - old)
     assert (told["memberEpoch"], told["status"]) == (3, []), "nobody is to shut down"
     bench.tick(45_000)
     assert not groups.find_in_tables(bench.cell.tables, 3 - old, GROUP).members
 
 
-def test_joins_that_wait_are_told(bench: MovingBench) -> None:
+def test_pending_joins_get_not_coordinator(bench: MovingBench) -> None:
     member, join = bench.new_member()
     assert bench.waits(join)
     bench.move()
@@ -118,7 +118,7 @@ def test_joins_that_wait_are_told(bench: MovingBench) -> None:
     assert bench.after(60_000).dead_letters() == []
 
 
-def test_syncs_that_wait_are_told(bench: MovingBench) -> None:
+def test_pending_syncs_get_not_coordinator(bench: MovingBench) -> None:
     (_, first), (_, second) = bench.new_member(), bench.new_member()
     bench.after(6000)
     follower = next(a for a in map(bench.answer, (first, second)) if a["leader"] != a["memberId"])
@@ -129,7 +129,7 @@ def test_syncs_that_wait_are_told(bench: MovingBench) -> None:
     assert bench.heartbeat(follower["memberId"], 1) == Error.UNKNOWN_MEMBER_ID, "never written"
 
 
-def test_a_group_that_comes_back_is_as_it_was_written_last(bench: MovingBench) -> None:
+def test_returned_group_is_as_last_written(bench: MovingBench) -> None:
     member = bench.stable_member()
     bench.move()
     bench.move()
@@ -139,7 +139,7 @@ def test_a_group_that_comes_back_is_as_it_was_written_last(bench: MovingBench) -
     assert bench.state() == "Empty"
 
 
-def test_members_that_are_taken_for_gone_are_not_known_any_more(bench: MovingBench) -> None:
+def test_expired_members_are_unknown(bench: MovingBench) -> None:
     member = bench.stable_member()
     event = {"id": "expire", "cluster": "bench", "kind": "expire-members", "time": bench.now}
     bench.handle({**event, "broker": bench.coordinator, "group": GROUP, "members": [member]})
@@ -148,7 +148,7 @@ def test_members_that_are_taken_for_gone_are_not_known_any_more(bench: MovingBen
     assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_an_open_transaction_ends_at_its_new_coordinator() -> None:
+def test_open_transaction_ends_at_its_new_coordinator() -> None:
     bench = TransactionBench(brokers=BROKERS)
     bench.settings.may_intervene = True
     name = next(
@@ -174,7 +174,7 @@ def described(bench: Bench, name: str, broker: int) -> tuple[int, str]:
     return state["errorCode"], state["transactionState"]
 
 
-def test_a_consumer_group_goes_on_at_its_new_coordinator() -> None:
+def test_consumer_group_continues_at_its_new_coordinator() -> None:
     bench = ConsumerBench(brokers=BROKERS)
     bench.settings.may_intervene = True
     former = leader_of(bench, GROUP_TOPIC)
@@ -182,7 +182,7 @@ def test_a_consumer_group_goes_on_at_its_new_coordinator() -> None:
     bench.tick(40_000)
     move(bench, GROUP_TOPIC, 0, 3 - former)
     assert bench.beat("a", 2, broker=former)["errorCode"] == Error.NOT_COORDINATOR
-    timers = bench.cell.tables.waiting.keys("timer/group/")
+    timers = bench.cell.tables.pending.keys("timer/group/")
     assert timers == [f"timer/group/{3 - former}/{GROUP}/session/a"]
     bench.tick(44_999)
     assert bench.beat("a", 2, broker=3 - former)["errorCode"] == 0, "its session began anew"

@@ -1,4 +1,4 @@
-"""What holds for every history: splits, replayed records, checkpoints, faults half-way.
+"""Properties of every history: splits, replayed records, checkpoints, faults half-way.
 
 `HISTORIES=500 pytest tests/state/cell/test_histories.py` tries that many of each, long ones.
 """
@@ -22,14 +22,14 @@ from brokertwin.state.cell import effects, run
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check, hold
-from brokertwin.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, RandomDelivery
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import Record, RecordEntry
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import Table, Tables, columns_of_tables
 from brokertwin.state.logs import log as logs
 from tests.support.histories import Story, heard, seeded, stories
 from tests.support.sources import ROOT
@@ -48,7 +48,7 @@ DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 @pytest.fixture(autouse=True, scope="module")
 def small_index() -> Iterator[None]:
-    """A log keeps the headers of four batches; what is older is sealed."""
+    """A log keeps the headers of four batches; older ones are sealed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
         patch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
@@ -77,7 +77,7 @@ def items(column: bytes) -> Any:
 
 
 def state(cell: Cell) -> dict[str, Any]:
-    return {name: items(column) for name, column in cell.columns().items() if name != "meta"}
+    return {name: items(column) for name, column in columns_of_tables(cell.columns()).items()}
 
 
 def flat(rows: list[list[Output]]) -> list[Output]:
@@ -187,11 +187,11 @@ def test_histories_reach_every_record_every_api_and_every_error_of_the_captures(
     assert reached.missing() == set()
     assert captured_errors() > {Error.NONE.name, Error.UNKNOWN_MEMBER_ID.name}
     letters = {Reason.NOT_BUILT, Reason.WRONG_TYPE, Reason.NO_CONTROLLER}
-    of_moves = {Reason.NOT_POSSIBLE}  # a leader moves away from nobody
+    of_moves = {Reason.NOT_POSSIBLE}  # a partition without a leader
     assert set(reached.letters) - of_moves == letters, "no history has a fault"
 
 
-def test_a_seed_tells_the_same_history_for_ever() -> None:
+def test_seed_always_gives_the_same_history() -> None:
     assert seeded(7, 60) == seeded(7, 60)
     assert seeded(7, 60).documents != seeded(8, 60).documents
 
@@ -217,7 +217,7 @@ def test_any_split_gives_the_same_rows_and_state(story: Story, cuts: list[int]) 
 
 @many
 @given(stories(), st.integers(0, 300))
-def test_records_replayed_behind_a_checkpoint_give_the_same_durable_state(
+def test_records_replayed_after_a_checkpoint_give_the_same_durable_state(
     story: Story, place: int
 ) -> None:
     """From the beginning (a checkpoint of nothing), and from one in the middle."""
@@ -227,6 +227,8 @@ def test_records_replayed_behind_a_checkpoint_give_the_same_durable_state(
     later = decide(live, story.documents[place:], place)
     for columns, replayed in (({}, rows + later), (checkpoint, later)):
         tables = Tables({name: columns.get(name, b"") for name in DURABLE})
+        tables.given = story.settings.broker_settings
+        tables.may_clean = story.settings.may_clean
         for row in flat(replayed):
             if row.topic == outputs.RECORDS:
                 entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
@@ -251,7 +253,7 @@ def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> Non
     """Every request is answered once, waits, is overtaken, or is a dead letter."""
     answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
     assert len(answered) == len(set(answered))
-    waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
+    waiting = {key.removeprefix("wait/") for key in cell.tables.pending.keys("wait/")}
     for place, document in enumerate(story.documents):
         event = msgspec.json.decode(document)
         if "requestHeader" not in event:
@@ -265,7 +267,7 @@ def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> Non
 
 @many
 @given(stories())
-def test_every_request_is_answered_waits_is_overtaken_or_is_a_dead_letter(story: Story) -> None:
+def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story) -> None:
     cell = Cell(story.settings)
     assert_all_are_answered(story, cell, flat(decide(cell, story.documents)))
 
@@ -273,12 +275,14 @@ def test_every_request_is_answered_waits_is_overtaken_or_is_a_dead_letter(story:
 # Any order of delivery
 
 
-def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], Schedule]) -> None:
+def decide_as_drawn(
+    seed: int, schedule: Callable[[Callable[[int], int]], DeliverySchedule]
+) -> None:
     """A history of several brokers; an order that is drawn decides what they hear first."""
     story, source = seeded(seed), random.Random(seed)
     cell, rows = Cell(story.settings), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.Run, "_schedule", lambda _: schedule(source.randrange))
+        patch.setattr(run.CellLoop, "_schedule", lambda _: schedule(source.randrange))
         for offset, document in enumerate(story.documents):
             rows += cell.handle(document, Position(0, offset))
             hold(cell)
@@ -288,12 +292,12 @@ def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], Schedu
 
 
 @pytest.mark.parametrize("seed", range(EXAMPLES))
-def test_what_must_hold_does_in_any_order_of_delivery(seed: int) -> None:
-    decide_as_drawn(seed, Drawn)
+def test_invariants_hold_in_any_order_of_delivery(seed: int) -> None:
+    decide_as_drawn(seed, RandomDelivery)
 
 
-def test_an_order_in_which_something_is_lost_is_noticed() -> None:
-    class Losing(Drawn):
+def test_lossy_delivery_is_noticed() -> None:
+    class Losing(RandomDelivery):
         """The first broker reads nothing of what the controller writes."""
 
         def publish(self, record: Record, brokers: Iterable[int]) -> None:
@@ -331,12 +335,12 @@ class Faults:
                 (Table, "put"),
                 (Table, "change"),
                 (Table, "drop"),
-                (effects.Effects, "apply"),
+                (effects.RecordEffects, "apply"),
                 (AtOnce, "next"),
             ):
                 patch.setattr(owner, name, self._counting(getattr(owner, name)))
-            start = run.Run.start
-            patch.setattr(run.Run, "start", lambda each: self._start(each, start))
+            start = run.CellLoop.start
+            patch.setattr(run.CellLoop, "start", lambda each: self._start(each, start))
             yield
 
     def _start(self, each: Any, start: Any) -> None:
@@ -373,9 +377,7 @@ def of_others(rows: list[Output], event_id: str) -> list[Output]:
 
 @many
 @given(stories(), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_fault_at_any_step_leaves_a_dead_letter_and_nothing_else(
-    story: Story, which: int, step: int
-) -> None:
+def test_fault_at_any_step_leaves_only_a_dead_letter(story: Story, which: int, step: int) -> None:
     """All is as if the event had been refused when it came in."""
     counted = Faults()
     with counted.planted():
@@ -399,30 +401,30 @@ def test_a_fault_at_any_step_leaves_a_dead_letter_and_nothing_else(
     assert state(faulty) == state(refusing)
 
 
-# What the properties notice
+# Broken properties are noticed
 
 
-def test_an_item_that_no_record_writes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_durable_item_without_a_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A durable item written past `apply` is missing where the records are replayed."""
-    original = effects.Effects.apply
+    original = effects.RecordEffects.apply
 
     def apply_and_more(self: Any, machine: int, record: Any) -> None:
         original(self, machine, record)
         self._tables.groups.put("1/group/nobody", record)
 
-    monkeypatch.setattr(effects.Effects, "apply", apply_and_more)
-    check = test_records_replayed_behind_a_checkpoint_give_the_same_durable_state
+    monkeypatch.setattr(effects.RecordEffects, "apply", apply_and_more)
+    check = test_records_replayed_after_a_checkpoint_give_the_same_durable_state
     with pytest.raises(AssertionError, match="groups"):
         check.hypothesis.inner_test(seeded(1, 30), 10)  # type: ignore[attr-defined]
 
 
-def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = run.Run._tell
+def test_unanswered_pending_join_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = run.CellLoop._tell
 
-    def without_answers(of: run.Run, machine: int, decision: Decision) -> None:
-        tell(of, machine, msgspec.structs.replace(decision, answers=[]))
+    def without_answers(of: run.CellLoop, machine: int, decision: Decision) -> None:
+        tell(of, machine, msgspec.structs.replace(decision, resumed=[]))
 
-    monkeypatch.setattr(run.Run, "_tell", without_answers)
+    monkeypatch.setattr(run.CellLoop, "_tell", without_answers)
     found: list[str] = []
     for seed in range(8):
         story = seeded(seed, 60)
@@ -432,8 +434,8 @@ def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.Monke
     assert any("is pending, but not for a member" in violation for violation in found)
 
 
-def test_a_rollback_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_rollback_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Table, "rollback", lambda self: self._former.clear())
-    check = test_a_fault_at_any_step_leaves_a_dead_letter_and_nothing_else
+    check = test_fault_at_any_step_leaves_only_a_dead_letter
     with pytest.raises(AssertionError):
         check.hypothesis.inner_test(seeded(2, 60), 7, 9)  # type: ignore[attr-defined]

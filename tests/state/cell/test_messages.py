@@ -1,4 +1,4 @@
-"""Messages between the machines of a cell: who gets the answer, when, and what a held one does.
+"""Messages between the machines of a cell: replies, their receivers, and held requests.
 
 The two APIs are of this test: ASK has another broker count, and COUNT does.
 """
@@ -12,10 +12,11 @@ from brokertwin.state.cell import delivery
 from brokertwin.state.cell import run as loop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.kafka_apis import KafkaApi
+from brokertwin.state.core.pending import LateMessage
 from brokertwin.state.core.records import ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int32
-from brokertwin.state.core.waiting import LateMessage
 from tests.support.machine import Bench
 
 ASK, COUNT = 38, 39
@@ -57,22 +58,22 @@ def ask(broker: Broker, request: Request) -> Decision:
     first = Message(broker.id, 2, COUNT, CountRequest(), context=f"{body.times}", version=3)
     if not body.waits:
         return Decision(response=AskResponse(), messages=[first])
-    delay = Delay(broker.now + 1000, [], b"")
-    return Decision(delay=delay, messages=[first])
+    condition = Condition(broker.now + 1000, [], b"")
+    return Decision(condition=condition, messages=[first])
 
 
 def resume(
-    broker: Broker, _waiting: Waiting, message: Message, response: CountResponse
+    broker: Broker, _waiting: PendingRequest, message: Message, response: CountResponse
 ) -> Decision:
     if response.number < int(message.context):
         again = Message(
             broker.id, 2, COUNT, CountRequest(number=response.number), message.context, 3
         )
-        return Decision(delay=Delay(broker.now + 1000, [], b""), messages=[again])
+        return Decision(condition=Condition(broker.now + 1000, [], b""), messages=[again])
     return Decision(response=AskResponse(counted=response.number, counted_by=response.broker))
 
 
-def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
     return Decision(response=AskResponse(counted=-1))
 
 
@@ -91,8 +92,8 @@ def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decis
 
 @pytest.fixture(autouse=True)
 def apis(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks = Api(ASK, "ASK", (0, 3), AskRequest, ask, complete=complete, resume=resume)
-    counts = Api(COUNT, "COUNT", (0, 5), CountRequest, count, on_reply=on_reply)
+    asks = Api(KafkaApi(ASK, "ASK", 0, 3), AskRequest, ask, complete=complete, resume=resume)
+    counts = Api(KafkaApi(COUNT, "COUNT", 0, 5), CountRequest, count, on_reply=on_reply)
     for api in (asks, counts):
         monkeypatch.setitem(loop.BUILT, api.key, api)
         monkeypatch.setitem(loop._decoders, api.key, api.decoder())
@@ -104,14 +105,14 @@ def counted(bench: Bench) -> list[int]:
     return [entry["record"]["first"] for entry in bench.records() if entry["machine"] == 2]
 
 
-def test_a_request_that_waits_gets_every_answer_and_may_ask_again() -> None:
+def test_pending_request_gets_every_reply_and_can_send_again() -> None:
     bench = Bench(brokers=(1, 2))
     assert bench.request(ASK, 1, {"times": 3}) == {"counted": 3, "countedBy": 2}
     assert counted(bench) == [1, 2, 3]
     assert REPLIES == []
 
 
-def test_an_answer_that_nobody_waits_for_goes_to_the_messages_api() -> None:
+def test_unawaited_reply_goes_to_the_messages_api() -> None:
     bench = Bench(brokers=(1, 2))
     assert bench.request(ASK, 1, {"times": 7, "waits": False}) == {"counted": 0, "countedBy": 0}
     assert REPLIES == [(1, "7", 3)]
@@ -126,7 +127,7 @@ def finish(bench: Bench, event_id: str) -> None:
     bench.handle({**complete, "of": event_id, "time": bench.now})
 
 
-def test_a_held_requests_messages_go_out_when_it_is_completed() -> None:
+def test_messages_of_a_held_request_leave_when_it_completes() -> None:
     bench = Bench(brokers=(1, 2), may_hold=True)
     event_id = held(bench, waits=False)
     assert bench.answers[event_id]["response"] == {"counted": 0, "countedBy": 0}
@@ -138,7 +139,7 @@ def test_a_held_requests_messages_go_out_when_it_is_completed() -> None:
     assert "no held request" in bench.dead_letters(bench.last)[0]["detail"]
 
 
-def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
+def test_fault_in_a_reply_rolls_back_the_whole_event() -> None:
     bench = Bench(brokers=(1, 2))
     before = bench.cell.columns()
     bench.send(ASK, 1, {"times": 2**31 - 1})
@@ -147,7 +148,7 @@ def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
     assert bench.cell.columns() == before
 
 
-def test_a_body_comes_back_as_it_was_after_a_wait() -> None:
+def test_delayed_body_is_unchanged() -> None:
     message = Message(1, 2, COUNT, CountRequest(number=5), "t", 4)
     delayed = msgspec.msgpack.decode(
         msgspec.msgpack.encode(delivery.delayed(message)), type=LateMessage

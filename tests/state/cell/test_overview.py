@@ -1,23 +1,23 @@
-"""What is told of a cluster's brokers and partitions: who leads, holds, is in sync, lies behind."""
+"""The overview of a cluster: leaders, replicas, in-sync replicas and lags."""
 
 from brokertwin.state.cell import overview
 from tests.support.replicas import BROKERS, Replicas
 
 
 def held(replicas: Replicas) -> dict[int, tuple[int, int, int]]:
-    """Of each broker: how many partitions it leads, holds, is in sync with."""
+    """For each broker: the numbers of partitions it leads, holds, and is in sync with."""
     rows = overview.brokers([replicas.bench.cell.tables], BROKERS)
     return {row["broker"]: (row["leads"], row["replicas"], row["inSync"]) for row in rows}
 
 
-def test_a_broker_leads_holds_and_is_in_sync_with_its_partitions_alone() -> None:
+def test_overview_counts_a_brokers_partitions() -> None:
     replicas = Replicas((1, 2), min_insync_replicas="1")
     assert held(replicas) == {1: (1, 1, 1), 2: (0, 1, 1), 3: (0, 0, 0)}
     replicas.leave_only_the_leader()
     assert held(replicas) == {1: (1, 1, 1), 2: (0, 1, 0), 3: (0, 0, 0)}
 
 
-def test_a_partition_lags_as_far_as_its_last_replica_and_is_not_led_by_who_has_gone() -> None:
+def test_overview_has_the_greatest_lag_and_no_stopped_leader() -> None:
     replicas = Replicas((1, 2), min_insync_replicas="1")
     replicas.produce(count=2)
     replicas.isolate(2)

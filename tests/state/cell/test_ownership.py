@@ -1,4 +1,4 @@
-"""Whose an item is: every key says so, and a record touches nothing but what its machine has."""
+"""Every key names its machine, and a record touches only items of its machine."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ WRITES = ("put", "put_encoded", "change", "drop")
 
 
 class ForeignItemError(AssertionError):
-    """A record has touched what is another machine's."""
+    """A record has touched an item of another machine."""
 
 
 def owner_of(key: str) -> str:
@@ -83,7 +83,7 @@ class Spy:
         return checked
 
 
-def test_a_record_touches_only_what_its_machine_has() -> None:
+def test_record_touches_only_items_of_its_machine() -> None:
     spy = Spy()
     with spy.looking():
         for seed in SEEDS:
@@ -93,21 +93,21 @@ def test_a_record_touches_only_what_its_machine_has() -> None:
     assert len(spy.applied) > 20
 
 
-def test_a_record_that_touches_another_machines_item_is_noticed(
+def test_record_that_touches_another_machines_item_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transactional_offsets, "_index_key", lambda _, p: f"pending-in/{p}")
     with pytest.raises(AssertionError, match="ForeignItemError"):
-        test_a_record_touches_only_what_its_machine_has()
+        test_record_touches_only_items_of_its_machine()
 
 
-def test_a_key_that_says_of_no_machine_is_noticed() -> None:
+def test_key_without_a_machine_is_noticed() -> None:
     spy = Spy()
     with spy.looking():
         seeded(3)
     cell = spy.cell
-    for name, key in (("waiting", "watches"), ("sessions", "rate"), ("transactions", "id/7")):
+    for name, key in (("pending", "watches"), ("quotas", "rate"), ("transactions", "id/7")):
         broken = cell.copy()
         broken.tables[name].put(key, transactional_offsets.ProducerGroups([]))
-        with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not say"):
+        with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not name"):
             hold(broken)

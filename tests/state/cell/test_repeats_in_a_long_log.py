@@ -165,14 +165,14 @@ def compared(requests: int = REQUESTS) -> Counter[str]:
     return repeated.met
 
 
-def test_half_of_a_long_log_comes_again_and_nothing_is_twice() -> None:
+def test_repeating_half_of_a_long_log_duplicates_nothing() -> None:
     met = compared()
     assert sum(met.values()) > REQUESTS // 2 - 2 * CLIENTS
     assert all(met[f"PRODUCE {newer}"] > 20 for newer in range(producers.BATCHES_KEPT + 1)), met
 
 
 @pytest.mark.parametrize("kept", [0, 4, 6])
-def test_more_or_fewer_batches_that_are_remembered_are_noticed(
+def test_another_number_of_remembered_batches_is_noticed(
     monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     looked_up = producers._duplicate_of

@@ -36,7 +36,7 @@ def told(story: Story, source: random.Random) -> Counter[str]:
     return found
 
 
-def test_cells_that_are_cut_anew_answer_as_before() -> None:
+def test_resharded_cells_respond_as_before() -> None:
     found: Counter[str] = Counter()
     for seed, story in enumerate(stories()):
         found += told(story, random.Random(seed))
@@ -45,10 +45,10 @@ def test_cells_that_are_cut_anew_answer_as_before() -> None:
     assert found.keys() <= {*ways, "stopped or isolated"}
 
 
-def test_an_item_that_goes_to_another_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_item_in_the_wrong_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resharding, "_owner", lambda _, key, __: key.split("/")[0])
     with pytest.raises((AssertionError, KeyError)):
-        test_cells_that_are_cut_anew_answer_as_before()
+        test_resharded_cells_respond_as_before()
 
 
 SETTINGS = CellSettings(
@@ -65,7 +65,7 @@ def document(event_id: str, **event: object) -> bytes:
     return msgspec.json.encode({"id": event_id, "cluster": CLUSTER, "time": START, **event})
 
 
-def test_what_is_under_way_between_cells_must_arrive_first() -> None:
+def test_resharding_waits_for_messages_in_flight() -> None:
     cells = Cells(SETTINGS, TWO)
     header = {"requestApiKey": 19, "requestApiVersion": 7}
     topic = {"name": "orders", "numPartitions": 1, "replicationFactor": 1}
@@ -79,11 +79,11 @@ def test_what_is_under_way_between_cells_must_arrive_first() -> None:
     cells.deliver(rows)
     found = resharded(columns_of(cells), {CLUSTER: [1, 2]})
     assert not isinstance(found, str)
-    keys = Cell(SETTINGS, found[CLUSTER]).tables.waiting.keys("")
+    keys = Cell(SETTINGS, found[CLUSTER]).tables.cluster.keys("")
     assert [key for key in keys if key.startswith(("told/", "heard/"))] == []
 
 
-def test_a_broker_that_is_stopped_must_start_first() -> None:
+def test_resharding_requires_running_brokers() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(document("stop", kind="stop-broker", broker=2))
     why = resharded(columns_of(cells), {CLUSTER: [1, 2]})
@@ -92,11 +92,11 @@ def test_a_broker_that_is_stopped_must_start_first() -> None:
     assert not isinstance(resharded(columns_of(cells), {CLUSTER: [1, 2]}), str)
 
 
-def test_new_cells_are_of_a_higher_incarnation_and_count_from_one() -> None:
+def test_new_cells_have_a_higher_incarnation_and_count_from_one() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(document("stop", kind="stop-broker", broker=2))
     cells.handle(document("start", kind="start-broker", broker=2))
     assert cells.reshard(split([1, 2], 2)) is None
     first = next(iter(cells.cells.values()))
     assert first.settings.incarnation == 1
-    assert first.tables.waiting.get("told/cell-1", between_cells.Count) is None
+    assert first.tables.cluster.get("told/cell-1", between_cells.Count) is None

@@ -1,13 +1,12 @@
-"""What a cell is without the Fetches that its brokers' process takes along when it ends."""
+"""A cell without the Fetches that end with its brokers' process."""
 
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.cell.resting import SESSION_KINDS, columns_at_rest
-from brokertwin.state.core import waiting
-from brokertwin.state.core.check import kind_of
+from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.core import pending
 from tests.support.groups import GroupBench
 
 
-def test_fetches_and_their_sessions_go_and_everything_else_stays() -> None:
+def test_columns_at_rest_lack_fetches_and_their_sessions() -> None:
     bench = GroupBench()
     bench.topic("orders")
     wanted = [{"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 1000}]}]
@@ -21,12 +20,13 @@ def test_fetches_and_their_sessions_go_and_everything_else_stays() -> None:
     assert sessions(bench.cell)
     rested = Cell(bench.settings, columns_at_rest(bench.cell))
     assert bench.cell.columns() == before, "the cell itself goes on"
-    assert not waiting.waits(rested.tables.waiting, "fetch")
-    assert waiting.waits(rested.tables.waiting, join), "clients are still there"
+    assert not pending.has_request(rested.tables.pending, "fetch")
+    assert pending.has_request(rested.tables.pending, join), "clients are still there"
     assert sessions(rested) == []
-    kept = {"waiting", "sessions"}
+    kept = {"waiting", "sessions", "more"}
     assert {name for name, column in rested.columns().items() if column != before[name]} <= kept
 
 
 def sessions(cell: Cell) -> list[str]:
-    return [key for key in cell.tables.sessions.keys("") if kind_of(key) in SESSION_KINDS]
+    tables = cell.tables
+    return [*tables.fetch_sessions.keys(""), *tables.client_instances.keys("")]

@@ -1,11 +1,14 @@
-"""State of former versions, as their own programs have left it, goes on in this one.
+"""State of former versions, as their own programs stored it, is read and goes on.
 
-`version_3.json.gz` has cells of six histories of `seeded`, told and decided by the last program
-with version 3: seed, settings and columns.
+`version_3.json.gz` has cells of six histories of `seeded`, decided by the last program with version
+3: seed, settings and columns. `version_5.json.gz` has cells of two histories with uncommitted
+writes, one in layers, and the digests of the rows that the last program with version 5 gave for the
+events that follow.
 """
 
 import base64
 import gzip
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +20,10 @@ from brokertwin.state.cell import upgrades
 from brokertwin.state.cell.cell import STATE_VERSION, Cell
 from brokertwin.state.cell.check import hold
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
-from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.check import kind_of
+from brokertwin.state.core.outputs import RESPONSES, Output, Position
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import unescape
+from brokertwin.state.core.tables import IN_MORE, unescape
 from brokertwin.state.groups import groups
 
 ISOLATED = 16
@@ -63,12 +67,17 @@ def cell_of(stored: Stored) -> Cell:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
+def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
     stored = version_3()[seed]
     cell = cell_of(stored)
     hold(cell)
-    for table in ("logs", "producers", "sessions", "transactions", "metadata", "waiting"):
-        assert items(cell.columns()[table]) == stored.items(table)
+    columns = cell.columns()
+    for table in ("logs", "producers", "transactions", "metadata"):
+        assert items(columns[table]) == stored.items(table)
+    moved = [items(each) for each in items(columns["more"]).values()]
+    in_memory = [items(columns["sessions"]), items(columns["waiting"]), *moved]
+    found = {key: item for each in in_memory for key, item in each.items()}
+    assert found == stored.items("sessions") | stored.items("waiting")
     untagged = {
         key: {name: value for name, value in item.items() if name != "type"}
         if "/group/" in key
@@ -84,8 +93,8 @@ def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_upgraded_cell_knows_its_groups(seed: int) -> None:
-    """Asked by a client, it says of each what it was."""
+def test_upgraded_cell_describes_its_groups(seed: int) -> None:
+    """It describes each group to a client as before."""
     stored = version_3()[seed]
     cell = cell_of(stored)
     living = {key: item for key, item in stored.items("sessions").items() if "/live-group/" in key}
@@ -114,23 +123,81 @@ def answer(cell: Cell, broker: int, key: int, version: int, body: dict[str, Any]
     return msgspec.json.decode(found.value or b"")["response"]
 
 
-def test_a_group_that_says_no_kind_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+class Continued(NamedTuple):
+    """A cell as it was stored, the events that follow, and the digest of each one's rows."""
+
+    settings: CellSettings
+    columns: dict[str, bytes]
+    offset: int
+    documents: list[bytes]
+    rows: list[str]
+
+
+def version_5() -> list[Continued]:
+    packed = Path(__file__).with_name("version_5.json.gz").read_bytes()
+    return [
+        Continued(
+            msgspec.convert(each["settings"], CellSettings),
+            {name: base64.b64decode(column) for name, column in each["columns"].items()},
+            each["offset"],
+            [base64.b64decode(document) for document in each["documents"]],
+            each["rows"],
+        )
+        for each in json.loads(gzip.decompress(packed))
+    ]
+
+
+def digest(rows: list[Output]) -> str:
+    """The digest of rows without the words of refusals, which may change."""
+    content = [(row.topic, row.partition, row.key, row.id, value_of(row)) for row in rows]
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]
+
+
+def value_of(row: Output) -> Any:
+    is_json = row.value is not None and row.value.startswith(b"{")
+    return wordless(json.loads(row.value or b"")) if is_json else row.value
+
+
+def wordless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: wordless(each) for name, each in value.items() if name != "detail"}
+    return [wordless(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("stored", version_5(), ids=["in layers", "in maps"])
+def test_an_upgraded_cell_of_version_5_gives_the_same_rows(stored: Continued) -> None:
+    columns = upgraded(5, stored.columns)
+    assert not isinstance(columns, str), columns
+    cell = Cell(stored.settings, columns)
+    hold(cell)
+    commits = cell.tables.pending.keys("commit/")
+    assert commits
+    kinds = {kind_of(key) for name in IN_MORE for key in cell.tables[name].keys("")}
+    assert kinds >= {"leading", "checkpointed", "busy", "verifications"}
+    found = []
+    for place, document in enumerate(stored.documents, stored.offset):
+        found.append(digest(cell.handle(document, Position(0, place))))
+        hold(cell)
+    assert found == stored.rows
+
+
+def test_group_without_a_type_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(upgrades.STEPS, 3, dict)
     with pytest.raises(msgspec.ValidationError):
-        test_what_holds_of_a_cell_holds_of_an_upgraded_one(SEEDS[0])
+        test_upgraded_cell_satisfies_the_invariants(SEEDS[0])
 
 
-def test_brokers_that_were_stopped_in_version_3_are_refused() -> None:
+def test_stopped_brokers_in_version_3_are_refused() -> None:
     why = upgraded(3, version_3()[ISOLATED].columns)
     assert isinstance(why, str) and "stopped or isolated" in why
 
 
-def test_this_versions_columns_stay_as_they_are() -> None:
+def test_columns_of_this_version_are_unchanged() -> None:
     columns = cell_of(version_3()[SEEDS[0]]).columns()
     assert upgraded(STATE_VERSION, columns) == columns
 
 
-def test_each_version_has_a_step_but_those_that_cannot() -> None:
+def test_each_version_since_3_has_a_step() -> None:
     assert [can_upgrade(version) for version in (1, 2)] == [False, False]
     assert all(can_upgrade(version) for version in range(3, STATE_VERSION + 1))
     assert sorted(upgrades.STEPS) == list(range(3, STATE_VERSION))

@@ -214,12 +214,12 @@ def test_instance_idle_for_longest_is_dropped_beyond_the_limit(
     get(bench, FIRST)
     bench.reload()
     get(bench, FOURTH)
-    keys = bench.cell.tables.sessions.keys("1/client-instance/")
+    keys = bench.cell.tables.client_instances.keys("1/client-instance/")
     assert keys == [f"1/client-instance/{each}" for each in (FIRST, THIRD, FOURTH)]
 
 
 def broken(bench: Bench, key: str, name: str, value: Any) -> list[str]:
-    table = bench.cell.tables.sessions
+    table = bench.cell.tables.client_instances
     kind = InstanceCounts if key.endswith("instances") else ClientInstance
     setattr(table.change(key, kind), name, value)
     return check.check(Cell(bench.settings, bench.cell.columns()))

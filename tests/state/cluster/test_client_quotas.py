@@ -203,7 +203,7 @@ def test_fast_consumer_waits_and_then_gets_all_records() -> None:
 def test_idle_client_is_dropped() -> None:
     reader = Reader()
     reader.fetch(0)
-    rates, bench = reader.bench.cell.tables.sessions, reader.bench
+    rates, bench = reader.bench.cell.tables.quotas, reader.bench
     (rate,) = rates.keys("1/rate/")
     bench.now = bench.now // HOUR * HOUR + HOUR - 1
     reader.fetch(1)
@@ -219,7 +219,7 @@ def test_example_19_throttled_full_response_creates_no_session() -> None:
     reader = Reader()
     reader.fetch(0)
     assert reader.fetch(1, epoch=0)["sessionId"] == 0
-    assert reader.bench.cell.tables.sessions.keys("1/session/") == []
+    assert reader.bench.cell.tables.fetch_sessions.keys("1/session/") == []
 
 
 def test_throttled_response_keeps_the_session_unchanged() -> None:
@@ -235,7 +235,7 @@ def test_throttled_response_keeps_the_session_unchanged() -> None:
 
 def test_response_in_a_session_counts_what_it_shows() -> None:
     reader = Reader()
-    bench, table = reader.bench, reader.bench.cell.tables.sessions
+    bench, table = reader.bench, reader.bench.cell.tables.quotas
     session = reader.fetch(0, epoch=0)["sessionId"]
     (key,) = table.keys("1/rate/")
     empty = 4 + 4 + 6 + 1 + 1

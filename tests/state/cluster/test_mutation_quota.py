@@ -70,9 +70,9 @@ def test_added_and_deleted_partitions_count(bench: Bench) -> None:
 
 def test_idle_client_is_dropped(bench: Bench) -> None:
     create(bench, 7, BURST + 10)
-    keys = bench.cell.tables.sessions.keys
+    keys = bench.cell.tables.quotas.keys
     assert keys("controller/bucket/") == ["controller/bucket/user=alice"]
-    bucket = bench.cell.tables.sessions.get("controller/bucket/user=alice", TokenBucket)
+    bucket = bench.cell.tables.quotas.get("controller/bucket/user=alice", TokenBucket)
     assert bucket == TokenBucket(-10.0, bench.now)
     bench.now += 2 * HOUR_MS
     bench.request("METADATA", 12, {"topics": []})

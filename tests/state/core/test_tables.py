@@ -10,11 +10,14 @@ from brokertwin.state.core import bounded_cache
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import (
+    COLUMN_OF,
     KEYS_KEPT,
+    MORE,
     TABLE_NAMES,
     Table,
     Tables,
     cached_key,
+    columns_of_tables,
     decode_item,
 )
 from tests.support.histories import CLUSTER, histories
@@ -31,7 +34,19 @@ def test_item_is_restored_from_the_column() -> None:
     tables.commit()
     again = Tables(tables.columns())
     assert again.logs.get("1/a", Thing) == Thing(1, ["x"])
-    assert set(tables.columns()) == set(TABLE_NAMES)
+    assert set(tables.columns()) == {*COLUMN_OF.values(), MORE}
+
+
+def test_tables_without_a_column_of_their_own_are_in_more() -> None:
+    tables = Tables()
+    assert tables.columns()[MORE] == b""
+    for name in TABLE_NAMES:
+        tables[name].put("1/a", Thing(1, [name]))
+    for columns in (tables.columns(), tables.stored()):
+        again = Tables(columns)
+        assert [again[name].get("1/a", Thing) for name in TABLE_NAMES] == [
+            Thing(1, [name]) for name in TABLE_NAMES
+        ]
 
 
 def test_untouched_table_returns_its_bytes() -> None:
@@ -147,7 +162,7 @@ def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
         patch.setattr(Table, "put", noting_put)
         for offset, document in enumerate(documents):
             cell.handle(document, Position(0, offset))
-    for column in cell.tables.columns().values():
+    for column in columns_of_tables(cell.tables.columns()).values():
         items = msgspec.msgpack.decode(column, type=dict[str, msgspec.Raw]) if column else {}
         for key, encoded in items.items():
             assert msgspec.msgpack.encode(decode_item(encoded, types[key])) == bytes(encoded), key

@@ -116,7 +116,7 @@ def test_by_time_only_idle_caught_up_replica_is_removed() -> None:
     replicas.rejoin(3)
     assert replicas.isr() == [1, 2, 3]
     bench.tick(LAG_MS)
-    assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "no replica is idle"
+    assert replicas.bench.cell.tables.pending.keys("timer/") == [], "no replica is idle"
 
 
 def commanded(**settings: Any) -> Replicas:

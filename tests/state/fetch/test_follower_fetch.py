@@ -65,7 +65,7 @@ def test_kafka_13837_broker_without_a_replica_gets_an_error() -> None:
 def test_session_of_a_follower_is_privileged(version: int) -> None:
     bench = bench_of_three()
     session_id = fetch(bench, FOLLOWER, version, epoch=0)["sessionId"]
-    session = bench.cell.tables.sessions.get(f"{LEADER}/session/{session_id}", FetchSession)
+    session = bench.cell.tables.fetch_sessions.get(f"{LEADER}/session/{session_id}", FetchSession)
     assert session is not None
     assert session.is_privileged
 
@@ -76,7 +76,8 @@ def test_follower_evicts_a_consumer_at_once() -> None:
     assert [bool(session) for session in consumers] == [True] * SHARDS + [False]
     sessions = [fetch(bench, FOLLOWER, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
     assert sum(1 for session in sessions if session) == SHARDS
-    left = [s for _, s in bench.cell.tables.sessions.items(f"{LEADER}/session/", FetchSession)]
+    table = bench.cell.tables.fetch_sessions
+    left = [session for _, session in table.items(f"{LEADER}/session/", FetchSession)]
     assert [session.is_privileged for session in left] == [True] * SHARDS
 
 

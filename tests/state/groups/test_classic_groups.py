@@ -17,7 +17,9 @@ def keys(bench: GroupBench) -> set[str]:
     """Return the keys of all items of groups."""
     tables = bench.cell.tables
     return {
-        key for table in (tables.groups, tables.sessions, tables.waiting) for key in table.keys("")
+        key
+        for table in (tables.groups, tables.live_groups, tables.pending)
+        for key in table.keys("")
     }
 
 

@@ -352,7 +352,7 @@ def test_last_member_leaves_an_empty_group() -> None:
     assert bench.state() == "Empty"
     described = bench.describe()
     assert (described["groupEpoch"], described["assignmentEpoch"]) == (5, 4)
-    assert not bench.cell.tables.waiting.keys("timer/group/")
+    assert not bench.cell.tables.pending.keys("timer/group/")
 
 
 # Static members

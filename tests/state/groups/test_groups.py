@@ -13,6 +13,7 @@ from brokertwin.state.core.group_records import (
     GroupMetadataWritten,
     GroupRemoved,
 )
+from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from tests.support.groups import GROUP, RANGE, GroupBench, check_groups
@@ -103,7 +104,7 @@ def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
     tables = bench.cell.tables
     member = GroupMember("m", None, "c", "/h", 60_000, 45_000, "", "")
     metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, [member])
-    before = {name: set(tables[name].keys("")) for name in ("groups", "sessions", "waiting")}
+    before = {name: set(tables[name].keys("")) for name in ("groups", "live_groups", "pending")}
     for group_id in ("a", "a/b"):
         apply(tables, 1, GroupMetadataWritten(group_id, metadata))
     body = {"generationId": 1, "memberId": "m"}
@@ -118,7 +119,7 @@ def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
     tables = bench.cell.tables
     assert groups.live_ids(tables, 1) == groups.stored_ids(tables, 1) == expected
-    timers = tables.waiting.keys("timer/group/")
+    timers = tables.pending.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 
 
@@ -137,7 +138,7 @@ def test_group_restored_from_records_becomes_live_with_all_timers() -> None:
 def test_tag_of_an_item_is_the_kind_of_its_group() -> None:
     bench = GroupBench()
     bench.stable("a")
-    stored = msgspec.msgpack.decode(bench.cell.columns()["sessions"])
+    stored = msgspec.msgpack.decode(columns_of_tables(bench.cell.columns())["live_groups"])
     assert stored[f"1/live-group/{GROUP}"]["type"] == "classic"
 
 
@@ -148,6 +149,6 @@ def test_heartbeat_writes_one_timer_in_a_group_of_any_size(members: int) -> None
     bench.after(1).cell.commit()
     bench.heartbeat(names[0], 1)
     tables = bench.cell.tables
-    assert list(tables.waiting.encode_changes()) == [f"timer/group/1/{GROUP}/heartbeat/{names[0]}"]
-    assert not tables.sessions.has_changes()
+    assert list(tables.pending.encode_changes()) == [f"timer/group/1/{GROUP}/heartbeat/{names[0]}"]
+    assert not tables.live_groups.has_changes()
     assert not tables.groups.has_changes()

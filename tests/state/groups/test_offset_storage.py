@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokertwin.state.apis import offset_commit
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import CONTROLLER, Waiting
+from brokertwin.state.core.decision import CONTROLLER, PendingRequest
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.groups import committed_offsets, groups
@@ -261,7 +261,7 @@ def test_pending_request_of_an_old_checkpoint_gets_a_response(
     partitions = [{"partitionIndex": 0, "errorCode": 3}]
     refused = {"name": "", "topicId": ZERO_UUID, **topic, "partitions": partitions}
     state = msgspec.msgpack.encode({"refused": [refused], "asked": []})
-    waiting = Waiting("e", 1, 8, 1, RequestHeader(8, version), "c", "User:a", 0, [], state)
+    waiting = PendingRequest("e", 1, 8, 1, RequestHeader(8, version), "c", "User:a", 0, [], state)
     bench = Bench()
     decision = offset_commit.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
     told = [{**topic, "partitions": partitions}]

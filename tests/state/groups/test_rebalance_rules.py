@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from tests.support.groups import GROUP, RANGE, TOPIC, GroupBench
 
 DELAY = 3000
@@ -314,7 +314,7 @@ def test_repeated_join_replaces_the_pending_one() -> None:
     overtaken = bench.join(second, CHANGED)
     again = bench.join(second, CHANGED)
     assert bench.waits(again)
-    assert waiting.get(bench.cell.tables.waiting, overtaken) is None
+    assert pending.get(bench.cell.tables.pending, overtaken) is None
     bench.join(first)
     assert bench.answer(again)["generationId"] == 2
     assert overtaken not in bench.answers
@@ -326,7 +326,7 @@ def test_repeated_sync_replaces_the_pending_one() -> None:
     bench.after(2 * DELAY)
     overtaken, again = bench.sync(follower, 1), bench.sync(follower, 1)
     assert bench.waits(again)
-    assert waiting.get(bench.cell.tables.waiting, overtaken) is None
+    assert pending.get(bench.cell.tables.pending, overtaken) is None
     bench.sync(leader, 1)
     assert bench.answer(again)["errorCode"] == 0
     assert overtaken not in bench.answers
@@ -339,5 +339,5 @@ def test_pending_sync_of_a_leaving_member_is_dropped() -> None:
     bench.after(2 * DELAY)
     left = bench.sync(follower, 1)
     assert bench.leave(follower) == [0]
-    assert waiting.get(bench.cell.tables.waiting, left) is None
+    assert pending.get(bench.cell.tables.pending, left) is None
     assert left not in bench.answers

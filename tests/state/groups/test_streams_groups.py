@@ -313,7 +313,7 @@ def test_empty_group_can_be_deleted_completely() -> None:
     bench.beat("a", -1)
     assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 0
     assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
-    assert not bench.cell.tables.sessions.keys("1/live-streams/")
+    assert not bench.cell.tables.live_groups.keys("1/live-streams/")
     assert check(bench.cell) == []
 
 

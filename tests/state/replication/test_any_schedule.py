@@ -171,7 +171,7 @@ class Watched:
         self.replicas.fail_dir(broker, DISKS[0])
 
     def _has_failed(self, broker: int) -> bool:
-        return bool(failed_dirs.of(self.replicas.bench.cell.tables.waiting, broker))
+        return bool(failed_dirs.of(self.replicas.bench.cell.tables.replication, broker))
 
     def _wait(self, milliseconds: int) -> None:
         self.replicas.bench.tick(milliseconds)
@@ -228,7 +228,7 @@ class Watched:
 
     def _look(self) -> None:
         assert check(self.replicas.bench.cell) == []
-        keys = self.replicas.bench.cell.tables.waiting.keys("")
+        keys = self.replicas.bench.cell.tables.replication.keys("")
         self.done.update(f"held by a {key.rpartition('/')[2]}" for key in keys if "/held/" in key)
         self._take_late_responses()
         before, self._before = self._before, self.replicas.partition()

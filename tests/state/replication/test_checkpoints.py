@@ -49,7 +49,7 @@ def test_file_is_written_every_five_seconds_after_the_first_partition(
 
 def test_no_timer_writes_the_file(replicas: Replicas) -> None:
     replicas.produce()
-    assert replicas.bench.cell.tables.waiting.keys("timer/") == []
+    assert replicas.bench.cell.tables.pending.keys("timer/") == []
 
 
 def test_started_broker_takes_the_high_watermark_of_its_file(replicas: Replicas) -> None:
@@ -92,7 +92,7 @@ def test_example_22_least_of_checkpoint_and_log_end(
     assert replicas.watermarks()[1] == (100, 100)
     replicas.kill(1)
     key = f"1/checkpointed/{replicas.topic_id}/0"
-    bench.cell.tables.waiting.put(key, checkpoints.Checkpointed(written, 1))
+    bench.cell.tables.replication.put(key, checkpoints.Checkpointed(written, 1))
     replicas.end_sessions()
     replicas.start(1)
     assert restored(replicas, 1) == [begins_with]
@@ -102,7 +102,7 @@ def test_example_22_least_of_checkpoint_and_log_end(
 
 def test_check_finds_a_checkpoint_without_a_log(replicas: Replicas) -> None:
     place = checkpoints.Checkpointed(3, 1)
-    replicas.bench.cell.tables.waiting.put("1/checkpointed/nothing/0", place)
+    replicas.bench.cell.tables.replication.put("1/checkpointed/nothing/0", place)
     assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 belongs to no log"]
 
 
@@ -110,4 +110,4 @@ def test_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
     replicas.produce()
     bench = replicas.bench
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
-    assert bench.cell.tables.waiting.keys("1/checkpointed/") == []
+    assert bench.cell.tables.replication.keys("1/checkpointed/") == []

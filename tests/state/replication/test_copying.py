@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.state.cell import run
-from brokertwin.state.cell.delivery import Drawn
+from brokertwin.state.cell.delivery import RandomDelivery
 from brokertwin.state.logs import log as logs_room
 from brokertwin.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
@@ -124,7 +124,9 @@ def test_any_delivery_order_gives_the_same_state(
     """Messages between the same two machines keep their order."""
     drawn = iter(range(seed, 10**9, 7919))
     topic_id = topic(bench)
-    monkeypatch.setattr(run.Run, "_schedule", lambda _: Drawn(lambda count: next(drawn) % count))
+    monkeypatch.setattr(
+        run.CellLoop, "_schedule", lambda _: RandomDelivery(lambda count: next(drawn) % count)
+    )
     for count in (1, 5, 2):
         assert produce(bench, count=count)["errorCode"] == 0
     assert logs(bench, topic_id) == [(8, 8)] * 3
@@ -135,5 +137,5 @@ def test_deleted_topic_leaves_no_items(bench: Bench) -> None:
     produce(bench)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
     kept = [f"{broker}/checkpointing" for broker in BROKERS]
-    assert bench.cell.tables.waiting.keys("") == kept, "high watermark files are still written"
+    assert bench.cell.tables.replication.keys("") == kept, "high watermark files are still written"
     assert bench.cell.tables.logs.keys("") == []

@@ -88,7 +88,7 @@ def test_pending_request_at_a_stopping_broker_loses_its_connection() -> None:
     assert replicas.produce(id="waits") is None
     replicas.stop(1)
     assert replicas.bench.answers["waits"]["closesConnection"] is True
-    assert replicas.bench.cell.tables.waiting.keys("wait/") == []
+    assert replicas.bench.cell.tables.pending.keys("wait/") == []
 
 
 def test_pending_produce_returns_the_new_leader() -> None:

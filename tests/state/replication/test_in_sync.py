@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.replication import acks, copying, in_sync
@@ -290,7 +290,7 @@ def test_rejected_change_is_sent_again(replicas: Replicas) -> None:
     replicas.produce(acks=1)
     bench, place = replicas.bench, (replicas.topic_id, 0)
     broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
-    waiting.set_timer(bench.cell.tables.waiting, f"{copying.IN_SYNC_TIMER}/1/", None)
+    pending.set_timer(bench.cell.tables.pending, f"{copying.IN_SYNC_TIMER}/1/", None)
     leadership = copying.mutable_view(broker, place)
     leadership.pending = [1, 3]
     wish = copying.request_isr_change(broker, place, leadership)

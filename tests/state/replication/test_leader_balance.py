@@ -55,7 +55,7 @@ def test_no_timer_for_a_replica_that_may_not_lead() -> None:
 
 def is_awaited(replicas: Replicas) -> bool:
     """True if the controller's timer runs."""
-    return bool(replicas.bench.cell.tables.waiting.keys(f"timer/{LEADERS_TIMER}/"))
+    return bool(replicas.bench.cell.tables.pending.keys(f"timer/{LEADERS_TIMER}/"))
 
 
 def test_timer_runs_only_with_a_reason() -> None:

@@ -158,7 +158,7 @@ def test_no_timer_runs_for_its_followers(replicas: Replicas) -> None:
     replicas.stop(1)
     replicas.start(1)
     assert found(replicas, "first")[0] == OTHER
-    timers = replicas.bench.cell.tables.waiting.keys("timer/")
+    timers = replicas.bench.cell.tables.pending.keys("timer/")
     assert timers == ["timer/leaders/controller/", "timer/session/controller/9"]
 
 

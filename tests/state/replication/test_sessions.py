@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster import topics
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.copying import IN_SYNC_TIMER
 from brokertwin.state.transactions.transactions import TransactionState
@@ -46,7 +46,7 @@ def test_killed_leader_leads_until_its_session_ends(replicas: Replicas) -> None:
 
 def check_time(replicas: Replicas, leader: int) -> int | None:
     """When a leader checks its in-sync set, in ms since 1970; None without a timer."""
-    return waiting.timer_of(replicas.bench.cell.tables.waiting, f"{IN_SYNC_TIMER}/{leader}/")
+    return pending.timer_of(replicas.bench.cell.tables.pending, f"{IN_SYNC_TIMER}/{leader}/")
 
 
 def test_severed_leader_with_a_pending_change_has_no_timer(replicas: Replicas) -> None:
@@ -110,7 +110,7 @@ def test_starting_broker_can_be_stopped(replicas: Replicas, verb: str) -> None:
 def test_clean_shutdown_has_no_session(replicas: Replicas) -> None:
     replicas.stop(1)
     assert replicas.leader() == (2, 1)
-    assert replicas.bench.cell.tables.waiting.keys("timer/session/") == []
+    assert replicas.bench.cell.tables.pending.keys("timer/session/") == []
     replicas.start(1)
     assert replicas.epoch(1) == 1
 
@@ -286,7 +286,7 @@ def test_session_ends(registered: Replicas, how: str) -> None:
         body = {"brokerId": 3, "clusterId": cluster_id, "incarnationId": INCARNATION}
         body |= {"features": FEATURES}
         bench.request("BROKER_REGISTRATION", 4, {**body, "logDirs": [DIRECTORY]})
-    assert bench.cell.tables.waiting.keys("timer/session/") == []
+    assert bench.cell.tables.pending.keys("timer/session/") == []
     before = registered.isr()
     registered.end_sessions()
     assert registered.isr() == before
@@ -294,4 +294,4 @@ def test_session_ends(registered: Replicas, how: str) -> None:
 
 def test_idle_cluster_has_no_session_timers(replicas: Replicas) -> None:
     beat(replicas, 3)
-    assert replicas.bench.cell.tables.waiting.keys("timer/session/") == []
+    assert replicas.bench.cell.tables.pending.keys("timer/session/") == []

@@ -269,14 +269,14 @@ def test_cluster_without_limits_counts_nothing() -> None:
     replicas = Throttled(**dict.fromkeys(LISTS, "*"))
     replicas.assign(1, 2, 3)
     tables = replicas.bench.cell.tables
-    assert [key for key in tables.sessions.keys("") if "/rate/" in key] == []
-    assert [key for key in tables.waiting.keys("") if "/held/" in key] == []
+    assert [key for key in tables.quotas.keys("") if "/rate/" in key] == []
+    assert [key for key in tables.replication.keys("") if "/held/" in key] == []
 
 
 def broker_of(samples: list[QuotaSample], now: int, limit: int) -> Broker:
     bench = Bench(leader_replication_throttled_rate=limit)
     tables = Tables()
-    tables.sessions.put("1/rate/leader.replication", QuotaRate(samples))
+    tables.quotas.put("1/rate/leader.replication", QuotaRate(samples))
     return Broker(1, tables, bench.settings, now)
 
 

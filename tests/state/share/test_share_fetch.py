@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.state.cell import check
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.share import result_order
 from tests.support.machine import header
 from tests.support.share_groups import GROUP
@@ -186,10 +186,10 @@ def test_restarted_broker_knows_written_acknowledgements() -> None:
     bench = Shared()
     bench.fetch("a")
     bench.say("a", batch(0, 0, 1), batch(1, 1, 2))
-    key = bench.cell.tables.sessions.keys("1/share-partition/")[0]
-    bench.cell.tables.sessions.drop(key)
+    key = bench.cell.tables.shares.keys("1/share-partition/")[0]
+    bench.cell.tables.shares.drop(key)
     name = key.split("/", 2)[2]
-    waiting.set_timer(bench.cell.tables.waiting, f"share-lock/1/{name}", None)
+    pending.set_timer(bench.cell.tables.pending, f"share-lock/1/{name}", None)
     assert bench.fetch("b") == [(1, 1, 2), (2, 2, 1)]
 
 
@@ -249,7 +249,7 @@ def test_deleting_a_topic_drops_its_records() -> None:
     bench.fetch("a")
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
     assert check.check(bench.cell) == []
-    assert bench.cell.tables.sessions.keys("1/share-partition/") == []
+    assert bench.cell.tables.shares.keys("1/share-partition/") == []
     assert got(bench.share("a", 1)) == -1
 
 

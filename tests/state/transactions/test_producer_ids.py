@@ -142,7 +142,7 @@ def test_example_6_id_900_requests_the_next_block() -> None:
 def test_only_one_block_request_is_in_flight() -> None:
     broker = IdBroker()
     assert [broker.generate() for _ in range(3)] == [(LOADING, True)] + [(LOADING, False)] * 2
-    producer_ids.request_completed(broker.tables.waiting, 1)
+    producer_ids.request_completed(broker.tables.in_flight, 1)
     assert broker.generate() == (LOADING, True)
 
 

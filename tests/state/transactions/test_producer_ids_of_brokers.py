@@ -108,7 +108,7 @@ class _Lossy(RuleBasedStateMachine):
         message = self.requests[data.draw(st.integers(0, len(self.requests) - 1))]
         if not is_repeated:
             self.requests.remove(message)
-        header = RequestHeader(allocate_producer_ids.KEY, 0)
+        header = RequestHeader(allocate_producer_ids.API.key, 0)
         request = Request(header, message.body, "User:a", "", "", Choices(), is_from_machine=True)
         with patch.object(producer_ids, "BLOCK_SIZE", self.size):
             decision = allocate_producer_ids.handle(
@@ -136,7 +136,7 @@ class _Lossy(RuleBasedStateMachine):
     @rule(broker=st.sampled_from(BROKERS), milliseconds=st.integers(0, 100))
     def time_out(self, broker: int, milliseconds: int) -> None:
         self.now += milliseconds
-        producer_ids.request_completed(self.tables.waiting, broker)
+        producer_ids.request_completed(self.tables.in_flight, broker)
 
     @invariant()
     def no_id_twice(self) -> None:

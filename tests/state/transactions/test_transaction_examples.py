@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
 from brokertwin.state.transactions import transactional_ids
 from tests.support.machine import START
@@ -261,7 +261,7 @@ def test_example_20_lost_markers_are_sent_again() -> None:
     bench.end("t1", holder, isHeld=True, id="end")
     bench.tick(10_000)
     assert bench.state_of() == "PrepareCommit", "its markers are pending"
-    (lost,) = waiting.take_late_messages(bench.cell.tables.waiting, "end")
+    (lost,) = pending.take_late_messages(bench.cell.tables.pending, "end")
     bench.cell.tables.commit()
     bench.tick(10_000)
     assert bench.state_of() == "CompleteCommit"
@@ -324,7 +324,7 @@ def test_exhausted_epoch_waits_for_a_producer_id_block() -> None:
     )
     table = bench.cell.tables.transactions
     transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", ongoing))
-    waiting.set_timer(bench.cell.tables.waiting, "transactions/1/t1", START + 60_000)
+    pending.set_timer(bench.cell.tables.pending, "transactions/1/t1", START + 60_000)
     bench.cell.tables.commit()
     assert bench.end("t1", (7, 32766), version=5)["errorCode"] == 14
     assert bench.state_of() == "Ongoing"
@@ -389,7 +389,7 @@ def test_fenced_marker_is_not_sent_again() -> None:
     bench.add("t1", holder, a=[0])
     bench.end("t1", holder)
     assert bench.state_of() == "PrepareCommit"
-    assert waiting.earliest(bench.cell.tables.waiting) is None
+    assert pending.earliest(bench.cell.tables.pending) is None
     assert bench.init().error == BUSY
 
 
@@ -427,14 +427,14 @@ def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.add("t1", holder, a=[0])
-    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    assert not pending.awaits_deadline(bench.cell.tables.pending)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
     topics = [{"topic": "a", "partitions": [wanted]}]
     poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
-    assert waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    assert pending.awaits_deadline(bench.cell.tables.pending)
     bench.tick(500)
     assert poll in bench.answers
-    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    assert not pending.awaits_deadline(bench.cell.tables.pending)
 
 
 def test_replaying_the_records_gives_the_same_metadata() -> None:

@@ -13,7 +13,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from brokertwin.state.core import waiting
+from brokertwin.state.core import pending
 from tests.support.examples import examples
 from tests.support.transactions import PARTITIONS, TransactionBench
 
@@ -161,7 +161,7 @@ class Interleavings(RuleBasedStateMachine):
             client.fenced()
         if error:
             return
-        if waiting.has_late_messages(self.bench.cell.tables.waiting, event):
+        if pending.has_late_messages(self.bench.cell.tables.pending, event):
             self.late.append(event)
         self.committed |= client.written if is_commit else set()
         client.last = (client.holder, is_commit)

@@ -227,7 +227,7 @@ def test_deleting_a_topic_drops_its_verifications() -> None:
 
 def kept(bench: Bench) -> list[int]:
     """Return the partitions with a verification."""
-    keys = bench.cell.tables.waiting.keys("1/verifications/")
+    keys = bench.cell.tables.in_flight.keys("1/verifications/")
     return [int(key.rsplit("/", 1)[1]) for key in keys]
 
 

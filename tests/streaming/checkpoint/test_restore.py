@@ -142,7 +142,7 @@ def test_another_prefix_is_rejected_if_former_batches_are_needed(
 
 def test_another_prefix_is_rejected_with_rows_in_flight_between_cells(tmp_path: Path) -> None:
     tables = Tables(bench().cell.columns())
-    tables.waiting.put("told/b", Count(5, 2))
+    tables.cluster.put("told/b", Count(5, 2))
     tables.commit()
     columns = {**bench().cell.columns(), **tables.columns()}
     shot = taken(tmp_path, columns=columns, groups={"a": 0, "b": 1}, brokers={"a": [1], "b": [2]})

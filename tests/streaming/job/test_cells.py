@@ -166,8 +166,8 @@ def check(cluster: Cluster) -> None:
     ]
     assert sorted(logs) == [(broker, 1, 1) for broker in (1, 2, 3) for _ in range(3)]
     (incarnation,) = {row["incarnation"] for row in cluster.told()}
-    heard = tables["a.2"].waiting.get("heard/a.1", Count)
-    sent = tables["a.1"].waiting.get("told/a.2", Count)
+    heard = tables["a.2"].cluster.get("heard/a.1", Count)
+    sent = tables["a.1"].cluster.get("told/a.2", Count)
     assert heard == sent
     assert heard is not None and heard.incarnation == incarnation > 0
 

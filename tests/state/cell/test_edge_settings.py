@@ -1,4 +1,4 @@
-"""What a gateway is told of settings that it acts on itself."""
+"""Settings that a gateway applies itself."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.support.machine import Bench
 
 
 def told(bench: Bench) -> dict[str, Any]:
-    """The answer to a `tell-settings`, which changes nothing."""
+    """The response to a `tell-settings` event, which changes nothing."""
     before = bench.cell.tables.columns()
     event = {"id": f"q-{bench.now}", "cluster": "bench", "kind": "tell-settings"}
     bench.handle({**event, "time": bench.now})
@@ -16,7 +16,7 @@ def told(bench: Bench) -> dict[str, Any]:
     return dict(bench.answers[event["id"]]["response"])
 
 
-def test_a_gateway_is_told_codecs_quotas_and_brokers_settings() -> None:
+def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     given = {"quota.window.num": "3", "ssl.keystore.password": "secret"}
     settings, _ = broker_config.parse(given)
     bench = Bench(given=settings.given)

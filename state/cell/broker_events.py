@@ -1,4 +1,4 @@
-"""Who is told of an event that is no request, where a broker decides on it as on one."""
+"""Handlers of events that are not requests but are decided by a broker like requests."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ def _disconnected(broker: Broker, event: Event) -> Decision:
     return share_fetch.disconnected(broker, event.connection)
 
 
-TOLD: dict[Kind, Callable[[Broker, Event], Decision]] = {
+HANDLERS: dict[Kind, Callable[[Broker, Event], Decision]] = {
     Kind.EXPIRE_MEMBERS: lambda broker, event: kinds.expire(broker, event.group, event.members),
     Kind.DISCONNECT: _disconnected,
 }
-"""Kind of an event to who is told of it."""
+"""Kind of an event to its handler."""

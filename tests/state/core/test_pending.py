@@ -4,27 +4,27 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.tables import Table, Tables
 
 
-def waits(event_id: str, deadline: int, *logs: str) -> Waiting:
+def waits(event_id: str, deadline: int, *logs: str) -> PendingRequest:
     header = RequestHeader(1, 12)
-    return Waiting(event_id, 1, 1, deadline, header, "c", "User:a", 0, list(logs), b"")
+    return PendingRequest(event_id, 1, 1, deadline, header, "c", "User:a", 0, list(logs), b"")
 
 
 def fired(table: Table) -> list[tuple[int, str]]:
     """Everything that fires, in order."""
     found = []
-    while (first := waiting.earliest(table)) is not None:
+    while (first := pending.earliest(table)) is not None:
         found.append(first)
-        timer = waiting.timer_name(first[1])
+        timer = pending.timer_name(first[1])
         if timer is None:
-            waiting.take(table, first[1])
+            pending.take(table, first[1])
         else:
-            waiting.set_timer(table, timer, None)
+            pending.set_timer(table, timer, None)
     return found
 
 
@@ -39,57 +39,57 @@ def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, in
     """Compared with a dictionary, over any number of micro-batches."""
     tables, expected = Tables(), dict[str, int]()
     for verb, name, deadline in steps:
-        table = tables.waiting
+        table = tables.pending
         if verb == "wait" and name not in expected:
-            waiting.add(table, waits(name, deadline))
+            pending.add(table, waits(name, deadline))
             expected[name] = deadline
         elif verb == "take":
-            waiting.take(table, name)
+            pending.take(table, name)
             expected.pop(name, None)
         elif verb == "timer":
-            waiting.set_timer(table, name, deadline)
+            pending.set_timer(table, name, deadline)
             expected[f"timer/{name}"] = deadline
         elif verb == "stop":
-            waiting.set_timer(table, name, None)
+            pending.set_timer(table, name, None)
             expected.pop(f"timer/{name}", None)
         elif verb == "store":
             tables = Tables(tables.columns())
-    assert fired(tables.waiting) == sorted((time, name) for name, time in expected.items())
+    assert fired(tables.pending) == sorted((time, name) for name, time in expected.items())
 
 
 def test_wait_without_deadline_never_fires() -> None:
     table = Table()
-    waiting.add(table, waits("a", waiting.NO_DEADLINE))
-    assert waiting.earliest(table) is None
+    pending.add(table, waits("a", pending.NO_DEADLINE))
+    assert pending.earliest(table) is None
 
 
 def test_rollback_restores_completed_waits() -> None:
     table = Table()
-    waiting.add(table, waits("a", 5, "log"))
+    pending.add(table, waits("a", 5, "log"))
     table.commit(table.encode_changes())
-    waiting.take(table, "a")
-    assert waiting.earliest(table) is None
+    pending.take(table, "a")
+    assert pending.earliest(table) is None
     table.rollback()
-    assert waiting.earliest(table) == (5, "a")
-    assert waiting.watchers(table, "log") == ["a"]
+    assert pending.earliest(table) == (5, "a")
+    assert pending.watchers(table, "log") == ["a"]
 
 
 def test_old_deadlines_are_removed_from_the_heap() -> None:
     """A timer that each heartbeat sets again, with a deadline that never passes."""
     table = Table()
     for time in range(10_000):
-        waiting.set_timer(table, "group/1/g", 45_000 + time)
-    assert len(waiting.deadlines(table).heap) <= waiting.DEADLINES_MIN
-    assert waiting.earliest(table) == (54_999, "timer/group/1/g")
+        pending.set_timer(table, "group/1/g", 45_000 + time)
+    assert len(pending.deadlines(table).heap) <= pending.DEADLINES_MIN
+    assert pending.earliest(table) == (54_999, "timer/group/1/g")
 
 
 def test_watchers_keep_their_order_after_a_micro_batch() -> None:
     tables = Tables()
     for name in ("c", "a", "b"):
-        waiting.add(tables.waiting, waits(name, 5, "log"))
+        pending.add(tables.pending, waits(name, 5, "log"))
     tables = Tables(tables.columns())
-    waiting.take(tables.waiting, "a")
-    assert waiting.watchers(tables.waiting, "log") == ["c", "b"]
+    pending.take(tables.pending, "a")
+    assert pending.watchers(tables.pending, "log") == ["c", "b"]
     assert msgspec.msgpack.decode(tables.columns()["waiting"]).keys() == {
         "wait/b",
         "wait/c",

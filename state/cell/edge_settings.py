@@ -1,9 +1,9 @@
-"""What a gateway has to know of its cluster to act on settings itself, told when it asks.
+"""Settings that a gateway applies itself, for an event `tell-settings`.
 
-The machine acts on most settings; on what is before it, the edge does: codecs of topics, quotas of
-connections and of the edge's own time, limits of connections. A gateway with the machine in its
-process looks into the tables, one before a job asks with an event `tell-settings`. Values that may
-be credentials are not told; of those that were altered the names are.
+The machine applies most settings. The edge applies those of work before the machine: codecs of
+topics, quotas for connections and for the edge's own time, limits of connections. A gateway with
+the machine in its process reads the tables; one before a job sends an event. Values that may be
+credentials are left out; changed ones appear by name.
 """
 
 import msgspec
@@ -15,14 +15,17 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.tables import unescape
 
 COMPRESSION = "compression."
-"""What the names of a topic's settings begin with that say how its batches are kept."""
+"""Prefix of topic settings about the codec of batches."""
 
 
-class SettingsTold(msgspec.Struct, rename="camel"):
+class EdgeSettings(msgspec.Struct, rename="camel"):
     """Settings by Kafka's names, as texts.
 
-    `given` are those that the brokers began with, `brokers` what was changed since, by the
-    broker's id, for all of them under "cluster". `codecs` are those of topics, by id and by name.
+    Attributes:
+        given: settings that the brokers started with.
+        brokers: later changes by broker id, or "cluster" for all brokers.
+        quotas: quotas of clients.
+        codecs: settings of topics, by id and by name.
     """
 
     given: dict[str, str]
@@ -31,8 +34,8 @@ class SettingsTold(msgspec.Struct, rename="camel"):
     codecs: dict[str, dict[str, str]]
 
 
-def of(broker: Broker) -> SettingsTold:
-    """What a broker knows."""
+def of(broker: Broker) -> EdgeSettings:
+    """Return the settings that a broker knows."""
     table = broker.tables.metadata
     changed = given_configs.everything(table, broker.id, given_configs.BROKERS)
     codecs = {}
@@ -40,7 +43,7 @@ def of(broker: Broker) -> SettingsTold:
         own = {name: text for name, text in topic.configs.items() if name.startswith(COMPRESSION)}
         if own:
             codecs[topic.topic_id] = codecs[topic.name] = own
-    return SettingsTold(
+    return EdgeSettings(
         _shown(broker.cell.broker_settings.given),
         {unescape(name): _hidden(configs) for name, configs in changed.items()},
         client_quotas.all_quotas(table, broker.id),
