@@ -11,7 +11,7 @@ On the partition leader:
 
 On the share coordinator, the leader of a partition of `__share_group_state`:
 
-    state_store, state_bodies          durable share state and the requests for it
+    state_store                        durable share state
     state_batches                      merging of state batches
     state_rows                         encoder for rows of `__share_group_state`
 
