@@ -1,12 +1,13 @@
-"""AddOffsetsToTxn (key 25, versions 0 to 4): a group's offsets join a transaction.
+"""AddOffsetsToTxn (key 25, versions 0 to 4): add offsets to a transaction.
 
-Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1. The partition of
-`__consumer_offsets` that the group belongs to joins, as with AddPartitionsToTxn.
+Adds the partition of `__consumer_offsets` that stores the group, like AddPartitionsToTxn.
+Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1.
 
-    transactional id that the client may not WRITE   53
-    group that it may not READ                       30
-    then                                             as the coordinator answers AddPartitionsToTxn;
-                                                     90 is 47 below version 2
+    no WRITE on the transactional id      53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    no READ on the group                  30 GROUP_AUTHORIZATION_FAILED
+    otherwise                             the errors of the coordinator in AddPartitionsToTxn
+
+Below version 2, 47 INVALID_PRODUCER_EPOCH replaces 90 PRODUCER_FENCED.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -24,11 +25,11 @@ from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 FENCED_SINCE = 2
-"""The first version that knows PRODUCER_FENCED."""
+"""The first version that supports 90 PRODUCER_FENCED."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has the group's partition join the transaction."""
+    """Add the group's partition of `__consumer_offsets` to the transaction."""
     body: AddOffsetsToTxnRequest = request.body
     transactional_id, group = body.transactional_id, body.group_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -47,7 +48,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _partition_count(broker: Broker) -> int:
-    """How many partitions `__consumer_offsets` has, or will have."""
+    """Return the current or configured partition count of `__consumer_offsets`."""
     topic = broker.topic_by_name(GROUP_TOPIC)
     return broker.settings.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 

@@ -1,31 +1,35 @@
-"""AddPartitionsToTxn (key 24, versions 0 to 5): partitions join a transaction, or are looked up.
+"""AddPartitionsToTxn (key 24, versions 0 to 5): add or verify partitions.
 
 Source: KIP-98, KIP-890; `KafkaApis.handleAddPartitionsToTxnRequest`, `AddPartitionsToTxnManager`,
 `TransactionCoordinator` in Kafka 4.3.1.
 
-From clients (versions 0 to 3): one transaction.
+Clients (versions 0 to 3) send one transaction:
 
-    transactional id that the client may not WRITE    53 for every partition
-    a topic that it may not WRITE, or an internal one 29 for its partitions
-    partitions that do not exist                      3
-    where there is one of those two                   55 OPERATION_NOT_ATTEMPTED for the others
+    no WRITE on the transactional id            53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every
+                                                partition
+    no WRITE on a topic, or an internal topic   29 TOPIC_AUTHORIZATION_FAILED for its partitions
+    missing partition                           3 UNKNOWN_TOPIC_OR_PARTITION
+    another partition has one of the last two   55 OPERATION_NOT_ATTEMPTED for the others
 
-From brokers (version 4 and later, CLUSTER_ACTION or 31 for all): several transactions. A leader
-asks whether the partitions of a Produce are part of the transaction (`verifyOnly`), or has them
-join it (Produce 12 and later, TxnOffsetCommit 5). Partitions that do not exist are 3 and the others
-of their transaction 55, as above. Then the coordinator, for all partitions alike:
+Brokers (version 4 and later) send several transactions and need CLUSTER_ACTION, or all of them get
+`31 CLUSTER_AUTHORIZATION_FAILED`. A leader verifies that the partitions of a Produce request are
+part of the transaction (`verifyOnly`), or adds them (Produce 12 and later, TxnOffsetCommit 5).
+Missing partitions get the same errors as for clients. Then the coordinator checks, for all
+partitions:
 
-    transactional id ""                               42
-    another broker coordinates it                     16
-    unknown, or of another producer id                49
-    another epoch                                     90 PRODUCER_FENCED (47 below version 2)
-    its transaction ends                              51
-    verifyOnly: partitions that are not part of it    120 TRANSACTION_ABORTABLE
+    transactional id ""                               42 INVALID_REQUEST
+    another broker coordinates it                     16 NOT_COORDINATOR
+    unknown id, or another producer id                49 INVALID_PRODUCER_ID_MAPPING
+    another epoch                                     90 PRODUCER_FENCED; 47 INVALID_PRODUCER_EPOCH
+                                                      below version 2
+    the transaction is ending                         51 CONCURRENT_TRANSACTIONS
+    verifyOnly: the partition is not part of it       120 TRANSACTION_ABORTABLE
 
-What is told of all partitions alike, of those that were added too, comes as often as the request
-names them; else, and with `verifyOnly`, each partition comes once, in the order of hash maps.
+If all partitions get the same result, success included, the response repeats the request's topics
+and partitions with their duplicates. Otherwise, and with `verifyOnly`, it lists each partition once
+in hash map order.
 
-Not done: 14 while a coordinator loads its partition of `__transaction_state`; it never does.
+Not implemented: 14 COORDINATOR_LOAD_IN_PROGRESS, because `__transaction_state` loads at once.
 """
 
 from collections.abc import Set
@@ -60,22 +64,22 @@ from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 BATCHES_SINCE = 4
 FENCED_SINCE = 2
-"""The first version that knows PRODUCER_FENCED."""
+"""The first version that supports 90 PRODUCER_FENCED."""
 
 
 class _Judged(NamedTuple):
-    """The outcome for a transaction, and the errors of its partitions by topic name and number.
+    """The outcome for a transaction, with errors by topic name and partition.
 
-    `is_as_asked` where the answer repeats topics and partitions as the request does.
+    `keeps_request_order` means that the response repeats the topics and partitions of the request.
     """
 
     outcome: CoordinatorResult
     errors: dict[tuple[str, int], Error]
-    is_as_asked: bool = False
+    keeps_request_order: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has partitions join their transactions, or says whether they are part of them."""
+    """Add partitions to their transactions, or verify that they are part of them."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version < BATCHES_SINCE:
         return _from_client(broker, request, body)
@@ -98,7 +102,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _judged(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
-    """What becomes of a transaction that another broker asks about."""
+    """Add or verify the partitions of one transaction that a broker sent."""
     refused = _attempted(broker, transaction, frozenset())
     if refused is not None:
         return refused
@@ -127,12 +131,12 @@ def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnReque
 def _refused(
     broker: Broker, request: Request, transaction: AddPartitionsToTxnTransaction
 ) -> _Judged | None:
-    """The errors where the broker itself refuses a client's request; None where it does not."""
+    """Return the errors of a client's request that never reaches the coordinator, or None."""
     name = transaction.transactional_id
     places = _places(transaction.topics)
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         errors = dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _Judged(CoordinatorResult(), errors, is_as_asked=True)
+        return _Judged(CoordinatorResult(), errors, keeps_request_order=True)
     denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
     return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
 
@@ -140,7 +144,7 @@ def _refused(
 def _attempted(
     broker: Broker, transaction: AddPartitionsToTxnTransaction, denied: Set[str]
 ) -> _Judged | None:
-    """The errors where a topic is denied or a partition does not exist; None where neither is."""
+    """Return the errors if a topic is denied or a partition is missing, else None."""
     places = _places(transaction.topics)
     errors = {}
     for topic, partition in places:
@@ -157,7 +161,7 @@ def _attempted(
 
 
 def _in_order(places: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Each partition once, in the order of a map in Scala that has them."""
+    """Return each partition once, in the order of a Scala map."""
     named = dict.fromkeys(places)
     return scala_order(named, _hash)
 
@@ -171,7 +175,7 @@ def _add(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
         broker, transaction.transactional_id, _holder(transaction), _by_topic(transaction.topics)
     )
     errors = dict.fromkeys(_places(transaction.topics), outcome.error)
-    return _Judged(outcome, errors, is_as_asked=True)
+    return _Judged(outcome, errors, keeps_request_order=True)
 
 
 def _verify(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
@@ -207,14 +211,14 @@ def _places(topics: list[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
 def _results(
     topics: list[AddPartitionsToTxnTopic], judged: _Judged
 ) -> list[AddPartitionsToTxnTopicResult]:
-    asked = [(topic.name, topic.partitions) for topic in topics]
-    if not judged.is_as_asked:
+    requested = [(topic.name, topic.partitions) for topic in topics]
+    if not judged.keeps_request_order:
         grouped: JavaMap[str, list[int]] = JavaMap(java_hash)
         for name, partition in judged.errors:
             if name not in grouped:
                 grouped[name] = []
             grouped[name].append(partition)
-        asked = [(name, grouped[name]) for name in grouped]
+        requested = [(name, grouped[name]) for name in grouped]
     return [
         AddPartitionsToTxnTopicResult(
             name=name,
@@ -225,7 +229,7 @@ def _results(
                 for partition in partitions
             ],
         )
-        for name, partitions in asked
+        for name, partitions in requested
     ]
 
 

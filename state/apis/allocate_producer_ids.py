@@ -1,14 +1,15 @@
-"""AllocateProducerIds (key 67, version 0): a broker asks the controller for a block of 1000 ids.
+"""AllocateProducerIds (key 67, version 0): allocate a block of 1000 ids.
 
+Brokers send it to the controller.
 Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducerIdManager` in Kafka.
 
-    not allowed CLUSTER_ACTION on the cluster 31 CLUSTER_AUTHORIZATION_FAILED
+    no CLUSTER_ACTION on the cluster          31 CLUSTER_AUTHORIZATION_FAILED
     broker unknown, or of another epoch       77 STALE_BROKER_EPOCH
     no whole block left below 2^63 - 1        -1 UNKNOWN_SERVER_ERROR
     otherwise                                 the next block, and a ProducerIdBlockAllocated record
 
-The broker takes a block that begins where its own ends or later; after any other answer it asks
-again 50 ms later. `state/transactions/producer_id_manager.py` has how it hands out the ids.
+The broker accepts a block that begins at or after the end of its current block. After any other
+response it retries 50 ms later. `state/transactions/producer_id_manager.py` assigns the ids.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -26,7 +27,7 @@ from brokertwin.state.transactions import producer_ids
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Gives the next block away."""
+    """Allocate the next block to the broker."""
     body: AllocateProducerIdsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -44,7 +45,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsResponse) -> Decision:
-    """The broker takes its block, or waits before it asks again."""
+    """Store the block, or schedule a retry."""
     tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
     is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)

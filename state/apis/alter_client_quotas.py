@@ -1,12 +1,17 @@
-"""AlterClientQuotas (key 49, versions 0 to 1): sets and removes quotas of entities.
+"""AlterClientQuotas (key 49, versions 0 to 1): set and remove quotas.
 
 Source: `ClientQuotaControlManager`, `ControllerApis.handleAlterClientQuotas` in Kafka; KIP-546.
-Handled by the controller. Without ALTER_CONFIGS on the cluster every entry is 31. INVALID_REQUEST
-(42) with a message is the answer for an entity that is empty, of an unknown type, or an ip with
-something else, for a name "", an unknown key, a value that is not above 0, has a fraction where the
-quota is a whole number, or is too large for it. So is an entity that comes twice, once for all, and
-one with a key that comes twice: the first of the two is altered all the same. Of a type that comes
-twice the last name counts. Entities, their types and keys are in the order of Java's `HashMap`.
+Runs on the controller. The errors of an entry:
+
+    no ALTER_CONFIGS on the cluster                        31 CLUSTER_AUTHORIZATION_FAILED
+    an empty entity, an unknown type, or an ip with
+    another type; the name ""; an unknown key              42 INVALID_REQUEST with a message
+    a value of at most 0, a fraction of an integer quota,
+    or a value above the quota's maximum                   42 INVALID_REQUEST with a message
+    the entity or one of its keys is repeated              42 INVALID_REQUEST with a message
+
+A repeated entity is reported once, but its first entry is still altered. If an entity repeats a
+type, the last name applies. Entities, their types and keys are in the order of Java's `HashMap`.
 """
 
 import ipaddress
@@ -33,7 +38,7 @@ from brokertwin.state.core.wire.generated.shared import EntityData
 
 V = TypeVar("V")
 Values = dict[str, Float64 | None]
-"""Quotas that are set, and those that are removed, by key."""
+"""New quota values by key; None removes the quota."""
 
 _Parts = tuple[tuple[str, str | None], ...]
 
@@ -46,13 +51,13 @@ USER_AND_CLIENT_KEYS: dict[str, int | None] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""Quotas of users and clients: the largest value of a whole number, None where it has fractions."""
+"""Quotas of users and clients with their maximum; None if fractions are allowed."""
 
 IP_KEYS: dict[str, int | None] = {"connection_creation_rate": INT_MAX}
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Alters what may be altered; an entity is altered as a whole or not at all."""
+    """Alter the valid entries; each entity is altered completely or not at all."""
     body: AlterClientQuotasRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
@@ -82,7 +87,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def _java_map(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """The last of each name, in the order of a `HashMap` that was made for all of them."""
+    """Return the last value of each name, in the order of a `HashMap` of that capacity."""
     given = list(pairs)
     found: JavaMap[str, V] = JavaMap(java_hash, len(given))
     for name, value in given:
@@ -96,7 +101,7 @@ def _hash_of(parts: _Parts) -> int:
 
 
 def _shown(entity: Entity) -> str:
-    """An entity as Kafka's messages have it."""
+    """Format an entity like Kafka's error messages."""
     parts = (f"{kind}={'null' if name is None else name}" for kind, name in entity.items())
     return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
 
@@ -110,7 +115,7 @@ def _refused(
 
 
 def _problem_of(entity: Entity) -> str:
-    """Why an entity is not altered, "" where it is."""
+    """Return the error message for an invalid entity, or ""."""
     if not entity:
         return "Invalid empty client quota entity"
     for kind, name in entity.items():
@@ -121,7 +126,7 @@ def _problem_of(entity: Entity) -> str:
     if IP in entity and len(entity) > 1:
         return (
             "Invalid quota entity combination, IP entity should"
-            "not be combined with User or ClientId"  # Kafka's words, with their missing space
+            "not be combined with User or ClientId"  # Kafka's message lacks the space, too
         )
     if entity.get(IP) is not None and not _is_address(entity[IP] or ""):
         return f"{entity[IP]} is not a valid IP or resolvable host."
@@ -137,7 +142,7 @@ def _is_address(text: str) -> bool:
 
 
 def _problem_of_values(entity: Entity, values: Values) -> str:
-    """The first value that an entity cannot have; what is removed may have any key."""
+    """Return the message for the first invalid value, or ""; removals may have any key."""
     known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
     given = ((key, value) for key, value in values.items() if value is not None)
     return next((found for each in given if (found := _problem_of_value(*each, known))), "")
@@ -158,7 +163,7 @@ def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) ->
 
 
 def _records(controller: Controller, entity: Entity, values: Values) -> list[Record]:
-    """Only what changes is written."""
+    """Return records for changed values only."""
     present = client_quotas.of_entity(controller.tables.metadata, controller.id, entity)
     return [
         ClientQuotaAltered(entity, key, value)

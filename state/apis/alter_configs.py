@@ -1,8 +1,9 @@
-"""AlterConfigs (key 33, versions 0 to 2): all settings of topics and brokers are given anew.
+"""AlterConfigs (key 33, versions 0 to 2): replace all settings of resources.
 
-Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-133; later clients use
-IncrementalAlterConfigs. A request that names a resource twice is answered here; Kafka 4.3.1 leaves
-it without any answer. Loggers cannot be altered in this way.
+Resources are topics and brokers; broker loggers are not supported. Runs on the controller;
+`state/cluster/config_changes.py` has the rules. KIP-133; later clients use
+IncrementalAlterConfigs. A request that repeats a resource gets a response here; Kafka 4.3.1 sends
+none.
 """
 
 from brokertwin.state.apis.incremental_alter_configs import decision
@@ -16,7 +17,7 @@ from brokertwin.state.core.wire.generated.alter_configs import AlterConfigsReque
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Each resource by itself; settings that are not named go back to their defaults."""
+    """Alter each resource independently; omitted settings return to their defaults."""
     body: AlterConfigsRequest = request.body
     resources = [
         ChangedResource(

@@ -1,10 +1,13 @@
-"""AlterPartition (key 56, versions 2 and 3): a leader has the controller alter an in-sync set.
+"""AlterPartition (key 56, versions 2 to 3): a leader changes its in-sync set.
 
 Runs on the controller. Source: KIP-497, KIP-841; `ReplicationControlManager.alterPartition` in
-Kafka. What is checked, and in which order, is in `state/replication/isr_controller.py`; what the
-leader does with the answer in `state/replication/in_sync.py`. Who has no CLUSTER_ACTION on the
-cluster is refused (31), who is registered in another epoch, too (77). Version 2 names the new
-in-sync set without the epochs of its members.
+Kafka. The checks for each partition are in `state/replication/isr_controller.py`. The leader
+handles the response in `state/replication/in_sync.py`. The errors of the whole request:
+
+    no CLUSTER_ACTION on the cluster          31 CLUSTER_AUTHORIZATION_FAILED
+    broker unknown, or of another epoch       77 STALE_BROKER_EPOCH
+
+Version 2 lists the new in-sync set without the epochs of its members.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -30,7 +33,7 @@ from brokertwin.state.replication.isr_controller import NO_BROKER_EPOCH
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Alters what may be altered."""
+    """Alter the partitions that pass the checks."""
     body: AlterPartitionRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         error = int(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -89,7 +92,7 @@ def _alter(
 
 
 def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResponsePartitionData:
-    """What the leader is told; where the change has ended a reassignment it may lead no more."""
+    """Return the new state; an error if a finished reassignment moved the leader."""
     if partition.leader != sender:
         return AlterPartitionResponsePartitionData(
             partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED)

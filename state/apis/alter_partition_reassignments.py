@@ -1,25 +1,26 @@
-"""AlterPartitionReassignments (key 45, versions 0 and 1): other replicas for partitions.
+"""AlterPartitionReassignments (key 45, versions 0 to 1): reassign replicas.
 
 Runs on the controller. Sources: KIP-455, KIP-860; `ReplicationControlManager`, `ControllerApis` and
-`AlterPartitionReassignmentsRequest.getErrorResponse` in Kafka; answers of 4.3.1. How a reassignment
-begins, ends and is cancelled (replicas null) is in `state/replication/reassignments.py`.
+`AlterPartitionReassignmentsRequest.getErrorResponse` in Kafka; responses of 4.3.1. Rules for
+starting, finishing and cancelling (replicas null) are in `state/replication/reassignments.py`.
 
     no ALTER on the cluster                             31 CLUSTER_AUTHORIZATION_FAILED, for all
-    a time-out of 0 or less                             7 REQUEST_TIMED_OUT, for all
-    no such topic or partition                          3 UNKNOWN_TOPIC_OR_PARTITION
-    to be cancelled, but there is none                  85 NO_REASSIGNMENT_IN_PROGRESS
-    cancelled, and nobody who stays is in sync; unclean
-    elections are not allowed                           39 INVALID_REPLICA_ASSIGNMENT
-    no replicas, one twice, an unknown broker           39
-    another number of replicas, which is not allowed    38 INVALID_REPLICATION_FACTOR
-    one that comes is alive, eligible since it went,
-    and nobody is in sync                               -1 UNKNOWN_SERVER_ERROR (4.3.1)
+    a timeout of at most 0                              7 REQUEST_TIMED_OUT, for all
+    missing topic or partition                          3 UNKNOWN_TOPIC_OR_PARTITION
+    cancelled, but no reassignment is in progress       85 NO_REASSIGNMENT_IN_PROGRESS
+    cancelled, no remaining replica is in sync, and
+    unclean elections are disabled                      39 INVALID_REPLICA_ASSIGNMENT
+    no replicas, a repeated or an unknown broker        39 INVALID_REPLICA_ASSIGNMENT
+    another replication factor, if not allowed          38 INVALID_REPLICATION_FACTOR
+    the in-sync set is empty, and an added replica is
+    alive and has been eligible since it failed         -1 UNKNOWN_SERVER_ERROR (4.3.1)
 
-One that takes the place of another keeps what that adds, or removes, where it does not add, or
-remove, any itself: such a one may never end, and has to be cancelled (answers of 4.3.1).
+A reassignment that replaces another inherits its added replicas if it adds none itself, and its
+removed replicas if it removes none. Such a reassignment may never finish and must be cancelled
+(responses of 4.3.1).
 
-A reassignment that has to wait for its new replicas is answered at once, too; the request that adds
-the last of them to the in-sync set ends it (AlterPartition).
+The response does not wait until the new replicas are in sync. The AlterPartition request that adds
+the last of them to the in-sync set finishes the reassignment.
 """
 
 from typing import NamedTuple
@@ -50,7 +51,7 @@ class _Refusal(NamedTuple):
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Begins and cancels what may be; a partition named twice is decided upon twice."""
+    """Start and cancel reassignments; a repeated partition is handled twice."""
     body: AlterPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
         return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))

@@ -1,19 +1,19 @@
-"""AlterReplicaLogDirs (key 34, versions 1 and 2): logs move to another log directory of a broker.
+"""AlterReplicaLogDirs (key 34, versions 1 to 2): move logs to another directory.
 
 Source: KIP-113; `ReplicaManager.alterReplicaLogDirs`, `LogManager.maybeUpdatePreferredLogDir` in
-Kafka; answers of 4.3.1. For each partition, in this order:
+Kafka; responses of 4.3.1. For each partition, in this order:
 
     no ALTER on the cluster                       31 CLUSTER_AUTHORIZATION_FAILED
-    a topic's name too long for a log that moves  17 INVALID_TOPIC_EXCEPTION
-    no such directory                             57 LOG_DIR_NOT_FOUND
-    that directory is cordoned                    39 INVALID_REPLICA_ASSIGNMENT
-    that directory, or the log's own, has failed  56 KAFKA_STORAGE_ERROR
-    the broker has no such replica                3 UNKNOWN_TOPIC_OR_PARTITION; its log will lie
-                                                  there when it comes, until the broker stops
-    it would move while any directory has failed  56
+    topic name too long for a moving log          17 INVALID_TOPIC_EXCEPTION
+    unknown directory                             57 LOG_DIR_NOT_FOUND
+    cordoned directory                            39 INVALID_REPLICA_ASSIGNMENT
+    the directory or the current one has failed   56 KAFKA_STORAGE_ERROR
+    the broker has no such replica                3 UNKNOWN_TOPIC_OR_PARTITION; until the broker
+                                                  stops, a new replica is created in the directory
+    the log would move, any directory has failed  56 KAFKA_STORAGE_ERROR
 
-A log moves at once, where Kafka copies it and lets it catch up. Of a partition that is named for
-two directories the last one counts.
+The move takes effect at once; Kafka copies the log and lets it catch up. If a partition is listed
+for two directories, the last one applies.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -33,11 +33,11 @@ from brokertwin.state.replication import directories, disk
 
 FILE_NAME_MAX = 255
 FUTURE_SUFFIX = 40
-"""What a moving log's directory has behind topic and partition: a dot, 32 digits, `-future`."""
+"""Length of a moving log's directory suffix: a dot, 32 digits and `-future`."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Moves what can be moved."""
+    """Move the logs that pass the checks."""
     body: AlterReplicaLogDirsRequest = request.body
     wanted: dict[str, dict[int, str]] = {}
     for directory in body.dirs:

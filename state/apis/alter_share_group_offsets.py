@@ -1,22 +1,25 @@
-"""AlterShareGroupOffsets (key 91, version 0): where a share group without members goes on.
+"""AlterShareGroupOffsets (key 91, version 0): set offsets of an empty share group.
 
 Source: `KafkaApis.handleAlterShareGroupOffsetsRequest`,
-`GroupMetadataManager.alterShareGroupOffsets` in Kafka; KIP-932. What the whole request is refused
-with, in this order:
+`GroupMetadataManager.alterShareGroupOffsets` in Kafka; KIP-932. The errors of the whole request, in
+this order:
 
-    share groups are not enabled                  35 UNSUPPORTED_VERSION
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
-    a group without a name                        24 INVALID_GROUP_ID
+    share groups are disabled                     35 UNSUPPORTED_VERSION
+    no READ on the group                          30 GROUP_AUTHORIZATION_FAILED
+    empty group id                                24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
-    a group of another kind                       69 GROUP_ID_NOT_FOUND
-    it has members                                68 NON_EMPTY_GROUP
+    a group of another type                       69 GROUP_ID_NOT_FOUND
+    the group has members                         68 NON_EMPTY_GROUP
+    a partition below 0 of an existing topic      -1 UNKNOWN_SERVER_ERROR; no offset is set
 
-A topic that the client may not READ has 29, one that there is not 3. Where a partition below 0 is
-to be set, nothing is, and the request has -1: Kafka cannot ask share coordinators that. A group
-that there is not is made where any topic is there, whichever of its partitions are named. Then the
-share coordinators begin the partitions' states in the group's epoch; what they say of a partition
-is its answer. Where there is no `__share_group_state` yet it is created first, and they are asked
-then.
+The errors of a topic:
+
+    no READ on the topic                          29 TOPIC_AUTHORIZATION_FAILED
+    missing topic or partition                    3 UNKNOWN_TOPIC_OR_PARTITION
+
+A missing group is created if any topic exists, whichever of its partitions are requested. Then the
+share coordinators initialize the partitions' states in the group's epoch; their errors become the
+partitions' errors. If `__share_group_state` does not exist, it is created first.
 """
 
 import msgspec
@@ -53,10 +56,10 @@ class AlterState(msgspec.Struct):
     """A request that waits for share coordinators.
 
     Attributes:
-        answer: what will be said, if none of them refuses.
-        epoch: the state epoch that they begin.
-        offsets: what they are asked for.
-        answered: what they have said until now.
+        answer: the response if no share coordinator returns an error.
+        epoch: the state epoch to initialize.
+        offsets: the requested start offsets.
+        answered: the results received so far.
     """
 
     group_id: str
@@ -67,7 +70,7 @@ class AlterState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has the share coordinators asked, unless there is nothing to set."""
+    """Send the offsets to the share coordinators, unless there are none to set."""
     body: AlterShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
     group = None if error else share_offsets.empty_group(broker, body.group_id)
@@ -75,18 +78,18 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error, ERROR_MESSAGES[error])
     if isinstance(group, Rejection):
         return _refuse(group.error, group.message)
-    answer, offsets, places = _sorted_out(broker, request)
+    response, offsets, places = _sorted_out(broker, request)
     group = group or ShareGroup(body.group_id)
     if not any(offsets.values()):
         records = share_offsets.start_initializing(broker, group, places) if places else []
-        return Decision(response=answer, records=records)
-    odd = next(((topic, p) for topic, asked in offsets.items() for p in asked if p < 0), None)
-    if odd is not None:
+        return Decision(response=response, records=records)
+    invalid = next(((topic, p) for topic, named in offsets.items() for p in named if p < 0), None)
+    if invalid is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
-        refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {odd[0]} {odd[1]}")
+        refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {invalid[0]} {invalid[1]}")
         refusal.records = share_offsets.start_initializing(broker, group, places)
         return refusal
-    state = AlterState(body.group_id, answer, group.group_epoch, offsets)
+    state = AlterState(body.group_id, response, group.group_epoch, offsets)
     if broker.topic_by_name(SHARE_TOPIC) is None:
         decision = _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     else:
@@ -103,10 +106,10 @@ def _refuse(error: Error, message: str | None) -> Decision:
 def _sorted_out(
     broker: Broker, request: Request
 ) -> tuple[AlterShareGroupOffsetsResponse, Offsets, PartitionsByTopic]:
-    """The answer if all goes well, topics that are refused first; what is to be set, and to begin.
+    """Return the provisional response, the offsets to set and the partitions to initialize.
 
-    A topic that comes twice is answered once, one that there is not without partitions not at all.
-    What is written of it is what comes last, as by Kafka.
+    Refused topics come first. A repeated topic has one result; a missing topic without partitions
+    has none. The last request for a partition applies, like in Kafka.
     """
     body: AlterShareGroupOffsetsRequest = request.body
     denied = broker.denied_topics(request, Operation.READ, (t.topic_name for t in body.topics))
@@ -114,36 +117,36 @@ def _sorted_out(
     taken: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: Offsets = {}
     places: PartitionsByTopic = {}
-    for asked in body.topics:
-        topic = broker.topic_by_name(asked.topic_name)
-        name, topic_id = asked.topic_name, topic.topic_id if topic else ZERO_UUID
+    for requested in body.topics:
+        topic = broker.topic_by_name(requested.topic_name)
+        name, topic_id = requested.topic_name, topic.topic_id if topic else ZERO_UUID
         count = len(topic.partitions) if topic is not None else 0
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        if asked.topic_name in denied:
+        if requested.topic_name in denied:
             count, error = 0, Error.TOPIC_AUTHORIZATION_FAILED
-        if not count and not asked.partitions:
+        if not count and not requested.partitions:
             continue
-        told = AlterShareGroupOffsetsResponseTopic(
+        outcome = AlterShareGroupOffsetsResponseTopic(
             topic_name=name, topic_id=topic_id, partitions=[]
         )
-        told = (taken if count else refused).setdefault(name, told)
+        outcome = (taken if count else refused).setdefault(name, outcome)
         if count:
             offsets.setdefault(topic_id, {})
-            numbers = [each.partition_index for each in asked.partitions]
+            numbers = [each.partition_index for each in requested.partitions]
             places[topic_id] = [each for each in dict.fromkeys(numbers) if each < count]
-        for each in asked.partitions:
+        for each in requested.partitions:
             result = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
             if count and each.partition_index < count:
                 offsets[topic_id][each.partition_index] = each.start_offset
             else:
                 result.error_code, result.error_message = error, ERROR_MESSAGES[error]
-            told.partitions.append(result)
+            outcome.partitions.append(result)
     responses = [*refused.values(), *taken.values()]
     return AlterShareGroupOffsetsResponse(responses=responses), offsets, places
 
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
-    """Asks the next share coordinator, or answers once all have been asked."""
+    """Send the next share coordinator its request, or respond after the last one."""
     message = share_offsets.next_initialize_request(
         broker, state.group_id, state.epoch, state.offsets, after
     )
@@ -156,7 +159,7 @@ def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
 
 
 def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decision:
-    """The answer comes when these are answered, or their time is over."""
+    """Wait until the messages are answered or the request timeout expires."""
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
@@ -164,23 +167,23 @@ def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decisio
 
 
 def _put_errors(state: AlterState) -> bool:
-    """Puts into the answer what share coordinators have refused; whether there was anything."""
-    is_any = False
-    nobody = StatePersistResult(
+    """Copy the errors of share coordinators into the response; return whether there are any."""
+    has_errors = False
+    unavailable = StatePersistResult(
         Error.COORDINATOR_NOT_AVAILABLE, ERROR_MESSAGES[Error.COORDINATOR_NOT_AVAILABLE]
     )
     for topic in state.answer.responses:
-        asked = state.offsets.get(topic.topic_id, {})
-        said = state.answered.get(topic.topic_id, {})
+        requested = state.offsets.get(topic.topic_id, {})
+        received = state.answered.get(topic.topic_id, {})
         for result in topic.partitions:
-            if result.error_code or result.partition_index not in asked:
+            if result.error_code or result.partition_index not in requested:
                 continue
-            answered = said.get(result.partition_index, nobody)
-            if answered.error:
-                is_any = True
-                result.error_code = answered.error
-                result.error_message = f"{_FROM_STATE}{answered.message}"
-    return is_any
+            persisted = received.get(result.partition_index, unavailable)
+            if persisted.error:
+                has_errors = True
+                result.error_code = persisted.error
+                result.error_message = f"{_FROM_STATE}{persisted.message}"
+    return has_errors
 
 
 def resume(
@@ -189,7 +192,7 @@ def resume(
     message: Message,
     response: ShareGroupStateResponse | CreateTopicsResponse,
 ) -> Decision:
-    """The topic of their states has been created, or a share coordinator has answered: the next."""
+    """Continue after `__share_group_state` was created or a share coordinator responded."""
     state = decode_item(waiting.state, AlterState)
     if isinstance(response, CreateTopicsResponse):
         return _go_on(broker, state, share_offsets.NO_COORDINATOR)
@@ -199,7 +202,7 @@ def resume(
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """A share coordinator has not answered in time."""
+    """Respond when a share coordinator has exceeded the request timeout."""
     state = decode_item(waiting.state, AlterState)
     _put_errors(state)
     return Decision(response=state.answer)

@@ -1,12 +1,12 @@
-"""ApiVersions (key 18, versions 0 to 4): which APIs and features a broker of Kafka 4.3.1 has.
+"""ApiVersions (key 18, versions 0 to 4): the APIs and features of Kafka 4.3.1.
 
-Any other version is answered with UNSUPPORTED_VERSION and the versions of this API alone, so that
-the client can ask again (KIP-511); on the wire that answer has the form of version 0. From version
-3 on the client's software name and version are checked (INVALID_REQUEST). Version 3 leaves out
-features whose least version is 0.
+For any other version the response is `35 UNSUPPORTED_VERSION` and lists only the versions of this
+API, so that the client can retry (KIP-511). On the wire that response has the format of version 0.
+From version 3, an invalid client software name or version is `42 INVALID_REQUEST`. Version 3 omits
+features with a minimum version of 0.
 
 `finalizedFeaturesEpoch` is the offset of the last record of the metadata log. In Kafka it also
-grows with the clock (NoOpRecords).
+grows over time (NoOpRecords).
 
 Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, KIP-511, KIP-584.
 """
@@ -33,7 +33,7 @@ from brokertwin.state.core.wire.generated.api_versions import (
 _FIRST, _LAST = 0, 4
 
 _LISTED_FIRST = {0: 0}
-"""PRODUCE is listed from version 0 on for old librdkafka clients; versions 0 to 2 are refused."""
+"""PRODUCE is listed from version 0 for old librdkafka clients; versions 0 to 2 are rejected."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -51,7 +51,7 @@ _SUPPORTED_FEATURES = [
 
 
 def _finalized(machine: Machine | None) -> list[FinalizedFeatureKey]:
-    """The features at their levels; one at level 0 is not finalized."""
+    """Return the finalized features; a feature at level 0 is not finalized."""
     if machine is None:
         levels = features.finalized(Table(), CONTROLLER, BrokerSettings())
     else:

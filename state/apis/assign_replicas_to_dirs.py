@@ -1,16 +1,17 @@
-"""AssignReplicasToDirs (key 73, version 0): a broker says in which log directories replicas lie.
+"""AssignReplicasToDirs (key 73, version 0): report log directories of replicas.
 
-Runs on the controller. Sources: KIP-858; `ReplicationControlManager.handleAssignReplicasToDirs`,
-`ControllerApis` in Kafka. The errors, of a partition the first one that is true:
+Brokers send it to the controller. Sources: KIP-858; `ControllerApis`,
+`ReplicationControlManager.handleAssignReplicasToDirs` in Kafka. The errors; for a partition, the
+first that applies:
 
     no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
     not registered, or registered in another epoch       77 STALE_BROKER_EPOCH
-    no topic has the id                                  100 UNKNOWN_TOPIC_ID
+    unknown topic id                                     100 UNKNOWN_TOPIC_ID
     the topic does not have the partition                3 UNKNOWN_TOPIC_OR_PARTITION
-    the broker is no replica of it                       6 NOT_LEADER_OR_FOLLOWER
+    the broker is not a replica of the partition         6 NOT_LEADER_OR_FOLLOWER
 
-A directory that the controller does not know, or knows as failed, is taken down, too: the replica
-is offline then, and leaves the in-sync set.
+Directories that are unknown to the controller or marked as failed are recorded, too. Their replicas
+go offline and leave the in-sync set.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -34,7 +35,7 @@ from brokertwin.state.replication import directories, elections
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Takes down where replicas lie; those in a directory that has failed are offline."""
+    """Record the directories; replicas in a failed directory go offline."""
     body: AssignReplicasToDirsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -64,13 +65,13 @@ def _assign(
     controller: Controller,
     broker: int,
     directory: Uuid,
-    asked: AssignReplicasToDirsRequestTopicData,
+    requested: AssignReplicasToDirsRequestTopicData,
 ) -> tuple[AssignReplicasToDirsResponseTopicData, ReplicasAssigned]:
-    """What is said of the partitions of a topic, and what is written of them."""
-    topic = controller.topic_by_id(asked.topic_id)
-    record = ReplicasAssigned(broker, asked.topic_id, {})
+    """Return the results for a topic's partitions and the record of their directories."""
+    topic = controller.topic_by_id(requested.topic_id)
+    record = ReplicasAssigned(broker, requested.topic_id, {})
     outcomes = []
-    for each in asked.partitions:
+    for each in requested.partitions:
         index = each.partition_index
         error = Error.UNKNOWN_TOPIC_ID
         if topic is not None:
@@ -84,7 +85,7 @@ def _assign(
             AssignReplicasToDirsResponsePartitionData(partition_index=index, error_code=error)
         )
     return AssignReplicasToDirsResponseTopicData(
-        topic_id=asked.topic_id, partitions=outcomes
+        topic_id=requested.topic_id, partitions=outcomes
     ), record
 
 

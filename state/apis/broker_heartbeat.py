@@ -1,15 +1,16 @@
-"""BrokerHeartbeat (key 63, versions 0 to 2): a broker asks to be unfenced, fenced, or let go.
+"""BrokerHeartbeat (key 63, versions 0 to 2): request unfencing or shutdown.
 
-Runs on the controller. Sources: KIP-631; `ReplicationControlManager.processBrokerHeartbeat`,
-`ControllerApis` in Kafka. What becomes of the broker is in `state/replication/registrations.py`.
+Brokers send it to the controller; they can also request to be fenced. Sources: KIP-631;
+`ReplicationControlManager.processBrokerHeartbeat`, `ControllerApis` in Kafka. State transitions are
+in `state/replication/registrations.py`.
 
     no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
     not registered, registered in another epoch, or the
     process of that epoch has stopped                    77 STALE_BROKER_EPOCH
 
-Log directories that the broker names as failed are offline from then on, with the replicas in them
-(`state/replication/directories.py`; version 1 and later). Of cordoned ones the controller knows by
-the broker's settings.
+Log directories that the broker reports as failed go offline with their replicas
+(`state/replication/directories.py`; version 1 and later). The controller reads cordoned directories
+from the broker's settings.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -29,7 +30,7 @@ _DIRECTORIES_SINCE = 1
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Takes the broker to its next state, with all its partitions."""
+    """Move the broker and its partitions to the next state."""
     body: BrokerHeartbeatRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)

@@ -1,30 +1,31 @@
-"""BrokerRegistration (key 62, versions 0 to 4): a broker registers, in a new epoch.
+"""BrokerRegistration (key 62, versions 0 to 4): register a broker.
 
 Runs on the controller. Sources: KIP-631, KIP-858; `ClusterControlManager.registerBroker`,
 `ControllerApis` in Kafka. The errors, in this order:
 
     no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
-    another cluster                                      104 INCONSISTENT_CLUSTER_ID
-    another incarnation, and the one before is unfenced  101 DUPLICATE_BROKER_REGISTRATION
-    a broker that leaves a ZooKeeper cluster             102 BROKER_ID_NOT_REGISTERED
-    no log directory, a reserved one, one twice, or that
+    another cluster id                                   104 INCONSISTENT_CLUSTER_ID
+    another incarnation while the last one is unfenced   101 DUPLICATE_BROKER_REGISTRATION
+    a broker that migrates from ZooKeeper                102 BROKER_ID_NOT_REGISTERED
+    no log directory; a reserved or repeated one, or one
     of another broker                                    119 INVALID_REGISTRATION
     a listener without host, port or security protocol   -1 UNKNOWN_SERVER_ERROR
-    a feature whose finalized level the broker cannot do 35 UNSUPPORTED_VERSION
+    a feature at a level that the broker does not support 35 UNSUPPORTED_VERSION
     no `metadata.version` among its features             119 INVALID_REGISTRATION
-    another feature that is finalized is not among them  35 UNSUPPORTED_VERSION
+    another finalized feature is missing                 35 UNSUPPORTED_VERSION
 
-A listener without a name is refused as one without a host; it ends a controller of 4.3.1. Of two
-listeners of one name the last one counts.
+A listener without a name is rejected like one without a host; it crashes a controller of 4.3.1. If
+two listeners have the same name, the last one applies.
 
-A new incarnation is fenced until it asks for more (BrokerHeartbeat); the same one keeps its epoch.
-Where the last incarnation has not ended in order (before version 3 nobody knows), the broker is not
-eligible to lead any more (`state/replication/eligible.py`).
+A new incarnation stays fenced until it sends a BrokerHeartbeat; a known incarnation keeps its
+epoch. If the last incarnation did not shut down cleanly, the broker is no longer an eligible leader
+(`state/replication/eligible.py`). Before version 3 every shutdown counts as unclean.
 
-A broker that the settings of the cluster do not name is one that nobody serves here: it is told of,
-gets partitions, and may ask as a follower or a leader does, but what is for it goes nowhere.
+A broker that is missing in the cluster's settings can register, but no process serves it. It is
+listed in metadata, gets partitions and can send requests as a follower or leader. Requests to it
+are dropped.
 
-Clients are told of the listener by which they come (`Machine.endpoint`).
+Clients receive the endpoint of the listener that they use (`Machine.endpoint`).
 """
 
 import base64
@@ -48,14 +49,14 @@ from brokertwin.state.core.wire.generated.broker_registration import (
 from brokertwin.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100
-"""`DirectoryId.reserved`: ids whose number is below this stand for no directory."""
+"""`DirectoryId.reserved`: ids below this number do not identify a directory."""
 
 _SECURITY_PROTOCOL_MAX = 3
-"""PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+"""The highest code of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Registers a broker, or refuses it."""
+    """Register a broker, or return the first error."""
     body: BrokerRegistrationRequest = request.body
     broker = body.broker_id
     error = _refusal(controller, request, body)
@@ -81,7 +82,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def _record(body: BrokerRegistrationRequest) -> BrokerRegistered:
-    """What is written of a new incarnation, but for its epoch."""
+    """Return the record of a new incarnation, without its epoch."""
     record = BrokerRegistered(
         body.broker_id, 0, body.incarnation_id, True, False, body.log_dirs, True, rack=body.rack
     )
@@ -133,7 +134,7 @@ def _is_reachable(listener: BrokerRegistrationRequestListener) -> bool:
 
 
 def _feature_error(controller: Controller, given: list[Feature]) -> Error:
-    """Why a broker with these features does not go with the cluster's levels."""
+    """Return the error if these features are incompatible with the finalized levels."""
     table, settings = controller.tables.metadata, controller.cell.broker_settings
     levels = features.finalized(table, controller.id, settings)
     for each in given:

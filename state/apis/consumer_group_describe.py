@@ -1,10 +1,10 @@
-"""ConsumerGroupDescribe (key 69, versions 0 and 1): groups of the new protocol with their members.
+"""ConsumerGroupDescribe (key 69, versions 0 to 1): describe consumer groups.
 
 Source: `GroupMetadataManager.consumerGroupDescribe`, `KafkaApis.handleConsumerGroupDescribe` in
-Kafka; KIP-848, KIP-1043. What a group is refused with is in `state/groups/describing.py`. Java's
-admin client takes 69 as the sign to ask again with DescribeGroups, so classic groups are described.
-What a member is to give back is still assigned to it; partitions of topics that are deleted are not
-shown.
+Kafka; KIP-848, KIP-1043. Errors are in `state/groups/describing.py`. For a classic group the error
+is `69 GROUP_ID_NOT_FOUND`, because Java's admin client then retries with DescribeGroups. The
+assignment of a member includes partitions that it has yet to revoke. Partitions of deleted topics
+are omitted.
 """
 
 from brokertwin.state.cluster import features
@@ -31,7 +31,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Describe the groups without changing any state."""
     described = describing.describe(broker, request, _CONSUMERS)
     return Decision(response=ConsumerGroupDescribeResponse(groups=described))
 
@@ -68,7 +68,7 @@ def _member(
 
 
 def _assignment(broker: Broker, partitions: Target) -> ConsumerGroupDescribeResponseAssignment:
-    """Partitions by topic, of topics that are there."""
+    """Return the partitions of existing topics."""
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in partitions}
     return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[

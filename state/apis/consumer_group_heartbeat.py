@@ -1,29 +1,29 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0 and 1): a member joins, is still there, or leaves.
+"""ConsumerGroupHeartbeat (key 68, versions 0 to 1): join, heartbeat or leave.
 
-Source: KIP-848, KIP-1082 (the member draws its id, from version 1 on);
+Source: KIP-848, KIP-1082 (the member creates its id, from version 1);
 `KafkaApis.handleConsumerGroupHeartbeat`, `GroupCoordinatorService.consumerGroupHeartbeat` in Kafka.
-The checks, in their order:
+The checks, in this order:
 
     the feature group.version is at level 0         35 UNSUPPORTED_VERSION
-    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
-    it may not DESCRIBE a topic that it names       29 TOPIC_AUTHORIZATION_FAILED
-    member id, group id, instance or rack id ""     42 INVALID_REQUEST (member ids: see `_invalid`)
-    a join without a rebalance time-out, with
-    partitions, without topics; an epoch below -2   42
-    an assignor that the broker does not have       112 UNSUPPORTED_ASSIGNOR
+    no READ on the group                            30 GROUP_AUTHORIZATION_FAILED
+    no DESCRIBE on a subscribed topic               29 TOPIC_AUTHORIZATION_FAILED
+    empty member, group, instance or rack id        42 INVALID_REQUEST (member ids: see `_invalid`)
+    a join without a rebalance timeout or topics,
+    or with partitions; an epoch below -2           42 INVALID_REQUEST
+    unknown assignor                                112 UNSUPPORTED_ASSIGNOR
     this broker does not coordinate the group       16 NOT_COORDINATOR
-    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND; a classic group of
-                                                    consumers is converted where that can be
+    missing group and no join, or another type      69 GROUP_ID_NOT_FOUND; a classic group of
+                                                    consumers is converted if possible
     the group is full                               81 GROUP_MAX_SIZE_REACHED
     an unknown member or instance id                25 UNKNOWN_MEMBER_ID
-    an instance id that somebody else holds         82 FENCED_INSTANCE_ID, in a join
+    another member owns the instance id             82 FENCED_INSTANCE_ID; in a join
                                                     111 UNRELEASED_INSTANCE_ID
-    another epoch                                   110 FENCED_MEMBER_EPOCH
-    a regular expression that is none, and new      128 INVALID_REGULAR_EXPRESSION
+    another member epoch                            110 FENCED_MEMBER_EPOCH
+    a new regular expression that is invalid        128 INVALID_REGULAR_EXPRESSION
 
-The member epoch 0 joins, -1 leaves, -2 leaves to come back (static members). What follows is in
-`state/groups/consumer_coordinator.py`. The assignment is told where it has changed, and to who
-joins or says everything of itself again.
+Member epoch 0 joins, -1 leaves, -2 leaves temporarily (static members). The rules for accepted
+heartbeats are in `state/groups/consumer_coordinator.py`. The response includes the assignment if it
+has changed, if the member joins, or if the heartbeat is a full request.
 """
 
 from functools import partial
@@ -63,7 +63,7 @@ NO_TIMEOUT = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Decides on a heartbeat."""
+    """Handle a heartbeat that joins, continues or leaves."""
     refused = _refusal(broker, request)
     if refused is not None:
         return _refuse(refused)
@@ -74,14 +74,14 @@ def handle(broker: Broker, request: Request) -> Decision:
     if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(body, coordinator)
     denied = partial(broker.denied_topics, request, Operation.DESCRIBE)
-    beat = coordinator.heartbeat(_said(request, denied))
+    beat = coordinator.heartbeat(_parsed(request, denied))
     if isinstance(beat, Rejection):
         return _refuse(beat)
     response = ConsumerGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
         heartbeat_interval_ms=group_configs.heartbeat_interval_ms(broker, body.group_id),
-        assignment=_assignment(beat) if _is_told(body, beat) else None,
+        assignment=_assignment(beat) if _includes_assignment(body, beat) else None,
     )
     return _decided(coordinator, response)
 
@@ -100,7 +100,7 @@ def _refuse(refused: Rejection) -> Decision:
 
 
 def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Why a heartbeat does not reach its group."""
+    """Return the error of a heartbeat that never reaches its group, or None."""
     body: ConsumerGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.GROUP):
         return Rejection(Error.UNSUPPORTED_VERSION, None)
@@ -108,20 +108,20 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
         return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
         return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
-    why = _invalid(body, request.version)
-    if why is not None:
-        return Rejection(Error.INVALID_REQUEST, why)
+    fault = _invalid(body, request.version)
+    if fault is not None:
+        return Rejection(Error.INVALID_REQUEST, fault)
     assignors = target_assignment.offered(broker)
     if body.server_assignor is not None and body.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
-        why = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
-        return Rejection(Error.UNSUPPORTED_ASSIGNOR, why)
+        fault = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
+        return Rejection(Error.UNSUPPORTED_ASSIGNOR, fault)
     error = coordinators.group_error(broker, body.group_id)
     return None if error is Error.NONE else Rejection(error, None)
 
 
 def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    """Return Kafka's message for a request that is invalid for any group, or None."""
     epoch = body.member_epoch
     needs_id = version >= OWN_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     named = (
@@ -146,12 +146,12 @@ def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
     if body.topic_partitions is None or body.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
     if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
-        what = "Either SubscribedTopicNames or SubscribedTopicRegex"
-        return f"{what} must be non-null when (re-)joining."
+        fields = "Either SubscribedTopicNames or SubscribedTopicRegex"
+        return f"{fields} must be non-null when (re-)joining."
     return None
 
 
-def _said(request: Request, denied: Denied) -> ConsumerHeartbeat:
+def _parsed(request: Request, denied: Denied) -> ConsumerHeartbeat:
     body: ConsumerGroupHeartbeatRequest = request.body
     return ConsumerHeartbeat(
         member_id=body.member_id or group_rules.new_member_id(request),
@@ -171,12 +171,12 @@ def _said(request: Request, denied: Denied) -> ConsumerHeartbeat:
 
 
 def _owned(
-    said: list[ConsumerGroupHeartbeatTopicPartitions] | None,
+    topics: list[ConsumerGroupHeartbeatTopicPartitions] | None,
 ) -> dict[Uuid, list[int]] | None:
-    if said is None:
+    if topics is None:
         return None
     owned: dict[Uuid, list[int]] = {}
-    for each in said:
+    for each in topics:
         owned.setdefault(each.topic_id, []).extend(each.partitions)
     return owned
 
@@ -191,8 +191,9 @@ def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerGroupCoordi
     return _decided(coordinator, response)
 
 
-def _is_told(body: ConsumerGroupHeartbeatRequest, beat: ConsumerHeartbeatResult) -> bool:
-    """Whether the answer names the assignment."""
+def _includes_assignment(
+    body: ConsumerGroupHeartbeatRequest, beat: ConsumerHeartbeatResult
+) -> bool:
     names_topics = (body.subscribed_topic_names, body.subscribed_topic_regex) != (None, None)
     has_timeout = body.rebalance_timeout_ms != NO_TIMEOUT
     is_full = has_timeout and names_topics and body.topic_partitions is not None

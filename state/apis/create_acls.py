@@ -1,21 +1,20 @@
-"""CreateAcls (key 30, versions 1 to 3): new ACLs, each accepted or refused by itself.
+"""CreateAcls (key 30, versions 1 to 3): create ACLs, each independently.
 
-Runs on the controller. In this order:
+Runs on the controller. The checks, in this order:
 
-    a code is 0 (UNKNOWN)                           the connection is closed, as for any request
-                                                    that cannot be decoded
-    not allowed to ALTER the cluster                31 for every ACL
+    a code is 0 (UNKNOWN)                           the connection is closed, like for any
+                                                    malformed request
+    no ALTER on the cluster                         31 CLUSTER_AUTHORIZATION_FAILED for every ACL
     no authorizer                                   54 SECURITY_DISABLED for every ACL
-    a code is one that only filters have (ANY,      -1 UNKNOWN_SERVER_ERROR for every ACL
-    MATCH)
-    a cluster's name that is not `kafka-cluster`,   42 INVALID_REQUEST for that ACL
+    a code reserved for filters (ANY, MATCH)        -1 UNKNOWN_SERVER_ERROR for every ACL
+    a cluster name other than `kafka-cluster`,      42 INVALID_REQUEST for that ACL
     an empty name, an unknown code, a principal
     without a colon
 
-An ACL that there is already is accepted and changes nothing. Operations are not checked against the
-resource type, nor hosts against anything.
+Creating an existing ACL succeeds and changes nothing. Operations are not checked against the
+resource type, and hosts are not checked at all.
 
-Ids of ACLs come from the event's nonce.
+ACL ids are derived from the event's nonce.
 
 Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290, KIP-801.
 """
@@ -93,7 +92,7 @@ def _is_for_filters(each: AclCreation) -> bool:
 
 
 def _fault(each: AclCreation) -> str | None:
-    """What is wrong with an ACL, in Kafka's words."""
+    """Return Kafka's error message for an invalid ACL, or None."""
     if each.resource_type == ResourceType.CLUSTER and each.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not each.resource_name:

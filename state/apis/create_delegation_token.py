@@ -1,20 +1,20 @@
-"""CreateDelegationToken (key 38, versions 1 to 3): a token for oneself, or for somebody else.
+"""CreateDelegationToken (key 38, versions 1 to 3): create a token.
 
-Runs on the controller. In this order:
+The owner is the requester or another user. Runs on the controller. The errors, in this order:
 
-    somebody else's name without a type               -1 UNKNOWN_SERVER_ERROR, about oneself
-    the connection may not (PLAINTEXT, TLS without    64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    a certificate, one that has logged in by a token)
-    for somebody else, without CREATE_TOKENS on that  65 DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    user
-    a renewer that is no `User`                       67 INVALID_PRINCIPAL_TYPE
+    an owner name without a type                      -1 UNKNOWN_SERVER_ERROR, with the requester
+                                                      as the owner
+    a connection by PLAINTEXT, by TLS without a       64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    certificate, or authenticated by a token
+    another owner, and no CREATE_TOKENS on that user  65 DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    a renewer that is not a `User`                    67 INVALID_PRINCIPAL_TYPE
     no `delegation.token.secret.key`                  61 DELEGATION_TOKEN_AUTH_DISABLED
 
-The gateway has drawn the token's id, and puts the hmac into the answer
+The gateway generates the token's id and adds the hmac to the response
 (`state/access/delegation_tokens.py`).
 
 Sources: `KafkaApis.handleCreateTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48,
-KIP-373; answers of 4.3.1.
+KIP-373; responses of 4.3.1.
 """
 
 from brokertwin.state.access import delegation_tokens
@@ -33,7 +33,7 @@ from brokertwin.state.core.wire.generated.create_delegation_token import (
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Writes the token, or says why not."""
+    """Create the token, or return the first error."""
     body: CreateDelegationTokenRequest = request.body
     requester = owner = request.principal
     if body.owner_principal_name:

@@ -1,17 +1,15 @@
-"""CreatePartitions (key 37, versions 0 to 3): more partitions for topics that exist.
+"""CreatePartitions (key 37, versions 0 to 3): add partitions to topics.
 
-Runs on the controller. New partitions are numbered on from those there are; they get the topic's
-replication factor, and brokers by turns or as the client assigns them.
+Runs on the controller. New partitions continue the numbering. They get the topic's replication
+factor; their brokers are assigned round-robin or by the client.
 
-Kafka answers UNKNOWN_SERVER_ERROR where a request would cause more than 10,000 metadata records,
-and still adds the first 10,000 partitions; here it adds none.
+If a request needs more than 10,000 metadata records, Kafka returns `-1 UNKNOWN_SERVER_ERROR` and
+still adds the first 10,000 partitions; here it adds none.
 
-The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done,
-unless each topic is named twice, which it does not decide.
+The controller decides at once. Only a timeout of at most 0 is `7 REQUEST_TIMED_OUT`; then nothing
+is changed, unless each topic is repeated, because repeated topics are not decided.
 
-A topic that the client may not ALTER is refused (29).
-
-Left out: quotas.
+Without ALTER on a topic the error is `29 TOPIC_AUTHORIZATION_FAILED`.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
 """
@@ -72,7 +70,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
 def _grow(
     controller: Controller, wanted: CreatePartitionsTopic, left: int, quota: MutationQuota
 ) -> PartitionsAdded | CreatePartitionsTopicResult:
-    """The record of a topic's new partitions, at most `left` of them, or why there is none."""
+    """Return the record of at most `left` new partitions of a topic, or its error."""
     name = wanted.name
     topic = controller.topic_by_name(name)
     if topic is None:

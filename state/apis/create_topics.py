@@ -1,23 +1,29 @@
-"""CreateTopics (key 19, versions 2 to 7): new topics, each accepted or refused by itself.
+"""CreateTopics (key 19, versions 2 to 7): create topics, each independently.
 
-Runs on the controller. A topic is checked in Kafka's order: named twice in the request, its name,
-a collision of '.' and '_' with a topic that exists, a topic of that name, its settings, then its
-replicas and partitions (-1 stands for `default.replication.factor` and `num.partitions`). Answers
-follow the request's order; topics that were named twice come last. A request that would cause more
-than 10,000 metadata records is refused as a whole. With `validateOnly` nothing is created; the
-answer shows an id that nobody has, as Kafka's does.
+Runs on the controller. A topic is checked in Kafka's order:
+
+1. repeated in the request
+2. its name
+3. a collision of '.' and '_' with an existing topic
+4. an existing topic of that name
+5. its settings
+6. its replicas and partitions; -1 means `default.replication.factor` and `num.partitions`
+
+Results follow the request's order; repeated topics come last. A request that needs more than 10,000
+metadata records is rejected as a whole. With `validateOnly` no topic is created, and the response
+contains an unused topic id, like Kafka's.
 
 Topic ids come from `choices.topicIds` or from the event's nonce (see `state/cluster/topics.py`).
 
-The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done,
-unless there was nothing for it to decide. Of a setting that comes twice the last value counts, and
-a null refuses the topic, wherever it stands.
+The controller decides at once. Only a timeout of at most 0 is `7 REQUEST_TIMED_OUT`; then nothing
+is changed, unless there was no topic to decide. If a setting is repeated, the last value applies; a
+null value at any position rejects the topic.
 
-Who may not CREATE topics in the cluster needs CREATE on each of them (29). The answer shows
-settings, partitions and replication factor only of topics for which the client has
-DESCRIBE_CONFIGS.
+Without CREATE on the cluster, a topic on which the client has no CREATE is
+`29 TOPIC_AUTHORIZATION_FAILED`. The response includes settings, partitions and replication factor
+only for topics on which the client has DESCRIBE_CONFIGS.
 
-Left out: quotas, policies.
+Not implemented: policies.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-4, KIP-464, KIP-516, KIP-525.
 """
@@ -87,7 +93,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
 
 
 def _refused_late(counts: Counter[str]) -> dict[str, _Refused]:
-    """The names that never reach the topics: those named twice, and the metadata log's."""
+    """Return the errors of repeated names and of the metadata log."""
     twice = _Refused(Error.INVALID_REQUEST, "Duplicate topic name.")
     late = {name: twice for name, count in counts.items() if count > 1}
     name = topics.CLUSTER_METADATA
@@ -98,7 +104,7 @@ def _refused_late(counts: Counter[str]) -> dict[str, _Refused]:
 
 
 def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> dict[str, _Refused]:
-    """The names of topics that the client may not create."""
+    """Return the errors of topics that the client may not create."""
     if controller.allows_cluster(request, Operation.CREATE):
         return {}
     refused = _Refused(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -118,7 +124,7 @@ def _partition_count(controller: Controller, wanted: Sequence[CreatableTopic]) -
 def _make(
     controller: Controller, request: Request, topic: CreatableTopic, quota: MutationQuota
 ) -> TopicCreated | _Refused:
-    """The record of a new topic, or why there is none."""
+    """Return the record of a new topic, or its error."""
     refused = _name_refused(controller, topic.name)
     if refused is not None:
         return refused
@@ -158,7 +164,7 @@ def _name_refused(controller: Controller, name: str) -> _Refused | None:
 
 
 def _replicas(controller: Controller, topic: CreatableTopic) -> list[list[int]] | _Refused:
-    """The brokers of each partition."""
+    """Return the brokers of each partition, or an error."""
     if topic.assignments:
         return _assigned(controller, topic)
     if topic.replication_factor < BY_DEFAULT or topic.replication_factor == 0:
@@ -179,7 +185,7 @@ def _replicas(controller: Controller, topic: CreatableTopic) -> list[list[int]] 
 
 
 def _assigned(controller: Controller, topic: CreatableTopic) -> list[list[int]] | _Refused:
-    """The brokers of each partition as the client wants them."""
+    """Return the brokers of each partition as assigned by the client, or an error."""
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != BY_DEFAULT:
         text = f"{prefix} replication factor was not set to -1."
@@ -222,7 +228,7 @@ def _success(controller: Controller, record: TopicCreated) -> CreatableTopicResu
 
 
 def _hidden(record: TopicCreated) -> CreatableTopicResult:
-    """A success for a client that may not see the topic's settings."""
+    """Return the result for a client without DESCRIBE_CONFIGS on the topic."""
     return CreatableTopicResult(
         name=record.name,
         topic_id=record.topic_id,
@@ -240,14 +246,14 @@ def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:
 
 
 THERE = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
-"""With these a topic is there, now or since before."""
+"""Error codes after which the topic exists."""
 
 
 def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -> Decision:
-    """A broker knows that its internal topic is there: share coordinators are asked now.
+    """Contact the share coordinators once their internal topic exists.
 
-    Where it could not be created they are asked with a later heartbeat. The context names the
-    streams group whose topics were asked for.
+    If its creation failed, a later heartbeat contacts them. `message.context` is the streams group
+    whose internal topics were requested, if any.
     """
     if message.context:
         return streams_topics.creation_responded(broker, message.context, response.topics)
