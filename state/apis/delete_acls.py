@@ -1,12 +1,14 @@
-"""DeleteAcls (key 31, versions 1 to 3): the ACLs that any of some filters picks go.
+"""DeleteAcls (key 31, versions 1 to 3): delete the ACLs that match filters.
 
-Runs on the controller. In this order: a code that is 0 (UNKNOWN) closes the connection, as for any
-request that cannot be decoded; not allowed to ALTER the cluster is 31 for every filter; without an
-authorizer 54 SECURITY_DISABLED. A filter with any other code that Kafka does not have is refused by
-itself (42 INVALID_REQUEST).
+Runs on the controller. The checks, in this order:
 
-An ACL that several filters pick is in the result of each of them. Kafka gives the ACLs of a filter
-in no order; here they are sorted.
+    a code is 0 (UNKNOWN)                  the connection is closed, like for any malformed request
+    no ALTER on the cluster                31 CLUSTER_AUTHORIZATION_FAILED for every filter
+    no authorizer                          54 SECURITY_DISABLED for every filter
+    another code that Kafka does not have  42 INVALID_REQUEST for that filter
+
+An ACL that matches several filters is in the result of each. Kafka returns the ACLs of a filter
+unordered; here they are sorted.
 
 Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290.
 """
@@ -49,7 +51,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
 def _filtered(
     controller: Controller, wanted: AclFilter, gone: dict[Uuid, None]
 ) -> DeleteAclsFilterResult:
-    """What a filter picks; the ids are added to `gone`."""
+    """Return the ACLs that match a filter, and add their ids to `gone`."""
     fault = None
     if acl_filter.is_unknown_pattern(wanted):
         fault = "Unknown patternFilter."

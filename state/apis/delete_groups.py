@@ -1,24 +1,24 @@
-"""DeleteGroups (key 42, versions 0 to 2): groups without members go, with their offsets.
+"""DeleteGroups (key 42, versions 0 to 2): delete groups without members.
 
-Source: `GroupCoordinatorShard.deleteGroups`, `KafkaApis.handleDeleteGroupsRequest` in Kafka;
-KIP-229. Each group has its own answer, in this order:
+Deletes their offsets, too. Source: `GroupCoordinatorShard.deleteGroups`,
+`KafkaApis.handleDeleteGroupsRequest` in Kafka; KIP-229. The errors of each group, in this order:
 
-    the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    no DELETE on the group                        30 GROUP_AUTHORIZATION_FAILED
     this broker does not coordinate the group     16 NOT_COORDINATOR
-    no such group                                 69 GROUP_ID_NOT_FOUND
-    it has members                                68 NON_EMPTY_GROUP
-    share coordinators cannot be asked            -1 UNKNOWN_SERVER_ERROR, once
+    missing group                                 69 GROUP_ID_NOT_FOUND
+    the group has members                         68 NON_EMPTY_GROUP
+    its share states cannot be requested          -1 UNKNOWN_SERVER_ERROR, once
 
-Kafka waits for the share coordinators before a share group goes; here they are told. First it is
-written that their states are to go, as in Kafka: after that they can be asked
-(`share_states.has_invalid_partitions`).
+Kafka waits for the share coordinators before it deletes a share group; here they are only notified.
+As in Kafka, a record first marks the group's states as deleted; after that record the request
+succeeds (`share_states.has_invalid_partitions`).
 
-If ZooKeeper keeps the offsets, the controller is asked to delete the nodes of the groups first. A
-group that has only a node is deleted without an error. 15 COORDINATOR_NOT_AVAILABLE if the
+If ZooKeeper stores the offsets, the controller first deletes the nodes of the groups. A group that
+has only a node is deleted without an error. The error is `15 COORDINATOR_NOT_AVAILABLE` if the
 controller does not respond in time.
 
-Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
-nothing to commit.
+Uncommitted offsets of transactions are deleted, too (`OffsetMetadataManager.deleteAllOffsets`), so
+that a later end marker commits nothing.
 """
 
 from collections.abc import Collection
@@ -54,26 +54,27 @@ from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.transactions import transactional_offsets
 
 _MAY_HAVE_NODE = (Error.NONE, Error.GROUP_ID_NOT_FOUND)
-"""Errors of a group at its coordinator with which ZooKeeper may have a node of it."""
+"""Results of the group coordinator for groups that may still have a node in ZooKeeper."""
 
 
 class ToZookeeper(msgspec.Struct):
-    """The errors of groups at their coordinator while ZooKeeper deletes their nodes."""
+    """Results of the group coordinator, stored while ZooKeeper deletes the nodes."""
 
     errors: dict[str, Error]
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Deletes the groups that may be deleted; the controller deletes their nodes in ZooKeeper."""
+    """Delete the eligible groups; the controller deletes their nodes in ZooKeeper."""
     body: DeleteGroupsRequest = request.body
     names = dict.fromkeys(body.groups_names)
     if not isinstance(machine, Broker):
         return _delete_nodes(machine, list(names))
     errors = {group_id: _error(machine, request, group_id) for group_id in names}
-    asked = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
-    if not asked or not zookeeper_offsets.is_enabled(machine):
+    may_have_node = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
+    if not may_have_node or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
-    message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
+    nodes_request = DeleteGroupsRequest(groups_names=may_have_node)
+    message = Message(machine.id, CONTROLLER, API.key, nodes_request)
     deadline = machine.event_time + machine.settings.request_timeout_ms
     condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
     return Decision(condition=condition, messages=[message])
@@ -93,13 +94,13 @@ def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
 def resume(
     broker: Broker, waiting: PendingRequest, _message: Message, response: DeleteGroupsResponse
 ) -> Decision:
-    """Deletes the groups after their nodes; one that only had a node is done."""
+    """Delete the groups after their nodes; a group with only a node is complete."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
     return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """The controller has not responded in time."""
+    """Respond when the controller has exceeded the request timeout."""
     errors = decode_item(waiting.state, ToZookeeper).errors
     results = []
     for group_id, error in errors.items():
@@ -111,7 +112,7 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 def _delete(
     broker: Broker, errors: dict[str, Error], nodes: Collection[str] = frozenset()
 ) -> Decision:
-    """Deletes the groups that have no error; `nodes` are those whose node was deleted."""
+    """Delete the groups without an error; `nodes` are the groups with a deleted node."""
     records: list[Record] = []
     messages: list[Message] = []
     results = []
@@ -132,7 +133,7 @@ def _delete(
 
 
 def _deletions(broker: Broker, group_id: str) -> list[Message]:
-    """What is told to the share coordinators of a share group."""
+    """Return the requests to the share coordinators of a share group."""
     group = groups.find(broker, group_id)
     return share_states.delete_requests(broker, group) if isinstance(group, ShareGroup) else []
 

@@ -1,24 +1,27 @@
-"""DeleteRecords (key 21, versions 0 to 2): raises a partition's log start offset.
+"""DeleteRecords (key 21, versions 0 to 2): raise log start offsets.
 
 Source: seed 004; KIP-107; `ReplicaManager.deleteRecords`, `Partition.deleteRecordsOnLeader` in
 Kafka. The errors, in this order:
 
-    the client may not DELETE the topic                  29 TOPIC_AUTHORIZATION_FAILED
-    no such topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
+    no DELETE on the topic                               29 TOPIC_AUTHORIZATION_FAILED
+    missing topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
     an internal topic                                    17 INVALID_TOPIC_EXCEPTION
+    the log's directory has failed                       56 KAFKA_STORAGE_ERROR
     this broker does not lead the partition              6 NOT_LEADER_OR_FOLLOWER
-    the topic's cleanup.policy has no `delete`           44 POLICY_VIOLATION
+    the topic's cleanup.policy lacks `delete`            44 POLICY_VIOLATION
     offset below -1, or above the high watermark         1 OFFSET_OUT_OF_RANGE
 
--1 stands for the high watermark; of a partition named twice the last offset counts, and a topic
-without partitions has no answer. The log start
-offset never goes back. The low watermark in the answer is the smallest log start offset among the
-replicas that are alive. The answer waits until each is at the offset (`DelayedDeleteRecords`):
-followers raise their start with their leader's next answer, and say so with their next fetch.
+Offset -1 means the high watermark. If a partition is repeated, the last offset applies. A topic
+without partitions has an empty result. The log start offset never decreases.
 
-    the time-out of the request has passed               7 REQUEST_TIMED_OUT, with the low watermark
-                                                         of the beginning
-    the topic is gone, or led by another broker          3, 6, with -1
+The low watermark in the response is the smallest log start offset of the live replicas. The
+response waits until each of them has reached the offset (`DelayedDeleteRecords`). Followers raise
+their log start offset with the leader's next Fetch response, and report it in their next Fetch
+request. While the request waits:
+
+    the request's timeout expires            7 REQUEST_TIMED_OUT, with the initial low watermark
+    the topic is deleted                     3 UNKNOWN_TOPIC_OR_PARTITION, low watermark -1
+    another broker leads the partition       6 NOT_LEADER_OR_FOLLOWER, low watermark -1
 """
 
 import msgspec
@@ -52,7 +55,7 @@ _LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
 
 
 class Deleted(msgspec.Struct, array_like=True):
-    """A deletion that replicas have to follow: its answer's place, where it is, and up to where."""
+    """A deletion that replicas have yet to apply; `response_place` locates its result."""
 
     response_place: tuple[int, int]
     topic_id: Uuid
@@ -61,14 +64,14 @@ class Deleted(msgspec.Struct, array_like=True):
 
 
 class DeleteState(msgspec.Struct, array_like=True):
-    """A request that waits for replicas: its answers, and what is not decided yet."""
+    """A request that waits for replicas, with its results and pending deletions."""
 
     topics: list[DeleteRecordsTopicResult]
     deleted: list[Deleted]
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Moves the log start offsets that may be moved; waits where replicas are behind."""
+    """Raise the log start offsets, then wait for replicas that lag."""
     body: DeleteRecordsRequest = request.body
     wanted: dict[str, dict[int, int]] = {}
     for named in body.topics:
@@ -78,26 +81,26 @@ def handle(broker: Broker, request: Request) -> Decision:
     records: list[Record] = []
     state = DeleteState([], [])
     for name, offsets in wanted.items():
-        answers: list[DeleteRecordsPartitionResult] = []
-        state.topics.append(DeleteRecordsTopicResult(name=name, partitions=answers))
+        results: list[DeleteRecordsPartitionResult] = []
+        state.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
         topic = broker.topic_by_name(name)
         for index, offset in offsets.items():
             if name in denied:
-                answers.append(_refused(index, Error.TOPIC_AUTHORIZATION_FAILED))
+                results.append(_refused(index, Error.TOPIC_AUTHORIZATION_FAILED))
                 continue
-            answer = _delete(broker, topic, index, offset, records)
-            if isinstance(answer, DeleteRecordsPartitionResult):
-                answers.append(answer)
+            outcome = _delete(broker, topic, index, offset, records)
+            if isinstance(outcome, DeleteRecordsPartitionResult):
+                results.append(outcome)
                 continue
             assert topic is not None, name
-            answer_place = (len(state.topics) - 1, len(answers))
-            state.deleted.append(Deleted(answer_place, topic.topic_id, index, answer))
-            answers.append(DeleteRecordsPartitionResult(partition_index=index))
+            response_place = (len(state.topics) - 1, len(results))
+            state.deleted.append(Deleted(response_place, topic.topic_id, index, outcome))
+            results.append(DeleteRecordsPartitionResult(partition_index=index))
     return _wait_or_answer(broker, state, records, broker.now + max(body.timeout_ms, 0))
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
-    """Whether a request that waits for replicas may be answered; what is decided stays so."""
+    """Return True if no deletion is pending; results that are final are stored."""
     state = decode_item(waiting.state, DeleteState)
     if _note(broker, state):
         pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
@@ -105,7 +108,7 @@ def ready(broker: Broker, waiting: PendingRequest) -> bool:
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """Answers; where replicas are behind by now, the time is over."""
+    """Respond; deletions that are still pending have timed out."""
     state = decode_item(waiting.state, DeleteState)
     return Decision(response=DeleteRecordsResponse(topics=state.topics))
 
@@ -113,7 +116,7 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 def _wait_or_answer(
     broker: Broker, state: DeleteState, records: list[Record], deadline: int
 ) -> Decision:
-    """Waits for the replicas that are behind; the leader itself will be at the offset."""
+    """Wait for the replicas that lag; the leader itself reaches the offset at once."""
     pending = []
     for each in state.deleted:
         place, answer = (each.topic_id, each.partition), _answer_of(state, each)
@@ -134,7 +137,7 @@ def _wait_or_answer(
 
 
 def _note(broker: Broker, state: DeleteState) -> bool:
-    """Writes down what is decided by now; says whether anything is."""
+    """Store the results that are final by now; return whether there are any."""
     pending = []
     for each in state.deleted:
         place, answer = (each.topic_id, each.partition), _answer_of(state, each)
@@ -164,9 +167,9 @@ def _answer_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionRe
 def _delete(
     broker: Broker, topic: Topic | None, index: int, wanted: int, records: list[Record]
 ) -> DeleteRecordsPartitionResult | int:
-    """The log start offset that replicas have to reach; where it moves `records` get the record.
+    """Return the log start offset that replicas must reach, or an error result.
 
-    Or the answer, where nothing is deleted.
+    Appends a record if the offset changes.
     """
     if topic is None or not 0 <= index < len(topic.partitions):
         return _refused(index, Error.UNKNOWN_TOPIC_OR_PARTITION)

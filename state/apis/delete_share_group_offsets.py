@@ -1,11 +1,13 @@
-"""DeleteShareGroupOffsets (key 92, version 0): a share group without members forgets topics.
+"""DeleteShareGroupOffsets (key 92, version 0): delete a share group's topics.
 
 Source: `KafkaApis.handleDeleteShareGroupOffsetsRequest`, `GroupCoordinatorService`,
-`GroupMetadataManager.sharePartitionsEligibleForOffsetDeletion` in Kafka; KIP-932. The whole request
-is refused as in AlterShareGroupOffsets, for want of DELETE and not of READ, and where there is no
-such group (69). A topic that the client may not READ has 29; one that there is not, or of which the
-group has no state, 3. Share coordinators are told; what one of them refuses is the topic's answer,
-and the topic can be asked for again.
+`GroupMetadataManager.sharePartitionsEligibleForOffsetDeletion` in Kafka; KIP-932. The errors of the
+whole request are those of AlterShareGroupOffsets, with DELETE in place of READ on the group, and
+`69 GROUP_ID_NOT_FOUND` for a missing group. The errors of a topic:
+
+    no READ on the topic                          29 TOPIC_AUTHORIZATION_FAILED
+    missing topic, or no state in the group       3 UNKNOWN_TOPIC_OR_PARTITION
+    a share coordinator returns an error          that error; the request can be repeated
 """
 
 import msgspec
@@ -39,12 +41,12 @@ class DeleteState(msgspec.Struct):
     """A request that waits for share coordinators.
 
     Attributes:
-        denied: the topics that the client may not read.
-        refused: those without a state.
-        names: those that go, by id.
+        denied: results of the topics that the client may not read.
+        refused: results of the topics without a state.
+        names: the topics to delete, by id.
         places: their partitions.
-        errors: what share coordinators have refused until now, by topic.
-        done: whom nobody has to ask any more: partitions that are gone, by topic.
+        errors: the errors that share coordinators returned so far, by topic.
+        done: the partitions that are deleted, by topic.
     """
 
     group_id: str
@@ -57,7 +59,7 @@ class DeleteState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has the share coordinators told, unless there is nothing to forget."""
+    """Send the topics to the share coordinators, unless there are none to delete."""
     body: DeleteShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:
@@ -68,15 +70,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.denied = [
         _failed(each, Error.TOPIC_AUTHORIZATION_FAILED) for each in names if each in denied
     ]
-    asked = [each for each in names if each not in denied]
+    allowed = [each for each in names if each not in denied]
     group = share_offsets.empty_group(broker, body.group_id)
     if group is None:
         return _refuse(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
     if isinstance(group, Rejection):
         return _refuse(group.error, group.message)
-    _sort_out(broker, group, asked, state)
+    _sort_out(broker, group, allowed, state)
     if not state.places:
-        return Decision(response=_answer(state))
+        return Decision(response=_response(state))
     decision = _go_on(broker, state, share_offsets.NO_COORDINATOR)
     decision.records = share_offsets.start_deleting(broker, group, state.names)
     return decision
@@ -110,7 +112,7 @@ def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: Delete
 
 
 def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
-    """Tells the next share coordinator, or answers once all have been told."""
+    """Send the next share coordinator its request, or respond after the last one."""
     message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
         deadline = broker.now + broker.settings.request_timeout_ms
@@ -118,19 +120,19 @@ def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
         return Decision(condition=condition, messages=[message])
     gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
     records = share_offsets.finish_deleting(broker, state.group_id, gone)
-    return Decision(response=_answer(state), records=records)
+    return Decision(response=_response(state), records=records)
 
 
 def _error(state: DeleteState, topic_id: Uuid) -> int:
-    """Why a topic's states are not all gone; 0 where they are."""
+    """Return the error of a topic whose states are not all deleted, else 0."""
     if topic_id in state.errors:
         return state.errors[topic_id]
     is_gone = set(state.done.get(topic_id, ())) >= set(state.places[topic_id])
     return Error.NONE if is_gone else Error.COORDINATOR_NOT_AVAILABLE
 
 
-def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
-    """Denied topics first, then those that are gone as Kafka's map has them, then the others."""
+def _response(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
+    """List denied topics, then deleted ones in the order of Kafka's map, then the others."""
     gone: list[DeleteShareGroupOffsetsResponseTopic] = []
     failed: list[DeleteShareGroupOffsetsResponseTopic] = []
     for topic_id in hash_map_order(state.names, uuid_hash, len(state.names)):
@@ -146,20 +148,20 @@ def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
 def resume(
     broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
-    """A share coordinator has answered; the next one is told."""
+    """Continue with the next share coordinator."""
     state = decode_item(waiting.state, DeleteState)
-    for topic_id, answers in share_offsets.results_by_partition(response).items():
-        for partition, answered in answers.items():
-            if answered.error:
-                state.errors[topic_id] = answered.error
+    for topic_id, results in share_offsets.results_by_partition(response).items():
+        for partition, result in results.items():
+            if result.error:
+                state.errors[topic_id] = result.error
             else:
                 state.done.setdefault(topic_id, []).append(partition)
     return _go_on(broker, state, message.receiver)
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """A share coordinator has not answered in time: its topics can be asked for again."""
-    return Decision(response=_answer(decode_item(waiting.state, DeleteState)))
+    """Respond when a share coordinator has timed out; its topics can be requested again."""
+    return Decision(response=_response(decode_item(waiting.state, DeleteState)))
 
 
 API: Api = Api(

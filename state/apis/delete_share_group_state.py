@@ -1,8 +1,10 @@
-"""DeleteShareGroupState (key 86, version 0): a share coordinator forgets partitions' states.
+"""DeleteShareGroupState (key 86, version 0): delete states of partitions.
 
+Brokers send it to a share coordinator; without CLUSTER_ACTION on the cluster the error is
+`31 CLUSTER_AUTHORIZATION_FAILED`. The other errors are those of InitializeShareGroupState, except
+`124 FENCED_STATE_EPOCH`. Deleting a missing state succeeds.
 Source: `ShareCoordinatorShard.deleteState`, `KafkaApis.handleDeleteShareGroupStateRequest` in
-Kafka; KIP-932. Brokers send it: who has no CLUSTER_ACTION on the cluster gets 31. Other errors are
-those of InitializeShareGroupState without that of the epoch. What is not there is deleted, too.
+Kafka; KIP-932.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -25,21 +27,21 @@ from brokertwin.state.share import state_store
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Forgets what may be forgotten."""
+    """Delete the states that this broker coordinates."""
     body: DeleteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []
     results = []
     for topic in body.topics:
         partitions = []
-        for asked in topic.partitions:
-            place = (body.group_id, topic.topic_id, asked.partition)
+        for requested in topic.partitions:
+            place = (body.group_id, topic.topic_id, requested.partition)
             fault = (
                 state_store.coordinator_error(broker, place, "delete")
                 if is_allowed
                 else state_store.DENIED
             )
-            result = ShareGroupStatePartitionResult(partition=asked.partition)
+            result = ShareGroupStatePartitionResult(partition=requested.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             elif state_store.find(broker, *place) is not None:

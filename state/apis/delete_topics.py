@@ -1,19 +1,20 @@
-"""DeleteTopics (key 20, versions 1 to 6): topics go, with their logs and committed offsets.
+"""DeleteTopics (key 20, versions 1 to 6): delete topics and their offsets.
 
-Runs on the controller. Up to version 5 topics go by name, in version 6 by name or by id, not both.
-What is named twice is deleted by neither, be it by the same name, the same id, or a name and its
-id. With `delete.topic.enable` false everything is refused (INVALID_REQUEST before version 3).
+Runs on the controller. Up to version 5 topics are listed by name, in version 6 by name or id, not
+both. A topic that is repeated is not deleted, whether by name, by id, or by its name and its id.
+If `delete.topic.enable` is false, every topic is `73 TOPIC_DELETION_DISABLED`, before version 3
+`42 INVALID_REQUEST`.
 
-Kafka shuffles its answers, so that their order tells nothing about topics that the client may not
-see; here refusals come first, then what was deleted, both in the request's order.
+Kafka shuffles its results, so that their order reveals nothing about topics that the client may not
+describe. Here errors come first, then deleted topics, both in the request's order.
 
-The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+The controller decides at once. Only a timeout of at most 0 is `7 REQUEST_TIMED_OUT`; then no topic
+is deleted.
 
-Who may not DELETE topics in the cluster needs DELETE on each of them (29). An answer about an id
-has the topic's name only where the client may DESCRIBE it; by name, what it may not DESCRIBE is 29,
-whether it is there or not.
-
-Left out: quotas.
+Without DELETE on the cluster, a topic on which the client has no DELETE is
+`29 TOPIC_AUTHORIZATION_FAILED`. The result for an id includes the topic's name only if the client
+may DESCRIBE it. By name, a topic that it may not DESCRIBE is `29 TOPIC_AUTHORIZATION_FAILED`,
+whether it exists or not.
 
 Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
 """
@@ -45,7 +46,7 @@ _MESSAGES = {
 
 
 class _Deletion:
-    """Sorts what a request names into refusals and the topics to delete."""
+    """Split the request into refused topics and topics to delete."""
 
     def __init__(
         self, controller: Controller, request: Request, wanted: list[DeleteTopicState]
@@ -72,7 +73,7 @@ class _Deletion:
                 self._by_name(name, by_id)
 
     def _refuse_unclear(self, topic: DeleteTopicState) -> None:
-        """Neither name nor id, or both."""
+        """Refuse a topic with neither name nor id, or with both."""
         text = "You may not specify both topic name and topic id."
         if topic.name is None:
             text = "Neither topic name nor id were specified."

@@ -1,10 +1,13 @@
-"""DescribeAcls (key 29, versions 1 to 3): the ACLs that a filter picks, from the broker's image.
+"""DescribeAcls (key 29, versions 1 to 3): list the ACLs that match a filter.
 
-In this order: a code that is 0 (UNKNOWN) closes the connection, as for any request that cannot be
-decoded; not allowed to DESCRIBE the cluster is 31; without an authorizer 54 SECURITY_DISABLED. Any
-other code that Kafka does not have picks nothing.
+The broker responds from its metadata image. The checks, in this order:
 
-Kafka gives resources and their ACLs in no order; here they are sorted.
+    a code is 0 (UNKNOWN)                  the connection is closed, like for any malformed request
+    no DESCRIBE on the cluster             31 CLUSTER_AUTHORIZATION_FAILED
+    no authorizer                          54 SECURITY_DISABLED
+    another code that Kafka does not have  no ACL matches
+
+Kafka returns resources and their ACLs unordered; here they are sorted.
 
 Sources: `AclApis`, `DescribeAclsRequest`, `DescribeAclsResponse` in Kafka; KIP-140, KIP-290.
 """

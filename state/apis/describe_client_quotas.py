@@ -1,8 +1,11 @@
-"""DescribeClientQuotas (key 48, versions 0 to 1): the quotas of entities that match a filter.
+"""DescribeClientQuotas (key 48, versions 0 to 1): quotas that match a filter.
 
 Source: `ClientQuotasImage.describe`, `KafkaApis.handleDescribeClientQuotasRequest` in Kafka;
-KIP-546. Without DESCRIBE_CONFIGS on the cluster the answer is 31. A filter that makes no sense is
-INVALID_REQUEST (42), an unknown type of entity UNSUPPORTED_VERSION (35), both with a message.
+KIP-546.
+
+    no DESCRIBE_CONFIGS on the cluster     31 CLUSTER_AUTHORIZATION_FAILED
+    an invalid filter                      42 INVALID_REQUEST with a message
+    an unknown entity type                 35 UNSUPPORTED_VERSION with a message
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -23,7 +26,7 @@ from brokertwin.state.core.wire.generated.describe_client_quotas import (
 from brokertwin.state.core.wire.generated.shared import EntityData
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
-"""Match types: the entity of a name, the default one, any that names the type."""
+"""Match types: an entity by name, the default entity, any entity with the type."""
 
 _MISMATCHES = {
     EXACT: "MATCH_TYPE_EXACT, but set match string to null",
@@ -33,7 +36,7 @@ _MISMATCHES = {
 
 
 class _BadFilter(Exception):
-    """Raised for a filter that is refused: the error and a message."""
+    """An invalid filter, with its error and message."""
 
     def __init__(self, error: Error, message: str) -> None:
         super().__init__(message)
@@ -41,7 +44,7 @@ class _BadFilter(Exception):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """List the matching quotas without changing any state."""
     body: DescribeClientQuotasRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
@@ -67,7 +70,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
-    """The components by type. Raises _BadFilter."""
+    """Return the components by type. Raises _BadFilter."""
     wanted: dict[str, ComponentData] = {}
     for component in components:
         kind = component.entity_type

@@ -1,9 +1,9 @@
-"""DescribeCluster (key 60), versions 0 to 2: the brokers of the cluster and its controller.
+"""DescribeCluster (key 60, versions 0 to 2): list brokers and the controller.
 
-Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`. Asked for
-controllers (endpoint type 2) a broker answers MISMATCHED_ENDPOINT_TYPE, for any other type
-UNSUPPORTED_ENDPOINT_TYPE. Brokers without the listener by which the client came are left out. Host
-and port are placeholders that the edge replaces (as in Metadata).
+Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`. A request
+for controllers (endpoint type 2) is `114 MISMATCHED_ENDPOINT_TYPE`, another endpoint type is
+`115 UNSUPPORTED_ENDPOINT_TYPE`. Brokers without the client's listener are omitted. Host and port
+are placeholders that the gateway replaces, like in Metadata.
 
 KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 """
@@ -33,24 +33,24 @@ _NOT_A_CONTROLLER = (
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers from what has registered; every client may ask."""
+    """List the registered brokers; no permission is needed."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
         return _refused(Error.MISMATCHED_ENDPOINT_TYPE, _NOT_A_CONTROLLER)
     if body.endpoint_type != BROKERS:
         message = f"Unsupported endpoint type {body.endpoint_type}"
         return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, message)
-    asked = body.include_cluster_authorized_operations
+    wants_operations = body.include_cluster_authorized_operations
     alive = broker.alive_brokers()
-    asked_for = broker.registered_brokers() if body.include_fenced_brokers else alive
-    reached = broker.reached(request.listener, asked_for)
+    candidates = broker.registered_brokers() if body.include_fenced_brokers else alive
+    reached = broker.reached(request.listener, candidates)
     controller = next(iter(alive), NO_CONTROLLER)
     response = DescribeClusterResponse(
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
         controller_id=controller if controller in reached else NO_CONTROLLER,
         brokers=[_described(broker, node, endpoint) for node, endpoint in reached.items()],
     )
-    if asked:
+    if wants_operations:
         response.cluster_authorized_operations = cluster_operations(broker, request)
     return Decision(response=response)
 

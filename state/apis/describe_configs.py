@@ -1,13 +1,14 @@
-"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, brokers, groups, client metrics.
+"""DescribeConfigs (key 32, versions 1 to 4): settings of resources.
 
-Behaviour: `KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker tells of itself and,
-where no broker is named, of the cluster. Resources that the client may not see come last. A
-resource type that Kafka does not have refuses the whole request. Settings come as Kafka's hash map
-has them.
+Resources are topics, brokers, groups and client metrics. Behaviour:
+`KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker describes itself and, if the
+broker name is empty, the cluster defaults. Resources that the client may not describe come last. An
+unknown resource type makes the whole request `42 INVALID_REQUEST`. Settings are in the order of
+Kafka's hash map.
 
-KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
-directories) has Kafka's defaults here. The documentation of settings is always null.
-The loggers of brokers are the edge's: whoever has none gets a dead letter.
+KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). Settings that the gateway decides
+(listeners, directories) have Kafka's defaults here. The documentation of settings is always null.
+The gateway describes broker loggers; without it such a request goes to the dead letters.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -39,7 +40,7 @@ INVALID_REQUEST_TEXT = (
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers from the broker's image and its own settings. Raises NotBuilt."""
+    """Describe the resources from the broker's image and settings. Raises NotBuilt."""
     body: DescribeConfigsRequest = request.body
     types = {resource.resource_type for resource in body.resources}
     if types - {TOPIC, BROKER, CLIENT_METRICS, GROUP} - NOT_BUILT.keys():
@@ -48,9 +49,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     found, hidden = [], []
     for resource in body.resources:
         if _is_allowed(broker, request, resource):
-            words = NOT_BUILT.get(resource.resource_type)
-            if words is not None:
-                raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
+            feature = NOT_BUILT.get(resource.resource_type)
+            if feature is not None:
+                raise NotBuilt(f"DescribeConfigs version {request.version} of {feature}")
             found.append(_describe(broker, resource, body.include_synonyms))
         else:
             hidden.append(_hidden(resource))
@@ -119,8 +120,8 @@ def _broker_fault(broker: int, name: str) -> str | None:
 def _described(
     resource: DescribeConfigsResource, shown: list[DescribedSetting], has_synonyms: bool
 ) -> DescribeConfigsResult:
-    asked = resource.configuration_keys
-    configs = [_config(each, has_synonyms) for each in shown if not asked or each.name in asked]
+    keys = resource.configuration_keys
+    configs = [_config(each, has_synonyms) for each in shown if not keys or each.name in keys]
     return DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configs=configs
     )

@@ -1,17 +1,18 @@
-"""DescribeDelegationToken (key 41, versions 1 to 3): the tokens that somebody may know of.
+"""DescribeDelegationToken (key 41, versions 1 to 3): list visible tokens.
 
-Answered by any broker, from its image. In this order:
+Any broker responds, from its metadata image. In this order:
 
-    the connection may not      64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    no secret key               61 DELEGATION_TOKEN_AUTH_DISABLED
-    an empty list of owners     no tokens
+    the connection is not allowed    64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    no secret key                    61 DELEGATION_TOKEN_AUTH_DISABLED
+    an empty list of owners          no tokens
 
-Of the tokens that the owners have, may renew or have made, or of all, those are shown that oneself
-has, may renew or has made, and those with DESCRIBE on the token or DESCRIBE_TOKENS on its owner.
-Expired ones are shown until the controller forgets them.
+The list of owners selects the tokens that they own, may renew or have created; without a list, all
+tokens. Of these, a client sees the tokens that it owns, may renew or has created, and those with
+DESCRIBE on the token or DESCRIBE_TOKENS on its owner. Expired tokens are listed until the
+controller removes them.
 
-The gateway puts each token's hmac into the answer, and asks for one token, whoever asks, where
-somebody logs in with it (`edge.login`).
+The gateway adds each token's hmac to the response. When a client logs in with a token, the gateway
+requests that token without any permission check (`edge.login`).
 
 Sources: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken` in Kafka;
 KIP-48, KIP-373.
@@ -34,7 +35,7 @@ from brokertwin.state.core.wire.generated.describe_delegation_token import (
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """List the visible tokens without changing any state."""
     body: DescribeDelegationTokenRequest = request.body
     refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
@@ -47,13 +48,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         shown = [
             token
             for token in delegation_tokens.all_tokens(table, prefix)
-            if _is_asked_for(body.owners, token) and _may_see(broker, request, token)
+            if _is_selected(body.owners, token) and _may_see(broker, request, token)
         ]
     response = DescribeDelegationTokenResponse(tokens=[_described(each) for each in shown])
     return Decision(response=response)
 
 
-def _is_asked_for(owners: list[DescribeDelegationTokenOwner] | None, token: Token) -> bool:
+def _is_selected(owners: list[DescribeDelegationTokenOwner] | None, token: Token) -> bool:
     return owners is None or any(
         token.is_known_to(delegation_tokens.principal(each.principal_type, each.principal_name))
         for each in owners

@@ -1,10 +1,14 @@
 """DescribeGroups (key 15, versions 0 to 6): classic groups with their members.
 
 Source: `GroupMetadataManager.describeGroups`, `KafkaApis.handleDescribeGroupsRequest` in Kafka;
-KIP-345, KIP-430, KIP-1043. A group that the client may not DESCRIBE is 30. One that does not exist,
-or is of another kind, is "Dead", from version 6 on with GROUP_ID_NOT_FOUND (69) and a message.
-Metadata and protocol are those of a stable group only. Refused groups come first, the others by the
-partition of `__consumer_offsets` that they belong to.
+KIP-345, KIP-430, KIP-1043.
+
+    no DESCRIBE on the group            30 GROUP_AUTHORIZATION_FAILED
+    missing group, or another type      state "Dead"; from version 6 also 69 GROUP_ID_NOT_FOUND
+                                        with a message
+
+Only stable groups have metadata and a protocol. Denied groups come first, the others in the order
+of their partitions of `__consumer_offsets`.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -29,19 +33,19 @@ DEAD = "Dead"
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Describe the groups without changing any state."""
     body: DescribeGroupsRequest = request.body
     described = []
-    asked = []
+    allowed = []
     for group_id in body.groups:
         if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            asked.append(group_id)
+            allowed.append(group_id)
         else:
             error = Error.GROUP_AUTHORIZATION_FAILED
             described.append(
                 DescribeGroupsResponseDescribedGroup(group_id=group_id, error_code=error)
             )
-    ordered = coordinators.in_partition_order(broker, asked)
+    ordered = coordinators.in_partition_order(broker, allowed)
     described.extend(_describe(broker, request, group_id) for group_id in ordered)
     return Decision(response=DescribeGroupsResponse(groups=described))
 

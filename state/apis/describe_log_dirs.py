@@ -1,11 +1,14 @@
-"""DescribeLogDirs (key 35, versions 1 to 5): where a broker keeps its logs, and how large they are.
+"""DescribeLogDirs (key 35, versions 1 to 5): log directories and log sizes.
 
 Source: KIP-113, KIP-827; `KafkaApis.handleDescribeLogDirsRequest`, `ReplicaManager.describeLogDirs`
-in Kafka. Without DESCRIBE on the cluster the request is refused (31, said from version 3 on).
-Partitions that the broker does not hold are left out. There are no files: a log's size is that of
-its batches, that of the disk is unknown (-1), and no replica is on its way to another directory.
-Which of several log.dirs a log lies in says `state/replication/disk.py`. One that has failed is 56
-KAFKA_STORAGE_ERROR, and nothing is said of what lies there.
+in Kafka.
+
+    no DESCRIBE on the cluster      31 CLUSTER_AUTHORIZATION_FAILED, included from version 3
+    the directory has failed        56 KAFKA_STORAGE_ERROR, without its logs
+
+Partitions without a replica on the broker are omitted. There are no files: the size of a log is the
+size of its batches, the size of the disk is unknown (-1), and no replica is moving to another
+directory. `state/replication/disk.py` assigns logs to directories.
 """
 
 from collections.abc import Iterator
@@ -30,17 +33,17 @@ UNKNOWN_BYTES = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers from the broker's logs."""
+    """Describe the broker's logs by directory."""
     body: DescribeLogDirsRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
         return Decision(response=DescribeLogDirsResponse(error_code=error))
-    asked = None
+    requested = None
     if body.topics is not None:
-        asked = {(each.topic, number) for each in body.topics for number in each.partitions}
+        requested = {(each.topic, number) for each in body.topics for number in each.partitions}
     names = broker.log_dirs
     found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {name: {} for name in names}
-    for log in _logs(broker, asked):
+    for log in _logs(broker, requested):
         size = rolling.size_in_bytes(log)
         described = DescribeLogDirsPartition(partition_index=log.partition, partition_size=size)
         of_directory = found.setdefault(log.directory or names[0], {})
@@ -60,12 +63,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=DescribeLogDirsResponse(results=results))
 
 
-def _logs(broker: Broker, asked: set[tuple[str, int]] | None) -> Iterator[Log]:
-    """The broker's logs by topic and partition; those asked for."""
+def _logs(broker: Broker, requested: set[tuple[str, int]] | None) -> Iterator[Log]:
+    """Yield the requested logs of the broker, by topic and partition."""
     for topic in broker.all_topics():
         for number in range(len(topic.partitions)):
             log = broker.log(topic.topic_id, number)
-            if log is not None and (asked is None or (topic.name, number) in asked):
+            if log is not None and (requested is None or (topic.name, number) in requested):
                 yield log
 
 

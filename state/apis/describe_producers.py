@@ -1,10 +1,16 @@
-"""DescribeProducers (key 61), version 0: what a partition remembers of its producers (KIP-664).
+"""DescribeProducers (key 61, version 0): the producer states of partitions.
 
-Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. A
-topic whose name no topic can have is 17, one that the client may not READ 29. Followers answer,
-too; a broker without a replica says 6. `coordinatorEpoch`
-is that of the producer's last end marker, `currentTxnStartOffset` where its open transaction
-begins; -1 for none.
+Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`;
+KIP-664. Followers respond, too.
+
+    invalid topic name               17 INVALID_TOPIC_EXCEPTION
+    no READ on the topic             29 TOPIC_AUTHORIZATION_FAILED
+    missing topic or partition       3 UNKNOWN_TOPIC_OR_PARTITION
+    no replica on this broker        6 NOT_LEADER_OR_FOLLOWER
+    the log's directory has failed   56 KAFKA_STORAGE_ERROR
+
+`coordinatorEpoch` is the epoch in the producer's last end marker, `currentTxnStartOffset` the first
+offset of its open transaction; -1 means none.
 """
 
 from typing import NamedTuple
@@ -33,9 +39,9 @@ class _Refusal(NamedTuple):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Each partition that is asked for, with its producers or its error."""
+    """Return the producers or the error of each requested partition."""
     body: DescribeProducersRequest = request.body
-    answered = []
+    described = []
     for wanted in body.topics:
         refusal = _refusal(broker, request, wanted.name)
         topic = broker.topic_by_name(wanted.name)
@@ -47,12 +53,12 @@ def handle(broker: Broker, request: Request) -> Decision:
             )
             for index in wanted.partition_indexes
         ]
-        answered.append(TopicResponse(name=wanted.name, partitions=partitions))
-    return Decision(response=DescribeProducersResponse(topics=answered))
+        described.append(TopicResponse(name=wanted.name, partitions=partitions))
+    return Decision(response=DescribeProducersResponse(topics=described))
 
 
 def _refusal(broker: Broker, request: Request, name: str) -> _Refusal | None:
-    """Why a topic is refused as a whole, in Kafka's words, if it is."""
+    """Return the error of a whole topic with Kafka's message, or None."""
     fault = topics.name_error(name)
     if fault is not None:
         return _Refusal(Error.INVALID_TOPIC_EXCEPTION, fault)

@@ -1,16 +1,16 @@
-"""DescribeQuorum (key 55, versions 0 to 2): the controller and how far its metadata log is.
+"""DescribeQuorum (key 55, versions 0 to 2): the quorum of the metadata log.
 
 Runs on the controller. Source: KIP-595, KIP-836, KIP-853; `KafkaRaftClient.handleDescribeQuorum`
-in Kafka; answers of 4.3.1.
+in Kafka; responses of 4.3.1.
 
     no DESCRIBE on the cluster                            31 CLUSTER_AUTHORIZATION_FAILED
-    anything but partition 0 of `__cluster_metadata`,     3 UNKNOWN_TOPIC_OR_PARTITION, for all
-    alone                                                 that is named
+    the request is not exactly partition 0 of             3 UNKNOWN_TOPIC_OR_PARTITION, for every
+    `__cluster_metadata`                                  requested partition
 
-The controller here is one machine that votes alone, in epoch 1, under the id of the first broker.
-Its log ends behind the records that it has told the brokers; each of the others that is alive has
-read them. Where it listens is where the first broker does. As in Kafka the voter, which is named in
-the settings, has no directory id, and the others have.
+The controller is modelled as a single voter in epoch 1, with the id and address of the first
+broker. Its log ends after the records that the brokers have received, and every other live broker
+has read all of it. As in Kafka, observers have a directory id, but the voter has none because the
+settings define it.
 """
 
 import msgspec
@@ -40,14 +40,14 @@ _NOT_HERE = "This server does not host this topic-partition."
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Answers from what the controller has written."""
+    """Describe the controller's metadata log."""
     body: DescribeQuorumRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
         text = "Cluster authorization failed."
         return Decision(response=DescribeQuorumResponse(error_code=error, error_message=text))
-    asked = [(t.topic_name, p.partition_index) for t in body.topics for p in t.partitions]
-    if asked != [(TOPIC, 0)]:
+    requested = [(t.topic_name, p.partition_index) for t in body.topics for p in t.partitions]
+    if requested != [(TOPIC, 0)]:
         return Decision(response=DescribeQuorumResponse(topics=_not_here(body.topics)))
     leader, *others = controller.cell.brokers
     end = metadata_log.end_offset(controller.tables.metadata)

@@ -1,21 +1,25 @@
-"""DescribeShareGroupOffsets (key 90, versions 0 and 1): where share groups are, and their lag.
+"""DescribeShareGroupOffsets (key 90, versions 0 to 1): start offsets and lag.
 
 Source: `KafkaApis.handleDescribeShareGroupOffsetsRequest`,
 `GroupCoordinatorService.describeShareGroupOffsets`, `computeShareGroupLagAndBuildResponse` in
-Kafka; KIP-932, KIP-1226 (lag). Each group has its own answer, in this order:
+Kafka; KIP-932, KIP-1226 (lag). The errors of each group, in this order:
 
-    share groups are not enabled             35 UNSUPPORTED_VERSION
-    the client may not DESCRIBE the group    30 GROUP_AUTHORIZATION_FAILED
-    all topics are asked for, of a group that another broker coordinates    16 NOT_COORDINATOR
-    of a topic that there is no partition is asked for, or one below 0, or
-    the group has no name: Kafka cannot ask share coordinators that         -1 UNKNOWN_SERVER_ERROR
+    share groups are disabled                     35 UNSUPPORTED_VERSION
+    no DESCRIBE on the group                      30 GROUP_AUTHORIZATION_FAILED
+    all topics of the group are requested, and
+    another broker coordinates it                 16 NOT_COORDINATOR
+    an existing topic is requested with a
+    partition below 0, without partitions, or
+    for an empty group id                         -1 UNKNOWN_SERVER_ERROR
 
-Topics that the client may not DESCRIBE have 29 where they are named, else they are left out. Share
-coordinators are asked first (their topic is created where it is not there), then the leaders of the
-partitions whose start offset is known, one after the other. The lag is what lies between the start
-offset and the high watermark, less what is done with. A start offset -1 is one that is not known,
-or there is no such topic or partition: Kafka asks for a missing partition for half a minute before
-it says so.
+A requested topic without DESCRIBE is `29 TOPIC_AUTHORIZATION_FAILED`; if all topics are requested,
+it is omitted. The broker first queries the share coordinators and creates `__share_group_state` if
+it is missing. Then it queries the leaders of the partitions with a known start offset, one after
+the other.
+
+The lag is the distance from the start offset to the high watermark, less the completed records in
+between. A start offset of -1 is unknown, or the topic or partition is missing. For a missing
+partition, Kafka retries for 30 seconds before it responds.
 """
 
 import msgspec
@@ -64,17 +68,17 @@ from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
 
 FIRST = "0"
-"""The context of the first group (`_go_on`)."""
+"""The context of a query about the first group (see `_go_on`)."""
 
 UNKNOWN = -1
-"""An offset or a count that nobody knows."""
+"""An unknown offset or count."""
 
 
 class DescribeState(msgspec.Struct):
     """A request that waits for share coordinators, then for leaders.
 
-    `done` has how many records are done with behind the start offset of partitions whose lag is to
-    be computed: by the group's place in the answer, topic id and partition.
+    `done` is the number of completed records after the start offset, for partitions whose lag is
+    pending: by the group's index in the response, topic id and partition.
     """
 
     groups: list[DescribeShareGroupOffsetsResponseGroup]
@@ -82,26 +86,26 @@ class DescribeState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has share coordinators and leaders asked, where there is anything to ask for."""
+    """Query share coordinators and leaders for the requested partitions, if any."""
     body: DescribeShareGroupOffsetsRequest = request.body
-    state = DescribeState([_begun(broker, request, asked) for asked in body.groups])
-    is_asked = any(_unknown(group) for group in state.groups)
-    if is_asked and broker.topic_by_name(SHARE_TOPIC) is None:
+    state = DescribeState([_initial(broker, request, group) for group in body.groups])
+    needs_states = any(_unknown(group) for group in state.groups)
+    if needs_states and broker.topic_by_name(SHARE_TOPIC) is None:
         return _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     return _go_on(broker, state, FIRST, -1)
 
 
-def _begun(
-    broker: Broker, request: Request, asked: DescribeShareGroupOffsetsRequestGroup
+def _initial(
+    broker: Broker, request: Request, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    """A group with nothing known of its partitions, or its error."""
-    group_id = asked.group_id
+    """Return a group with unknown offsets, or its error."""
+    group_id = requested.group_id
     error = Error.NONE
     if not broker.has_feature(features.SHARE):
         error = Error.UNSUPPORTED_VERSION
     elif not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
-    elif asked.topics is None:
+    elif requested.topics is None:
         error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         is_denied = error is Error.GROUP_AUTHORIZATION_FAILED
@@ -109,28 +113,28 @@ def _begun(
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error, error_message=message
         )
-    if asked.topics is None:
+    if requested.topics is None:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, topics=_all(broker, request, group_id)
         )
-    names = [topic.topic_name for topic in asked.topics]
+    names = [topic.topic_name for topic in requested.topics]
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
     known: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
-    can_be_asked = True
+    is_valid = True
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
-    for topic in asked.topics:
+    for topic in requested.topics:
         found = broker.topic_by_name(topic.topic_name)
-        told = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
+        result = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
         if topic.topic_name in denied:
-            refused.append(_denied(told))
+            refused.append(_denied(result))
         elif found is None:
-            unknown.append(told)
+            unknown.append(result)
         else:
-            can_be_asked = can_be_asked and min(topic.partitions, default=-1) >= 0
+            is_valid = is_valid and min(topic.partitions, default=-1) >= 0
             known.setdefault(found.topic_id, _topic(topic.topic_name, found.topic_id, []))
-            known[found.topic_id].partitions += told.partitions
-    if known and not (can_be_asked and group_id):
+            known[found.topic_id].partitions += result.partitions
+    if known and not (is_valid and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error, error_message=ERROR_MESSAGES[error]
@@ -144,27 +148,30 @@ def _begun(
 def _all(
     broker: Broker, request: Request, group_id: str
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    """The partitions of a group whose state is there."""
+    """Return the partitions of a group that have a state."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup):
         return []
     topics = [(broker.topic_by_id(each), ready) for each, ready in group.initialized.items()]
-    told = [
+    results = [
         _topic(topic.name, topic.topic_id, ready.partitions)
         for topic, ready in topics
         if topic is not None and ready.partitions
     ]
-    denied = broker.denied_topics(request, Operation.DESCRIBE, (each.topic_name for each in told))
-    ordered = map(_ordered, result_order.topics(told))
+    names = (each.topic_name for each in results)
+    denied = broker.denied_topics(request, Operation.DESCRIBE, names)
+    ordered = map(_ordered, result_order.topics(results))
     return [topic for topic in ordered if topic.topic_name not in denied]
 
 
 def _topic(
     name: str, topic_id: Uuid, partitions: list[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    told = [DescribeShareGroupOffsetsResponsePartition(partition_index=each) for each in partitions]
+    results = [
+        DescribeShareGroupOffsetsResponsePartition(partition_index=each) for each in partitions
+    ]
     return DescribeShareGroupOffsetsResponseTopic(
-        topic_name=name, topic_id=topic_id, partitions=told
+        topic_name=name, topic_id=topic_id, partitions=results
     )
 
 
@@ -187,25 +194,25 @@ def _denied(
     )
 
 
-# Who is asked
+# Queries
 
 
 def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> Decision:
-    """Asks whoever comes after the one that has answered, or answers.
+    """Send the next query, or respond after the last one.
 
-    `context` is the group that share coordinators were asked about, by its place in the answer, or
-    `""` where a leader has answered.
+    `context` is the index in the response of the group that the last query was about, or `""` if
+    that query went to a leader. `after` is the broker that responded to it.
     """
     message = _next_summary(broker, state, int(context), after) if context else None
     if message is None:
         message = _next_lag(broker, state, -1 if context else after)
     if message is None:
-        return _answer(state)
+        return _response(state)
     return _wait(broker, state, [message])
 
 
 def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
-    """The answer comes when these are answered, or their time is over."""
+    """Wait until the messages are answered or the request timeout expires."""
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
@@ -215,15 +222,15 @@ def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Deci
 def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
     for number in range(place, len(state.groups)):
         group = state.groups[number]
-        asked = share_states.by_coordinator(broker, group.group_id, _unknown(group))
-        receiver = min((each for each in asked if each > after), default=None)
+        receivers = share_states.by_coordinator(broker, group.group_id, _unknown(group))
+        receiver = min((each for each in receivers if each > after), default=None)
         if receiver is not None:
             topics = [
                 ReadStateData(
                     topic_id=topic_id,
                     partitions=[ReadStatePartition(partition=each) for each in partitions],
                 )
-                for topic_id, partitions in asked[receiver].items()
+                for topic_id, partitions in receivers[receiver].items()
             ]
             body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
             return Message(
@@ -238,7 +245,7 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
 
 
 def _unknown(group: DescribeShareGroupOffsetsResponseGroup) -> PartitionsByTopic:
-    """The partitions of a group that share coordinators are asked for."""
+    """Return the partitions of a group to query from share coordinators."""
     return {
         topic.topic_id: [each.partition_index for each in topic.partitions]
         for topic in group.topics
@@ -247,15 +254,15 @@ def _unknown(group: DescribeShareGroupOffsetsResponseGroup) -> PartitionsByTopic
 
 
 def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | None:
-    asked: dict[int, dict[str, set[int]]] = {}
+    leaders: dict[int, dict[str, set[int]]] = {}
     for topics in state.done.values():
         for topic_id, partitions in topics.items():
             topic = broker.topic_by_id(topic_id)
             for number in partitions if topic is not None else ():
                 assert topic is not None
                 leader = topic.partitions[number].leader
-                asked.setdefault(leader, {}).setdefault(topic.name, set()).add(number)
-    receiver = min((each for each in asked if each > after), default=None)
+                leaders.setdefault(leader, {}).setdefault(topic.name, set()).add(number)
+    receiver = min((each for each in leaders if each > after), default=None)
     if receiver is None:
         return None
     listed = [
@@ -265,13 +272,13 @@ def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | Non
                 ListOffsetsPartition(partition_index=p, timestamp=LATEST) for p in sorted(numbers)
             ],
         )
-        for name, numbers in asked[receiver].items()
+        for name, numbers in leaders[receiver].items()
     ]
     body = ListOffsetsRequest(replica_id=CONSUMER, topics=listed)
     return Message(broker.id, receiver, LIST_OFFSETS.key, body)
 
 
-# What they answer
+# Responses
 
 
 def resume(
@@ -280,7 +287,7 @@ def resume(
     message: Message,
     response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse | CreateTopicsResponse,
 ) -> Decision:
-    """The topic of states was created, or one who knows has answered; the next one is asked."""
+    """Continue after `__share_group_state` was created or a query was answered."""
     state = decode_item(waiting.state, DescribeState)
     if isinstance(response, CreateTopicsResponse):
         return _go_on(broker, state, FIRST, -1)
@@ -304,16 +311,17 @@ def _take_summary(
     if summary.error_code:
         return
     for topic in state.groups[place].topics:
-        for told in topic.partitions:
-            if (topic.topic_id, told.partition_index) == (topic_id, summary.partition):
-                told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+        for result in topic.partitions:
+            if (topic.topic_id, result.partition_index) == (topic_id, summary.partition):
+                result.start_offset = summary.start_offset
+                result.leader_epoch = summary.leader_epoch
     if UNKNOWN not in (summary.start_offset, summary.delivery_complete_count):
         done = state.done.setdefault(place, {}).setdefault(topic_id, {})
         done[summary.partition] = summary.delivery_complete_count
 
 
 def _take_end(state: DescribeState, name: str, listed: ListOffsetsPartitionResponse) -> None:
-    """Computes the lag of a partition in each group that asks for it; or it has an error."""
+    """Set the lag or the error of a partition in each group that requested it."""
     number = listed.partition_index
     for place, topics in state.done.items():
         for topic in state.groups[place].topics:
@@ -325,9 +333,9 @@ def _take_end(state: DescribeState, name: str, listed: ListOffsetsPartitionRespo
 def _set_lag(
     topic: DescribeShareGroupOffsetsResponseTopic, number: int, end: int, error: int
 ) -> None:
-    """`end` is the high watermark less what is done with."""
-    for at, told in enumerate(topic.partitions):
-        if told.partition_index != number:
+    """Set the lag or the error; `end` is the high watermark less the completed records."""
+    for at, result in enumerate(topic.partitions):
+        if result.partition_index != number:
             continue
         if error:
             topic.partitions[at] = DescribeShareGroupOffsetsResponsePartition(
@@ -337,11 +345,11 @@ def _set_lag(
                 error_message=ERROR_MESSAGES.get(Error(error)),
             )
         else:
-            told.lag = end - told.start_offset
+            result.lag = end - result.start_offset
 
 
-def _answer(state: DescribeState) -> Decision:
-    """The answer; partitions of whose leaders nothing was heard have an error."""
+def _response(state: DescribeState) -> Decision:
+    """Respond; partitions whose leader has not responded get 5 LEADER_NOT_AVAILABLE."""
     for place, topics in state.done.items():
         for topic in state.groups[place].topics:
             for number in topics.get(topic.topic_id, {}):
@@ -350,8 +358,8 @@ def _answer(state: DescribeState) -> Decision:
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """Somebody has not answered in time."""
-    return _answer(decode_item(waiting.state, DescribeState))
+    """Respond when a queried broker has exceeded the request timeout."""
+    return _response(decode_item(waiting.state, DescribeState))
 
 
 API = Api(

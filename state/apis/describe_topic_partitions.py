@@ -1,11 +1,16 @@
-"""DescribeTopicPartitions (key 75), version 0: topics and their partitions, page by page (KIP-966).
+"""DescribeTopicPartitions (key 75, version 0): topics in pages (KIP-966).
 
-Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
-name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
-where to go on. Every topic that is named is 42 INVALID_REQUEST where the cursor's partition is
-below 0, or its topic is none of those named. Topics that the client may not DESCRIBE are left out
-of all topics; by name they are 29 and come last. A partition that nobody leads, or whose leader has
-not the listener by which the client came, has no error here, other than in Metadata.
+Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are sorted by name.
+A response ends after `responsePartitionLimit` partitions (2,000 at most), and its cursor is the
+start of the next page.
+
+    the cursor's partition is below 0, or its topic   42 INVALID_REQUEST for every requested topic
+    is not requested
+    no DESCRIBE on the topic                          29 TOPIC_AUTHORIZATION_FAILED at the end;
+                                                      omitted if all topics are requested
+
+Unlike in Metadata, a partition without a leader, or whose leader lacks the client's listener, has
+no error.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -25,11 +30,11 @@ from brokertwin.state.core.wire.generated.describe_topic_partitions import (
 )
 
 PARTITIONS_MAX = 2000
-"""`max.request.partition.size.limit`: no answer has more partitions."""
+"""`max.request.partition.size.limit`: the maximum number of partitions in a response."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """The topics that are asked for, or all, from the cursor on."""
+    """Return a page of the requested topics, or of all, from the cursor on."""
     body: DescribeTopicPartitionsRequest = request.body
     named = {topic.name for topic in body.topics}
     if body.cursor is not None and not _is_valid(body.cursor, named):

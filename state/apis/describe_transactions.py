@@ -1,15 +1,15 @@
-"""DescribeTransactions (key 65, version 0): what a coordinator knows of transactional ids.
+"""DescribeTransactions (key 65, version 0): states of transactional ids.
 
 Source: KIP-664; `KafkaApis.handleDescribeTransactionsRequest`,
 `TransactionCoordinator.handleDescribeTransactions` in Kafka 4.3.1. For each id:
 
-    the client may not DESCRIBE it     53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    ""                                 42
-    another broker coordinates it      16
-    unknown                            105 TRANSACTIONAL_ID_NOT_FOUND
+    no DESCRIBE on the id              53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    id ""                              42 INVALID_REQUEST
+    another broker coordinates it      16 NOT_COORDINATOR
+    unknown id                         105 TRANSACTIONAL_ID_NOT_FOUND
 
-Topics that the client may not DESCRIBE are left out. While a transaction ends, its partitions are
-those whose marker is still to be written.
+Topics that the client may not DESCRIBE are omitted. While a transaction ends, its partitions are
+those whose end marker is pending.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -28,7 +28,7 @@ from brokertwin.state.transactions import transaction_coordinator
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Describes the transactional ids."""
+    """Describe the transactions without changing any state."""
     body: DescribeTransactionsRequest = request.body
     states = [_describe(broker, request, name) for name in body.transactional_ids]
     return Decision(response=DescribeTransactionsResponse(transaction_states=states))
