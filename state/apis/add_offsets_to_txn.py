@@ -33,27 +33,27 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: AddOffsetsToTxnRequest = request.body
     transactional_id, group = body.transactional_id, body.group_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return _answer(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _response(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, group):
-        return _answer(Error.GROUP_AUTHORIZATION_FAILED)
+        return _response(Error.GROUP_AUTHORIZATION_FAILED)
     outcome = transaction_coordinator.add_partitions(
         broker,
         transactional_id,
         ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
         {GROUP_TOPIC: [partition_for(group, _partition_count(broker))]},
     )
-    decision = _answer(outcome.error, request.version)
+    decision = _response(outcome.error, request.version)
     decision.records = outcome.records
     return decision
 
 
 def _partition_count(broker: Broker) -> int:
-    """Return the current or configured partition count of `__consumer_offsets`."""
+    """Return the number of partitions of `__consumer_offsets`."""
     topic = broker.topic_by_name(GROUP_TOPIC)
     return broker.settings.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
 
-def _answer(error: Error, version: int = FENCED_SINCE) -> Decision:
+def _response(error: Error, version: int = FENCED_SINCE) -> Decision:
     if error is Error.PRODUCER_FENCED and version < FENCED_SINCE:
         error = Error.INVALID_PRODUCER_EPOCH
     return Decision(response=AddOffsetsToTxnResponse(error_code=error))

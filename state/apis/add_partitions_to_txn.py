@@ -79,7 +79,7 @@ class _Judged(NamedTuple):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Add partitions to their transactions, or verify that they are part of them."""
+    """Add partitions to their transactions, or verify them."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version < BATCHES_SINCE:
         return _from_client(broker, request, body)
@@ -131,7 +131,7 @@ def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnReque
 def _refused(
     broker: Broker, request: Request, transaction: AddPartitionsToTxnTransaction
 ) -> _Judged | None:
-    """Return the errors of a client's request that never reaches the coordinator, or None."""
+    """Return the errors that the broker itself decides, or None."""
     name = transaction.transactional_id
     places = _places(transaction.topics)
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
@@ -144,7 +144,7 @@ def _refused(
 def _attempted(
     broker: Broker, transaction: AddPartitionsToTxnTransaction, denied: Set[str]
 ) -> _Judged | None:
-    """Return the errors if a topic is denied or a partition is missing, else None."""
+    """Return the errors if a topic is denied or a partition is missing."""
     places = _places(transaction.topics)
     errors = {}
     for topic, partition in places:

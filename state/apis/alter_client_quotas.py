@@ -51,43 +51,43 @@ USER_AND_CLIENT_KEYS: dict[str, int | None] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""Quotas of users and clients with their maximum; None if fractions are allowed."""
+"""Quotas of users and clients: the maximum, or None for fractions."""
 
 IP_KEYS: dict[str, int | None] = {"connection_creation_rate": INT_MAX}
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Alter the valid entries; each entity is altered completely or not at all."""
+    """Alter the valid entries; each entity completely or not at all."""
     body: AlterClientQuotasRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         message = "Cluster authorization failed."
-        answers = [_refused(entry.entity, denied, message) for entry in body.entries]
-        return Decision(response=AlterClientQuotasResponse(entries=answers))
+        results = [_refused(entry.entity, denied, message) for entry in body.entries]
+        return Decision(response=AlterClientQuotasResponse(entries=results))
     records: list[Record] = []
-    answered: JavaMap[_Parts, AlterClientQuotasResponseEntryData] = JavaMap(_hash_of)
+    by_entity: JavaMap[_Parts, AlterClientQuotasResponseEntryData] = JavaMap(_hash_of)
     for entry in body.entries:
         entity = _java_map((part.entity_type, part.entity_name) for part in entry.entity)
         values = _java_map((op.key, None if op.remove else op.value) for op in entry.ops)
         place = tuple(sorted(entity.items(), key=lambda part: part[0]))
-        if place in answered or len(values) < len(entry.ops):
+        if place in by_entity or len(values) < len(entry.ops):
             problem = f"Ignoring duplicate entity {_shown(entity)}"
         else:
             problem = _problem_of(entity) or _problem_of_values(entity, values)
             if not problem:
                 records.extend(_records(controller, entity, values))
         parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
-        answered[place] = (
+        by_entity[place] = (
             _refused(parts, Error.INVALID_REQUEST, problem)
             if problem
             else AlterClientQuotasResponseEntryData(entity=parts)
         )
-    response = AlterClientQuotasResponse(entries=[answered[place] for place in answered])
+    response = AlterClientQuotasResponse(entries=[by_entity[place] for place in by_entity])
     return Decision(records=[] if body.validate_only else records, response=response)
 
 
 def _java_map(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return the last value of each name, in the order of a `HashMap` of that capacity."""
+    """Return the last value of each name in the order of a sized `HashMap`."""
     given = list(pairs)
     found: JavaMap[str, V] = JavaMap(java_hash, len(given))
     for name, value in given:
@@ -142,7 +142,7 @@ def _is_address(text: str) -> bool:
 
 
 def _problem_of_values(entity: Entity, values: Values) -> str:
-    """Return the message for the first invalid value, or ""; removals may have any key."""
+    """Return the message for the first invalid value, or ""."""
     known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
     given = ((key, value) for key, value in values.items() if value is not None)
     return next((found for each in given if (found := _problem_of_value(*each, known))), "")

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0 to 2): replace all settings of resources.
+"""AlterConfigs (key 33, versions 0 to 2): replace settings of resources.
 
 Resources are topics and brokers; broker loggers are not supported. Runs on the controller;
 `state/cluster/config_changes.py` has the rules. KIP-133; later clients use
@@ -17,7 +17,7 @@ from brokertwin.state.core.wire.generated.alter_configs import AlterConfigsReque
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Alter each resource independently; omitted settings return to their defaults."""
+    """Alter each resource; omitted settings return to their defaults."""
     body: AlterConfigsRequest = request.body
     resources = [
         ChangedResource(

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56, versions 2 to 3): a leader changes its in-sync set.
+"""AlterPartition (key 56, versions 2 to 3): change an in-sync set.
 
 Runs on the controller. Source: KIP-497, KIP-841; `ReplicationControlManager.alterPartition` in
 Kafka. The checks for each partition are in `state/replication/isr_controller.py`. The leader
@@ -92,7 +92,7 @@ def _alter(
 
 
 def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResponsePartitionData:
-    """Return the new state; an error if a finished reassignment moved the leader."""
+    """Return the new state, or an error if the leader has changed."""
     if partition.leader != sender:
         return AlterPartitionResponsePartitionData(
             partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED)

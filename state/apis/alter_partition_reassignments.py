@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45, versions 0 to 1): reassign replicas.
+"""AlterPartitionReassignments (key 45, versions 0 to 1): move replicas.
 
 Runs on the controller. Sources: KIP-455, KIP-860; `ReplicationControlManager`, `ControllerApis` and
 `AlterPartitionReassignmentsRequest.getErrorResponse` in Kafka; responses of 4.3.1. Rules for

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34, versions 1 to 2): move logs to another directory.
+"""AlterReplicaLogDirs (key 34, versions 1 to 2): move logs on a broker.
 
 Source: KIP-113; `ReplicaManager.alterReplicaLogDirs`, `LogManager.maybeUpdatePreferredLogDir` in
 Kafka; responses of 4.3.1. For each partition, in this order:
@@ -33,7 +33,7 @@ from brokertwin.state.replication import directories, disk
 
 FILE_NAME_MAX = 255
 FUTURE_SUFFIX = 40
-"""Length of a moving log's directory suffix: a dot, 32 digits and `-future`."""
+"""Length of a moving log's suffix: a dot, 32 digits and `-future`."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91, version 0): set offsets of an empty share group.
+"""AlterShareGroupOffsets (key 91, version 0): set start offsets.
 
 Source: `KafkaApis.handleAlterShareGroupOffsetsRequest`,
 `GroupMetadataManager.alterShareGroupOffsets` in Kafka; KIP-932. The errors of the whole request, in
@@ -70,7 +70,7 @@ class AlterState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Send the offsets to the share coordinators, unless there are none to set."""
+    """Send the offsets to the share coordinators, if there are any."""
     body: AlterShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
     group = None if error else share_offsets.empty_group(broker, body.group_id)
@@ -106,7 +106,7 @@ def _refuse(error: Error, message: str | None) -> Decision:
 def _sorted_out(
     broker: Broker, request: Request
 ) -> tuple[AlterShareGroupOffsetsResponse, Offsets, PartitionsByTopic]:
-    """Return the provisional response, the offsets to set and the partitions to initialize.
+    """Return the response so far, the offsets and the partitions to set.
 
     Refused topics come first. A repeated topic has one result; a missing topic without partitions
     has none. The last request for a partition applies, like in Kafka.
@@ -146,7 +146,7 @@ def _sorted_out(
 
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
-    """Send the next share coordinator its request, or respond after the last one."""
+    """Query the next share coordinator, or respond after the last one."""
     message = share_offsets.next_initialize_request(
         broker, state.group_id, state.epoch, state.offsets, after
     )
@@ -167,7 +167,7 @@ def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decisio
 
 
 def _put_errors(state: AlterState) -> bool:
-    """Copy the errors of share coordinators into the response; return whether there are any."""
+    """Copy errors of share coordinators; return whether there are any."""
     has_errors = False
     unavailable = StatePersistResult(
         Error.COORDINATOR_NOT_AVAILABLE, ERROR_MESSAGES[Error.COORDINATOR_NOT_AVAILABLE]
@@ -192,12 +192,12 @@ def resume(
     message: Message,
     response: ShareGroupStateResponse | CreateTopicsResponse,
 ) -> Decision:
-    """Continue after `__share_group_state` was created or a share coordinator responded."""
+    """Continue after a topic creation or a share coordinator's response."""
     state = decode_item(waiting.state, AlterState)
     if isinstance(response, CreateTopicsResponse):
         return _go_on(broker, state, share_offsets.NO_COORDINATOR)
-    for topic_id, answers in share_offsets.results_by_partition(response).items():
-        state.answered.setdefault(topic_id, {}).update(answers)
+    for topic_id, results in share_offsets.results_by_partition(response).items():
+        state.answered.setdefault(topic_id, {}).update(results)
     return _go_on(broker, state, message.receiver)
 
 

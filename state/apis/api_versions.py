@@ -1,4 +1,4 @@
-"""ApiVersions (key 18, versions 0 to 4): the APIs and features of Kafka 4.3.1.
+"""ApiVersions (key 18, versions 0 to 4): supported APIs and features.
 
 For any other version the response is `35 UNSUPPORTED_VERSION` and lists only the versions of this
 API, so that the client can retry (KIP-511). On the wire that response has the format of version 0.
@@ -33,7 +33,7 @@ from brokertwin.state.core.wire.generated.api_versions import (
 _FIRST, _LAST = 0, 4
 
 _LISTED_FIRST = {0: 0}
-"""PRODUCE is listed from version 0 for old librdkafka clients; versions 0 to 2 are rejected."""
+"""PRODUCE is listed from version 0 because of old librdkafka clients."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

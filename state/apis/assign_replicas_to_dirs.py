@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73, version 0): report log directories of replicas.
+"""AssignReplicasToDirs (key 73, version 0): report replica directories.
 
 Brokers send it to the controller. Sources: KIP-858; `ControllerApis`,
 `ReplicationControlManager.handleAssignReplicasToDirs` in Kafka. The errors; for a partition, the
@@ -67,7 +67,7 @@ def _assign(
     directory: Uuid,
     requested: AssignReplicasToDirsRequestTopicData,
 ) -> tuple[AssignReplicasToDirsResponseTopicData, ReplicasAssigned]:
-    """Return the results for a topic's partitions and the record of their directories."""
+    """Return the results for a topic and the record of its directories."""
     topic = controller.topic_by_id(requested.topic_id)
     record = ReplicasAssigned(broker, requested.topic_id, {})
     outcomes = []

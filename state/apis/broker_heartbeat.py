@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (key 63, versions 0 to 2): request unfencing or shutdown.
+"""BrokerHeartbeat (key 63, versions 0 to 2): unfence or shut down.
 
 Brokers send it to the controller; they can also request to be fenced. Sources: KIP-631;
 `ReplicationControlManager.processBrokerHeartbeat`, `ControllerApis` in Kafka. State transitions are

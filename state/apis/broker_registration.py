@@ -49,7 +49,7 @@ from brokertwin.state.core.wire.generated.broker_registration import (
 from brokertwin.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100
-"""`DirectoryId.reserved`: ids below this number do not identify a directory."""
+"""`DirectoryId.reserved`: ids below this identify no directory."""
 
 _SECURITY_PROTOCOL_MAX = 3
 """The highest code of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
@@ -134,7 +134,7 @@ def _is_reachable(listener: BrokerRegistrationRequestListener) -> bool:
 
 
 def _feature_error(controller: Controller, given: list[Feature]) -> Error:
-    """Return the error if these features are incompatible with the finalized levels."""
+    """Return the error if features are incompatible with finalized levels."""
     table, settings = controller.tables.metadata, controller.cell.broker_settings
     levels = features.finalized(table, controller.id, settings)
     for each in given:

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69, versions 0 to 1): describe consumer groups.
+"""ConsumerGroupDescribe (key 69, versions 0 to 1): describe groups.
 
 Source: `GroupMetadataManager.consumerGroupDescribe`, `KafkaApis.handleConsumerGroupDescribe` in
 Kafka; KIP-848, KIP-1043. Errors are in `state/groups/describing.py`. For a classic group the error

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0 to 1): join, heartbeat or leave.
+"""ConsumerGroupHeartbeat (key 68, versions 0 to 1): join, stay or leave.
 
 Source: KIP-848, KIP-1082 (the member creates its id, from version 1);
 `KafkaApis.handleConsumerGroupHeartbeat`, `GroupCoordinatorService.consumerGroupHeartbeat` in Kafka.
@@ -121,7 +121,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 
 def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """Return Kafka's message for a request that is invalid for any group, or None."""
+    """Return Kafka's message for an invalid request, or None."""
     epoch = body.member_epoch
     needs_id = version >= OWN_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     named = (
@@ -202,7 +202,7 @@ def _includes_assignment(
 
 
 def _assignment(beat: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponseAssignment:
-    """Return the assignment in Kafka's order: as it was computed, or as it is stored."""
+    """Return the assignment in computed order, or in stored order."""
     assigned = beat.after.assigned
     is_stored = assigned is beat.before.assigned
     ordered = in_hash_order(assigned) if is_stored else {t: [*p] for t, p in assigned.items()}

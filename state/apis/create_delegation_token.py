@@ -38,15 +38,15 @@ def handle(controller: Controller, request: Request) -> Decision:
     requester = owner = request.principal
     if body.owner_principal_name:
         if body.owner_principal_type is None:
-            return Decision(response=_answer(owner, requester, Error.UNKNOWN_SERVER_ERROR))
+            return Decision(response=_response(owner, requester, Error.UNKNOWN_SERVER_ERROR))
         owner = delegation_tokens.principal(body.owner_principal_type, body.owner_principal_name)
     refused = _refused(controller, request, owner)
     if refused is not Error.NONE:
-        return Decision(response=_answer(owner, requester, refused))
+        return Decision(response=_response(owner, requester, refused))
     if not body.edge.is_enabled:
-        answer = _answer(owner, requester, Error.DELEGATION_TOKEN_AUTH_DISABLED)
-        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = 0
-        return Decision(response=answer)
+        response = _response(owner, requester, Error.DELEGATION_TOKEN_AUTH_DISABLED)
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = 0
+        return Decision(response=response)
     settings = controller.settings
     lifetime_ms = settings.delegation_token_max_lifetime_ms
     if body.max_lifetime_ms > 0:
@@ -65,12 +65,12 @@ def handle(controller: Controller, request: Request) -> Decision:
         max_timestamp=last,
         expiry_timestamp=min(last, later(controller.now, settings.delegation_token_expiry_time_ms)),
     )
-    answer = _answer(owner, requester, Error.NONE)
-    answer.issue_timestamp_ms = token.issue_timestamp
-    answer.expiry_timestamp_ms = token.expiry_timestamp
-    answer.max_timestamp_ms = token.max_timestamp
-    answer.token_id = token.token_id
-    return Decision(records=[token], response=answer)
+    response = _response(owner, requester, Error.NONE)
+    response.issue_timestamp_ms = token.issue_timestamp
+    response.expiry_timestamp_ms = token.expiry_timestamp
+    response.max_timestamp_ms = token.max_timestamp
+    response.token_id = token.token_id
+    return Decision(records=[token], response=response)
 
 
 def _refused(controller: Controller, request: Request, owner: str) -> Error:
@@ -86,7 +86,7 @@ def _refused(controller: Controller, request: Request, owner: str) -> Error:
     return Error.NONE
 
 
-def _answer(owner: str, requester: str, error: Error) -> CreateDelegationTokenResponse:
+def _response(owner: str, requester: str, error: Error) -> CreateDelegationTokenResponse:
     owner_type, owner_name = delegation_tokens.parts(owner)
     requester_type, requester_name = delegation_tokens.parts(requester)
     return CreateDelegationTokenResponse(

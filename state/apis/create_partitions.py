@@ -70,7 +70,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
 def _grow(
     controller: Controller, wanted: CreatePartitionsTopic, left: int, quota: MutationQuota
 ) -> PartitionsAdded | CreatePartitionsTopicResult:
-    """Return the record of at most `left` new partitions of a topic, or its error."""
+    """Return the record of at most `left` new partitions, or the error."""
     name = wanted.name
     topic = controller.topic_by_name(name)
     if topic is None:

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, versions 2 to 7): create topics, each independently.
+"""CreateTopics (key 19, versions 2 to 7): create topics.
 
 Runs on the controller. A topic is checked in Kafka's order:
 
@@ -185,7 +185,7 @@ def _replicas(controller: Controller, topic: CreatableTopic) -> list[list[int]] 
 
 
 def _assigned(controller: Controller, topic: CreatableTopic) -> list[list[int]] | _Refused:
-    """Return the brokers of each partition as assigned by the client, or an error."""
+    """Return the client's assignment of brokers by partition, or an error."""
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != BY_DEFAULT:
         text = f"{prefix} replication factor was not set to -1."

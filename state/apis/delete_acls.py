@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31, versions 1 to 3): delete the ACLs that match filters.
+"""DeleteAcls (key 31, versions 1 to 3): delete ACLs that match filters.
 
 Runs on the controller. The checks, in this order:
 

@@ -54,17 +54,17 @@ from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.transactions import transactional_offsets
 
 _MAY_HAVE_NODE = (Error.NONE, Error.GROUP_ID_NOT_FOUND)
-"""Results of the group coordinator for groups that may still have a node in ZooKeeper."""
+"""Results of groups that may still have a node in ZooKeeper."""
 
 
 class ToZookeeper(msgspec.Struct):
-    """Results of the group coordinator, stored while ZooKeeper deletes the nodes."""
+    """Results of the group coordinator, pending deletion by ZooKeeper."""
 
     errors: dict[str, Error]
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Delete the eligible groups; the controller deletes their nodes in ZooKeeper."""
+    """Delete the eligible groups, in ZooKeeper through the controller."""
     body: DeleteGroupsRequest = request.body
     names = dict.fromkeys(body.groups_names)
     if not isinstance(machine, Broker):
@@ -94,7 +94,7 @@ def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
 def resume(
     broker: Broker, waiting: PendingRequest, _message: Message, response: DeleteGroupsResponse
 ) -> Decision:
-    """Delete the groups after their nodes; a group with only a node is complete."""
+    """Delete the groups after their nodes in ZooKeeper."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
     return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
 
@@ -112,7 +112,7 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 def _delete(
     broker: Broker, errors: dict[str, Error], nodes: Collection[str] = frozenset()
 ) -> Decision:
-    """Delete the groups without an error; `nodes` are the groups with a deleted node."""
+    """Delete groups without an error; `nodes` had a node in ZooKeeper."""
     records: list[Record] = []
     messages: list[Message] = []
     results = []

@@ -55,7 +55,7 @@ _LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
 
 
 class Deleted(msgspec.Struct, array_like=True):
-    """A deletion that replicas have yet to apply; `response_place` locates its result."""
+    """A pending deletion; `response_place` locates its result."""
 
     response_place: tuple[int, int]
     topic_id: Uuid
@@ -64,7 +64,7 @@ class Deleted(msgspec.Struct, array_like=True):
 
 
 class DeleteState(msgspec.Struct, array_like=True):
-    """A request that waits for replicas, with its results and pending deletions."""
+    """A request that waits for replicas: results and pending deletions."""
 
     topics: list[DeleteRecordsTopicResult]
     deleted: list[Deleted]
@@ -96,11 +96,11 @@ def handle(broker: Broker, request: Request) -> Decision:
             response_place = (len(state.topics) - 1, len(results))
             state.deleted.append(Deleted(response_place, topic.topic_id, index, outcome))
             results.append(DeleteRecordsPartitionResult(partition_index=index))
-    return _wait_or_answer(broker, state, records, broker.now + max(body.timeout_ms, 0))
+    return _wait_or_respond(broker, state, records, broker.now + max(body.timeout_ms, 0))
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
-    """Return True if no deletion is pending; results that are final are stored."""
+    """Return whether no deletion is pending; store the final results."""
     state = decode_item(waiting.state, DeleteState)
     if _note(broker, state):
         pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
@@ -113,19 +113,19 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     return Decision(response=DeleteRecordsResponse(topics=state.topics))
 
 
-def _wait_or_answer(
+def _wait_or_respond(
     broker: Broker, state: DeleteState, records: list[Record], deadline: int
 ) -> Decision:
-    """Wait for the replicas that lag; the leader itself reaches the offset at once."""
+    """Wait for lagging replicas; the leader reaches the offset at once."""
     pending = []
     for each in state.deleted:
-        place, answer = (each.topic_id, each.partition), _answer_of(state, each)
+        place, result = (each.topic_id, each.partition), _result_of(state, each)
         log = broker.log(*place)
         assert log is not None, place
         start = max(log.log_start_offset, each.offset)
-        answer.low_watermark = copying.low_watermark(broker, place, start)
-        if answer.low_watermark < each.offset:
-            answer.error_code = int(Error.REQUEST_TIMED_OUT)
+        result.low_watermark = copying.low_watermark(broker, place, start)
+        if result.low_watermark < each.offset:
+            result.error_code = int(Error.REQUEST_TIMED_OUT)
             pending.append(each)
     state.deleted = pending
     if not pending:
@@ -140,26 +140,26 @@ def _note(broker: Broker, state: DeleteState) -> bool:
     """Store the results that are final by now; return whether there are any."""
     pending = []
     for each in state.deleted:
-        place, answer = (each.topic_id, each.partition), _answer_of(state, each)
+        place, result = (each.topic_id, each.partition), _result_of(state, each)
         partition, log = copying.partition_of(broker, place), broker.log(*place)
         if partition is None:
-            answer.error_code, answer.low_watermark = _GONE, NO_LOW_WATERMARK
+            result.error_code, result.low_watermark = _GONE, NO_LOW_WATERMARK
         elif broker.has_lost(*place):
-            answer.error_code, answer.low_watermark = _LOST, NO_LOW_WATERMARK
+            result.error_code, result.low_watermark = _LOST, NO_LOW_WATERMARK
         elif log is None or partition.leader != broker.id:
-            answer.error_code, answer.low_watermark = _LED_ELSEWHERE, NO_LOW_WATERMARK
+            result.error_code, result.low_watermark = _LED_ELSEWHERE, NO_LOW_WATERMARK
         else:
             low_watermark = copying.low_watermark(broker, place, log.log_start_offset)
             if low_watermark < each.offset:
                 pending.append(each)
                 continue
-            answer.error_code, answer.low_watermark = 0, low_watermark
+            result.error_code, result.low_watermark = 0, low_watermark
     is_any_decided = len(pending) < len(state.deleted)
     state.deleted = pending
     return is_any_decided
 
 
-def _answer_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionResult:
+def _result_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionResult:
     topic_at, partition_at = deleted.response_place
     return state.topics[topic_at].partitions[partition_at]
 
@@ -167,7 +167,7 @@ def _answer_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionRe
 def _delete(
     broker: Broker, topic: Topic | None, index: int, wanted: int, records: list[Record]
 ) -> DeleteRecordsPartitionResult | int:
-    """Return the log start offset that replicas must reach, or an error result.
+    """Return the offset that replicas must reach, or an error result.
 
     Appends a record if the offset changes.
     """

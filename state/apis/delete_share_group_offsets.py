@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92, version 0): delete a share group's topics.
+"""DeleteShareGroupOffsets (key 92, version 0): delete offsets of topics.
 
 Source: `KafkaApis.handleDeleteShareGroupOffsetsRequest`, `GroupCoordinatorService`,
 `GroupMetadataManager.sharePartitionsEligibleForOffsetDeletion` in Kafka; KIP-932. The errors of the
@@ -59,7 +59,7 @@ class DeleteState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Send the topics to the share coordinators, unless there are none to delete."""
+    """Send the topics to the share coordinators, if there are any."""
     body: DeleteShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:
@@ -112,7 +112,7 @@ def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: Delete
 
 
 def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
-    """Send the next share coordinator its request, or respond after the last one."""
+    """Query the next share coordinator, or respond after the last one."""
     message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
         deadline = broker.now + broker.settings.request_timeout_ms
@@ -132,7 +132,7 @@ def _error(state: DeleteState, topic_id: Uuid) -> int:
 
 
 def _response(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
-    """List denied topics, then deleted ones in the order of Kafka's map, then the others."""
+    """List denied, then deleted topics in hash map order, then the others."""
     gone: list[DeleteShareGroupOffsetsResponseTopic] = []
     failed: list[DeleteShareGroupOffsetsResponseTopic] = []
     for topic_id in hash_map_order(state.names, uuid_hash, len(state.names)):
@@ -160,7 +160,7 @@ def resume(
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """Respond when a share coordinator has timed out; its topics can be requested again."""
+    """Respond after a timeout; the pending topics can be requested again."""
     return Decision(response=_response(decode_item(waiting.state, DeleteState)))
 
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29, versions 1 to 3): list the ACLs that match a filter.
+"""DescribeAcls (key 29, versions 1 to 3): list ACLs that match a filter.
 
 The broker responds from its metadata image. The checks, in this order:
 

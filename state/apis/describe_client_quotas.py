@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, versions 0 to 1): quotas that match a filter.
+"""DescribeClientQuotas (key 48, versions 0 to 1): list matching quotas.
 
 Source: `ClientQuotasImage.describe`, `KafkaApis.handleDescribeClientQuotasRequest` in Kafka;
 KIP-546.
@@ -26,7 +26,7 @@ from brokertwin.state.core.wire.generated.describe_client_quotas import (
 from brokertwin.state.core.wire.generated.shared import EntityData
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
-"""Match types: an entity by name, the default entity, any entity with the type."""
+"""Match types: an entity by name, the default entity, any entity."""
 
 _MISMATCHES = {
     EXACT: "MATCH_TYPE_EXACT, but set match string to null",

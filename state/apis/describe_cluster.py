@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60, versions 0 to 2): list brokers and the controller.
+"""DescribeCluster (key 60, versions 0 to 2): brokers and controller.
 
 Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`. A request
 for controllers (endpoint type 2) is `114 MISMATCHED_ENDPOINT_TYPE`, another endpoint type is

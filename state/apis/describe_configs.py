@@ -40,7 +40,7 @@ INVALID_REQUEST_TEXT = (
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Describe the resources from the broker's image and settings. Raises NotBuilt."""
+    """Describe the resources' settings. Raises NotBuilt."""
     body: DescribeConfigsRequest = request.body
     types = {resource.resource_type for resource in body.resources}
     if types - {TOPIC, BROKER, CLIENT_METRICS, GROUP} - NOT_BUILT.keys():

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15, versions 0 to 6): classic groups with their members.
+"""DescribeGroups (key 15, versions 0 to 6): describe classic groups.
 
 Source: `GroupMetadataManager.describeGroups`, `KafkaApis.handleDescribeGroupsRequest` in Kafka;
 KIP-345, KIP-430, KIP-1043.

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35, versions 1 to 5): log directories and log sizes.
+"""DescribeLogDirs (key 35, versions 1 to 5): directories and log sizes.
 
 Source: KIP-113, KIP-827; `KafkaApis.handleDescribeLogDirsRequest`, `ReplicaManager.describeLogDirs`
 in Kafka.

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): the producer states of partitions.
+"""DescribeProducers (key 61, version 0): producer states of partitions.
 
 Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`;
 KIP-664. Followers respond, too.

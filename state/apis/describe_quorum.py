@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55, versions 0 to 2): the quorum of the metadata log.
+"""DescribeQuorum (key 55, versions 0 to 2): the metadata log's quorum.
 
 Runs on the controller. Source: KIP-595, KIP-836, KIP-853; `KafkaRaftClient.handleDescribeQuorum`
 in Kafka; responses of 4.3.1.

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90, versions 0 to 1): start offsets and lag.
+"""DescribeShareGroupOffsets (key 90, versions 0 to 1): offsets and lag.
 
 Source: `KafkaApis.handleDescribeShareGroupOffsetsRequest`,
 `GroupCoordinatorService.describeShareGroupOffsets`, `computeShareGroupLagAndBuildResponse` in
@@ -86,7 +86,7 @@ class DescribeState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Query share coordinators and leaders for the requested partitions, if any."""
+    """Query share coordinators and leaders for the partitions, if any."""
     body: DescribeShareGroupOffsetsRequest = request.body
     state = DescribeState([_initial(broker, request, group) for group in body.groups])
     needs_states = any(_unknown(group) for group in state.groups)
@@ -287,7 +287,7 @@ def resume(
     message: Message,
     response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse | CreateTopicsResponse,
 ) -> Decision:
-    """Continue after `__share_group_state` was created or a query was answered."""
+    """Continue after a topic creation or the response to a query."""
     state = decode_item(waiting.state, DescribeState)
     if isinstance(response, CreateTopicsResponse):
         return _go_on(broker, state, FIRST, -1)
@@ -333,7 +333,7 @@ def _take_end(state: DescribeState, name: str, listed: ListOffsetsPartitionRespo
 def _set_lag(
     topic: DescribeShareGroupOffsetsResponseTopic, number: int, end: int, error: int
 ) -> None:
-    """Set the lag or the error; `end` is the high watermark less the completed records."""
+    """Set the lag or error; `end` excludes the completed records."""
     for at, result in enumerate(topic.partitions):
         if result.partition_index != number:
             continue
@@ -349,7 +349,7 @@ def _set_lag(
 
 
 def _response(state: DescribeState) -> Decision:
-    """Respond; partitions whose leader has not responded get 5 LEADER_NOT_AVAILABLE."""
+    """Respond; partitions with a silent leader get `5 LEADER_NOT_AVAILABLE`."""
     for place, topics in state.done.items():
         for topic in state.groups[place].topics:
             for number in topics.get(topic.topic_id, {}):

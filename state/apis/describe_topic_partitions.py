@@ -30,7 +30,7 @@ from brokertwin.state.core.wire.generated.describe_topic_partitions import (
 )
 
 PARTITIONS_MAX = 2000
-"""`max.request.partition.size.limit`: the maximum number of partitions in a response."""
+"""`max.request.partition.size.limit`: the maximum of a response."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -1,21 +1,22 @@
-"""Earlier writes that must be committed before a response without records is sent.
+"""Uncommitted writes that delay a response without records.
 
-Such a response can depend on records that no follower has yet, for example on a member that a new
-coordinator would not know. It waits until the high watermark has passed the end of the log of the
-group, or of the share group's state. If the time is up first, it is an error (`uncommitted.py`).
+Such a response can depend on records that no follower has replicated, for example on a member that
+a new coordinator would not know. It waits until the high watermark has passed the end of the log of
+the group, or of the share group's state. If the timeout expires first, the response is an error
+(`uncommitted.py`).
 
-    heartbeats                       errors do not wait, except 27 REBALANCE_IN_PROGRESS
+    heartbeats                       errors do not wait, except `27 REBALANCE_IN_PROGRESS`
     JoinGroup, SyncGroup             of a member of a consumer group; others wait only for their own
                                      records
     LeaveGroup                       of an existing classic or consumer group
     OffsetDelete, DeleteGroups       unless the group has an error; DeleteGroups waits with results
-    OffsetCommit, TxnOffsetCommit    with 12 OFFSET_METADATA_TOO_LARGE
+    OffsetCommit, TxnOffsetCommit    with `12 OFFSET_METADATA_TOO_LARGE`
     OffsetFetch                      with requireStable, unless the group has an error
     AlterShareGroupOffsets           without an error
-    DeleteShareGroupOffsets          also with 68 NON_EMPTY_GROUP or 69 GROUP_ID_NOT_FOUND
+    DeleteShareGroupOffsets          also with `68 NON_EMPTY_GROUP`, `69 GROUP_ID_NOT_FOUND`
     states of share groups           with every result of a share coordinator
 
-Other readers (OffsetFetch, Describe) do not wait, nor do the APIs of transaction coordinators.
+Other reads (OffsetFetch, Describe) do not wait, nor do the APIs of transaction coordinators.
 
 Source: `CoordinatorRuntime.CoordinatorContext.append` in Kafka; compared with a real broker.
 """
@@ -36,7 +37,7 @@ Places = Iterable[Place | None]
 
 
 def of_heartbeat(broker: Broker, body: Any, response: Any) -> Places:
-    """Heartbeats of groups."""
+    """Heartbeats of all group types."""
     is_error = response.error_code not in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     return [] if is_error else _of_group(broker, body)
 
@@ -92,7 +93,7 @@ of_deleted_share_offsets = _of_results(RESULTS_OF_GROUPS)
 
 
 def of_share_states(broker: Broker, body: Any, response: Any) -> Places:
-    """Requests to a share coordinator: the partitions that hold the states."""
+    """Requests to a share coordinator: the partitions that store the states."""
     return [
         internal_logs.state_place(broker, body.group_id, result.topic_id, each.partition)
         for result in response.results

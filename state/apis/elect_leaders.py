@@ -1,18 +1,20 @@
-"""ElectLeaders (key 43, versions 0 to 2): elects the leaders of partitions on request.
+"""ElectLeaders (key 43, versions 0 to 2): elect leaders of partitions.
 
 Runs on the controller. Sources: KIP-183, KIP-460; `ReplicationControlManager.electLeaders`,
-`ControllerApis.handleElectLeaders`, `ElectLeadersRequest.getErrorResponse` in Kafka; answers of
-4.3.1. Type 0 elects the first replica of the assignment, type 1 anybody alive where nobody leads.
+`ControllerApis.handleElectLeaders`, `ElectLeadersRequest.getErrorResponse` in Kafka; responses of
+4.3.1. Type 0 elects the preferred replica, the first one of the assignment. Type 1 elects any live
+replica if the partition has no leader.
 
     no ALTER on the cluster                              31 CLUSTER_AUTHORIZATION_FAILED, for all
     another type                                         42 INVALID_REQUEST, for all
-    a time-out of 0 or less                              7 REQUEST_TIMED_OUT, for all
-    no such topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
-    the preferred replica leads; 1: anybody leads        84 ELECTION_NOT_NEEDED
-    the preferred replica is not alive, or not in sync   80 PREFERRED_LEADER_NOT_AVAILABLE
-    nobody is alive                                      83 ELIGIBLE_LEADERS_NOT_AVAILABLE
+    a timeout of at most 0                               7 REQUEST_TIMED_OUT, for all
+    missing topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
+    the preferred replica leads; type 1: any leader      84 ELECTION_NOT_NEEDED
+    the preferred replica is not alive or not in sync    80 PREFERRED_LEADER_NOT_AVAILABLE
+    type 1: no live replica                              83 ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-Asked for null, it elects in every topic, and leaves out the partitions that need none.
+If the list of topics is null, every topic is included; partitions that need no election are omitted
+from the response.
 """
 
 from brokertwin.state.access.authorizer import Operation, needs
@@ -41,7 +43,7 @@ NOBODY_ELIGIBLE = "Eligible topic partition leaders are not available."
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Elects where that changes something."""
+    """Elect the leaders that change."""
     body: ElectLeadersRequest = request.body
     election_type = body.election_type if request.version > 0 else PREFERRED
     if not controller.allows_cluster(request, Operation.ALTER):
@@ -54,7 +56,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         text = f"Unknown election type {election_type}"
         return _all_refused(body, Error.INVALID_REQUEST, text)
     records: list[PartitionAltered] = []
-    asked = body.topic_partitions
+    requested = body.topic_partitions
     results = [
         ReplicaElectionResult(
             topic=each.topic,
@@ -63,9 +65,9 @@ def handle(controller: Controller, request: Request) -> Decision:
                 for number in each.partitions
             ],
         )
-        for each in (asked if asked is not None else _everywhere(controller))
+        for each in (requested if requested is not None else _everywhere(controller))
     ]
-    if asked is None:
+    if requested is None:
         for result in results:
             result.partition_result = [
                 each

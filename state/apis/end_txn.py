@@ -1,21 +1,22 @@
-"""EndTxn (key 26, versions 0 to 5): a producer commits or aborts its transaction.
+"""EndTxn (key 26, versions 0 to 5): commit or abort a transaction.
 
 Source: KIP-98, KIP-890; `KafkaApis.handleEndTxnRequest`, `TransactionCoordinator.endTransaction` in
-Kafka 4.3.1. What each state answers is in `state/transactions/transactions.py`.
+Kafka 4.3.1. The results for each state are in `state/transactions/transactions.py`.
 
-    transactional id that the client may not WRITE   53
-    transactional id ""                              42
-    another broker coordinates it                    16
-    unknown, or of another producer id               49
-    another epoch                                    90 (47 below version 2)
-    nothing to end, or ended the other way           48
-    its transaction ends already                     51
-    ended just so before                             0: a repeated request
+    no WRITE on the transactional id          53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    transactional id ""                       42 INVALID_REQUEST
+    another broker coordinates it             16 NOT_COORDINATOR
+    unknown id, or another producer id        49 INVALID_PRODUCER_ID_MAPPING
+    another epoch                             90 PRODUCER_FENCED; 47 INVALID_PRODUCER_EPOCH below
+                                              version 2
+    no transaction, or ended the other way    48 INVALID_TXN_STATE
+    the transaction is ending                 51 CONCURRENT_TRANSACTIONS
+    already ended the same way                0 NONE, because the request is a repetition
 
-The client is answered when the outcome is decided, before the leaders have written their markers.
-From version 5 on every end bumps the epoch, and the answer says what the producer holds now; an
-abort is then good, too, where there is no transaction. Where the epoch is exhausted a new producer
-id is drawn, which may need a block: 14.
+The response is sent when the outcome is decided, before the leaders have written the end markers.
+From version 5 every end bumps the epoch, and the response contains the producer's new id and epoch.
+An abort without a transaction then succeeds, too. If the epoch is exhausted, the producer gets a
+new id. That may need a new block of ids: `14 COORDINATOR_LOAD_IN_PROGRESS`.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -33,11 +34,11 @@ from brokertwin.state.transactions.transactions import (
 
 BUMPS_SINCE = 5
 FENCED_SINCE = 2
-"""The first version that knows PRODUCER_FENCED."""
+"""The first version that supports 90 PRODUCER_FENCED."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Decides the outcome and has the markers written."""
+    """Decide the outcome and send the end markers to the leaders."""
     body: EndTxnRequest = request.body
     name = body.transactional_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):

@@ -1,16 +1,17 @@
-"""ExpireDelegationToken (key 40, versions 1 to 2): a token is no good any more, or not for as long.
+"""ExpireDelegationToken (key 40, versions 1 to 2): set a token's expiry.
 
 Runs on the controller. In this order:
 
-    the connection may not                 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    the connection is not allowed          64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     no secret key                          61 DELEGATION_TOKEN_AUTH_DISABLED
-    no such token                          62 DELEGATION_TOKEN_NOT_FOUND
-    neither its owner nor renewer          63 DELEGATION_TOKEN_OWNER_MISMATCH
-    a period below 0                       it is gone at once
-    it has expired                         66 DELEGATION_TOKEN_EXPIRED
+    unknown token                          62 DELEGATION_TOKEN_NOT_FOUND
+    neither its owner nor a renewer        63 DELEGATION_TOKEN_OWNER_MISMATCH
+    a negative period                      the token is removed at once
+    expired token                          66 DELEGATION_TOKEN_EXPIRED
 
-Else it is good for the period from now on, which may be longer than before, but not beyond its
-greatest age. The hmac of the request has stayed with the gateway; `edge.digest` is of it.
+Otherwise the token expires after the period, counted from now, but not after its maximum lifetime.
+This may extend its lifetime. The gateway removes the hmac from the request; `edge.digest` is its
+digest.
 
 Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
@@ -31,7 +32,7 @@ from brokertwin.state.core.wire.generated.expire_delegation_token import (
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Removes the token, or writes it with its new time."""
+    """Remove the token, or store its new expiry time."""
     body: ExpireDelegationTokenRequest = request.body
     refused = delegation_tokens.refusal(body.edge)
     if refused is not None:

@@ -1,34 +1,39 @@
-"""Fetch (key 1), versions 4 to 18: reads logs, inside a fetch session or without one.
+"""Fetch (key 1, versions 4 to 18): read logs.
 
-Behaviour: `ReplicaManager.fetchMessages`, `DelayedFetch`, `FetchManager` in Kafka. The answer
-names batches and, where they have one, their locators; the edge puts the bytes in. Where there is
-less than min bytes to read, the request waits until a log it asks for changes or max wait is over,
-and then reads again.
+Behaviour: `ReplicaManager.fetchMessages`, `DelayedFetch`, `FetchManager` in Kafka. The response
+lists batches and, if present, their locators; the gateway adds the bytes. If fewer than min bytes
+are available, the request waits until a requested log changes or max wait expires. Then it reads
+again.
 
 KIPs: 74 (max bytes), 98 (transactions), 101/320 (leader epochs), 227 (sessions), 392 (replicas
-nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the answer).
+nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the response).
 
-A topic that the client may not READ is refused (29), in a session from the next request on.
+    no READ on the topic                              29 TOPIC_AUTHORIZATION_FAILED; in a session
+                                                      from the next request on
+    a follower without CLUSTER_ACTION on the cluster  29 TOPIC_AUTHORIZATION_FAILED, for all
+    an isolation level other than 0 and 1, if any     -1 UNKNOWN_SERVER_ERROR, for all
+    partition is readable
+    a broker that is not a replica of the partition   75 UNKNOWN_LEADER_EPOCH; without a leader
+    (`Partition.followerReplicaOrThrow`)              epoch 6 NOT_LEADER_OR_FOLLOWER
 
-A consumer that reads committed records only (`isolationLevel` 1) gets what lies below the last
-stable offset, and is told which transactions in it were aborted. Any other level than 0 and 1 is
--1 UNKNOWN_SERVER_ERROR, where there is something to read, whoever asks.
+Consumers:
 
-A broker that follows needs CLUSTER_ACTION, or every partition is refused (29). It reads up to the
-log end offset and its session is privileged. One that is not among the replicas of a partition gets
-75, or 6 where it names no leader epoch (`Partition.followerReplicaOrThrow`).
+- With `isolationLevel` 1 a consumer reads below the last stable offset, and the response lists the
+  aborted transactions in that range.
+- A consumer that exceeds its quota gets a response without partitions and with a throttle time
+  (`state/cluster/quota_rates.py`). Its session does not change.
+- From version 11 every replica serves consumers, and a leader may redirect a consumer to a replica
+  in its rack (`state/replication/preferred_replica.py`).
 
-A replica that is not in sync gets nothing of a partition that its leader is throttled for, while
-that goes too fast (`state/replication/throttles.py`).
+Followers:
 
-A consumer that is faster than its quota gets an answer without partitions that tells it for how
-long to wait (`state/cluster/quota_rates.py`); the session stays as it is.
+- A follower reads up to the log end offset, and its session is privileged.
+- A throttled replica that is not in sync gets no data while the leader exceeds the throttle rate
+  (`state/replication/throttles.py`).
+- The request updates the high watermark and the in-sync set (`state/replication/leader.py`). The
+  response contains the previous high watermark.
 
-What a follower's fetch says of it moves the high watermark and the in-sync set
-(`state/replication/leader.py`); the answer has the high watermark from before.
-
-From version 11 on every replica serves consumers, and a leader may send a consumer to one in its
-rack (`state/replication/preferred_replica.py`). Not done: remote storage.
+Not implemented: remote storage.
 """
 
 from collections.abc import Container
@@ -74,25 +79,25 @@ from brokertwin.state.replication import copying, preferred_replica, throttles
 from brokertwin.state.replication.throttles import Side
 
 _REPLICAS_SERVE_SINCE = 11
-"""The version of KIP-392."""
+"""The first version in which every replica serves consumers (KIP-392)."""
 
 
 class Readable(msgspec.Struct, array_like=True):
-    """A partition that can be read: what is asked of it, and its topic's id."""
+    """A readable partition: the request for it and its topic id."""
 
     requested: FetchPartition
     topic_id: Uuid
 
 
 class Refused(msgspec.Struct, array_like=True):
-    """A partition that was refused before reading, and the error."""
+    """A partition that was refused before reading, with its error."""
 
     requested: FetchPartition
     error: int
 
 
 class FetchState(msgspec.Struct, array_like=True):
-    """What a waiting fetch needs to be answered; `replica_id` is -1 for a consumer's."""
+    """A pending fetch as stored; a consumer has the replica id -1."""
 
     context: FetchContext
     readable: list[Readable]
@@ -106,33 +111,35 @@ class FetchState(msgspec.Struct, array_like=True):
     rack_id: str | None = None
 
 
-class _Asker(msgspec.Struct, frozen=True):
-    """Who has asked, in which version, and the quota that holds; followers have none here."""
+class _Requester(msgspec.Struct, frozen=True):
+    """Version, client id and quota of a request; followers have no quota."""
 
     version: int
     client_id: str | None
     limit: QuotaLimit | None
 
 
-def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: int) -> _Asker:
+def _requester(
+    broker: Broker, header: RequestHeader, principal: str, replica_id: int
+) -> _Requester:
     limit = None
     if replica_id < 0:
         limit = quota_rates.fetch_limit(broker, principal, header.client_id)
-    return _Asker(header.request_api_version, header.client_id, limit)
+    return _Requester(header.request_api_version, header.client_id, limit)
 
 
 class Fetch(msgspec.Struct, gc=False):
-    """A fetch that is being answered.
+    """A fetch that is in progress.
 
     Attributes:
-        cache: with its session.
-        context: of its session.
-        places: what can be read.
-        refused: what cannot.
-        limits: how much is read, and for whom.
-        min_bytes: how much is an answer before the time is over.
-        nonce: from which a session's id is made, if it gets one.
-        chosen_session_id: in place of that.
+        cache: the sessions of the broker.
+        context: the context of the fetch's session.
+        places: the readable partitions.
+        refused: the partitions with an error.
+        limits: the maximum sizes, and the isolation level and replica of the reader.
+        min_bytes: the minimum size of a response before the deadline.
+        nonce: the seed for the id of a new session.
+        chosen_session_id: the id of a new session, if chosen by the event.
     """
 
     cache: SessionCache
@@ -145,7 +152,7 @@ class Fetch(msgspec.Struct, gc=False):
     chosen_session_id: int | None
 
     def stored(self) -> bytes:
-        """It as it waits."""
+        """Encode the fetch as a `FetchState`."""
         limits = self.limits
         readable = [Readable(place.cached.requested, place.topic_id) for place in self.places]
         state = FetchState(
@@ -164,7 +171,7 @@ class Fetch(msgspec.Struct, gc=False):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers at once where there is enough to read, an error, or nothing to wait for."""
+    """Respond at once if the data suffices or nothing can be awaited."""
     body: FetchRequest = request.body
     replica_id = fetch_bodies.follower_of(body)
     cache, version = _cache(broker), request.version
@@ -179,7 +186,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     level = logs.LOG_END if replica_id >= 0 else body.isolation_level
     if context.kind is INCREMENTAL:
         if broker.settings.authorizer_class_name:
-            _rouse_denied(broker, request, cache, context.session_id, replica_id)
+            _activate_denied(broker, request, cache, context.session_id, replica_id)
         wanted = cache.active_for(context.session_id, level)
     else:
         wanted = [
@@ -187,10 +194,10 @@ def handle(broker: Broker, request: Request) -> Decision:
             for identity, item in requested.items()
         ]
     rack_id = body.rack_id if version >= _REPLICAS_SERVE_SINCE else None
-    asker = _asker(broker, request.header, request.principal, replica_id)
+    requester = _requester(broker, request.header, request.principal, replica_id)
     max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
-    if asker.limit is not None:
-        max_bytes = min(max_bytes, quota_rates.max_bytes(broker, asker.limit))
+    if requester.limit is not None:
+        max_bytes = min(max_bytes, quota_rates.max_bytes(broker, requester.limit))
     fetch = Fetch(
         cache,
         context,
@@ -207,33 +214,33 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=refused)
     reads, quiet = _read_all(broker, fetch)
     if replica_id < 0:
-        return _answer_or_wait(broker, body, fetch, reads, quiet, asker)
+        return _respond_or_wait(broker, body, fetch, reads, quiet, requester)
     followed = _follow(broker, replica_id, reads, fetch)
-    decision = _answer_or_wait(broker, body, fetch, reads, quiet, asker)
+    decision = _respond_or_wait(broker, body, fetch, reads, quiet, requester)
     decision.records, decision.copies = followed.records, followed.copies
     return decision
 
 
-def _answer_or_wait(
+def _respond_or_wait(
     broker: Broker,
     body: FetchRequest,
     fetch: Fetch,
     reads: list[PartitionRead],
     quiet: list[str],
-    asker: _Asker,
+    requester: _Requester,
 ) -> Decision:
     is_over = body.max_wait_ms <= 0 or _is_enough(reads, fetch)
-    if is_over or not _has_readable(fetch) or _may_answer(broker, fetch):
-        return _answer(broker, fetch, reads, quiet, asker)
+    if is_over or not _has_readable(fetch) or _may_respond(broker, fetch):
+        return _respond(broker, fetch, reads, quiet, requester)
     deadline = broker.now + body.max_wait_ms
-    return Decision(condition=Condition(deadline, _woken_by(broker, fetch), fetch.stored()))
+    return Decision(condition=Condition(deadline, _wake_keys(broker, fetch), fetch.stored()))
 
 
 def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: Fetch) -> Decision:
-    """What the leader learns of a follower, before it answers: how far it has each partition.
+    """Record a follower's progress in each partition, before the response.
 
-    In a session that goes for the partitions that the request does not name, too: the follower is
-    where it was.
+    In a session this includes the partitions that the request omits, because their offsets have not
+    changed.
     """
     wanted = {read.identity: read.requested for read in reads}
     if fetch.context.kind is INCREMENTAL:
@@ -252,21 +259,21 @@ def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: 
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
-    """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
+    """Return whether a fetch may complete early (`DelayedFetch.tryComplete`)."""
     fetch = _fetch_of(broker, waiting)
     _hold_back(broker, fetch)
-    return _may_answer(broker, fetch)
+    return _may_respond(broker, fetch)
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Reads again and answers."""
+    """Read again and respond."""
     fetch = _fetch_of(broker, waiting)
-    asker = _asker(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
-    return _answer(broker, fetch, *_read_all(broker, fetch), asker)
+    requester = _requester(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
+    return _respond(broker, fetch, *_read_all(broker, fetch), requester)
 
 
 def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[PartitionRead], list[str]]:
-    """Reads what can be read, but for what had better be read from another replica."""
+    """Read the partitions, except those with a preferred or throttled replica."""
     limits = fetch.limits
     if limits.replica_id < 0 and limits.rack_id:
         for place in fetch.places:
@@ -276,7 +283,7 @@ def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[PartitionRead], list[s
 
 
 def _hold_back(broker: Broker, fetch: Fetch) -> None:
-    """Notes of what a replica that is not in sync gets nothing, for now."""
+    """Mark partitions that are throttled for a replica outside the ISR."""
     each = fetch.limits.replica_id
     if each < 0:
         return
@@ -289,7 +296,7 @@ def _hold_back(broker: Broker, fetch: Fetch) -> None:
 
 
 def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
-    """Notes which replica a consumer in a rack had better ask, if there is one."""
+    """Note the preferred replica for a consumer in a rack, if there is one."""
     wanted, topic = place.cached.requested, place.topic
     if topic is None or place.log not in broker.tables.logs:
         return
@@ -301,7 +308,7 @@ def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
 
 
 def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
-    """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
+    """Restore a pending fetch with its session's changes in the meantime."""
     state = decode_item(waiting.state, FetchState)
     cache, session_id = _cache(broker), state.context.session_id
     if state.context.kind is INCREMENTAL and cache.session(session_id):
@@ -316,7 +323,7 @@ def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
         topic = broker.tables.metadata.get(place.topic_key, Topic)
         number = place.cached.requested.partition
         is_there = topic is not None and 0 <= number < len(topic.partitions)
-        place.topic = topic if is_there else None  # a later request may have named what is not
+        place.topic = topic if is_there else None  # a later request may name a missing topic
         place.notes = NO_NOTES
     return Fetch(
         cache,
@@ -330,14 +337,14 @@ def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
     )
 
 
-def _rouse_denied(
+def _activate_denied(
     broker: Broker,
     request: Request,
     cache: SessionCache,
     session_id: int,
     replica_id: int,
 ) -> None:
-    """Makes partitions active that the client could read when it last asked, and may no more."""
+    """Activate the session's partitions that the client may no longer read."""
     cached = [each.requested for each in cache.partitions(session_id)]
     denied = _denied(broker, request, cached, replica_id)
     for item in cached:
@@ -346,15 +353,15 @@ def _rouse_denied(
 
 
 def _has_readable(fetch: Fetch) -> bool:
-    """Whether there is anything to wait for: a partition that was not refused."""
+    """Return whether any partition of the request or session was not refused."""
     session = fetch.cache.session(fetch.context.session_id)
     if fetch.context.kind is INCREMENTAL and session is not None:
         return session.size > len(fetch.refused)
     return bool(fetch.places)
 
 
-def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
-    """What ends the wait: a change of the session, or of any log where there is no session."""
+def _wake_keys(broker: Broker, fetch: Fetch) -> list[str]:
+    """Return the keys that end the wait: the session's or the logs'."""
     if fetch.context.kind is INCREMENTAL:
         return [session_key(broker.id, fetch.context.session_id)]
     return [place.log for place in fetch.places]
@@ -366,14 +373,14 @@ def _cache(broker: Broker) -> SessionCache:
 
 
 def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
-    """The topic that a partition is of: by its id, where there is one, else by its name."""
+    """Return the topic by id, or by name if the request has no id."""
     if wanted.topic_id != ZERO_UUID:
         return broker.topic_by_id(wanted.topic_id)
     return broker.topic_by_name(wanted.topic)
 
 
 def _name_of(broker: Broker, wanted: FetchPartition) -> str:
-    """The name of a partition's topic, as far as it is known."""
+    """Return the topic's current name, or the requested name if unknown."""
     topic = _topic_of(broker, wanted)
     return wanted.topic if topic is None else topic.name
 
@@ -381,10 +388,10 @@ def _name_of(broker: Broker, wanted: FetchPartition) -> str:
 def _screen(
     broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], named: Container[str]
 ) -> None:
-    """What can be read, and what is refused: first ids without a known name, then partitions.
+    """Split partitions into readable and refused; unknown ids come first.
 
-    Those that are `named` in the request get the name that their topic's id has; a session is told
-    of changes of the logs that are read in it.
+    Partitions that are `named` in the request get the name of their topic id. A session watches the
+    logs of its readable partitions.
     """
     seen, replica_id = broker.topics_seen, fetch.limits.replica_id
     may_read = replica_id < 0 or broker.allows_cluster(request, Operation.CLUSTER_ACTION)
@@ -393,17 +400,17 @@ def _screen(
     unknown_partitions: list[Refused] = []
     denied: frozenset[str] = frozenset()
     if broker.settings.authorizer_class_name:
-        asked = [place.cached.requested for place in wanted]
-        denied = _denied(broker, request, asked, replica_id)
+        requested = [place.cached.requested for place in wanted]
+        denied = _denied(broker, request, requested, replica_id)
     is_open = may_read and not denied
     for place in wanted:
         cached, topic = place.cached, place.topic
         item = cached.requested
         place.notes = NO_NOTES
-        was_let_in = topic is not None and seen.get(item.topic_id) is topic and is_open
-        if not was_let_in or topic is None or item.topic != topic.name:
+        was_admitted = topic is not None and seen.get(item.topic_id) is topic and is_open
+        if not was_admitted or topic is None or item.topic != topic.name:
             is_named = place.identity in named
-            error = _let_in(broker, place, is_named, may_read, denied, request.version)
+            error = _admit(broker, place, is_named, may_read, denied, request.version)
             if error is not NONE:
                 is_unknown_id = error is Error.UNKNOWN_TOPIC_ID
                 (unknown_ids if is_unknown_id else unknown_partitions).append(
@@ -416,7 +423,7 @@ def _screen(
     fetch.refused = [*unknown_ids, *unknown_partitions]
 
 
-def _let_in(
+def _admit(
     broker: Broker,
     place: FetchPlace,
     is_named: bool,
@@ -424,7 +431,7 @@ def _let_in(
     denied: frozenset[str],
     version: int,
 ) -> Error:
-    """Whether a partition can be read, as far as its topic goes; notes the topic, and its name."""
+    """Return the error of a partition's topic, or store topic and name."""
     item = place.cached.requested
     if item.topic_id != ZERO_UUID:
         topic = broker.topic_by_id(item.topic_id)
@@ -442,7 +449,7 @@ def _let_in(
 def _denied(
     broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
 ) -> frozenset[str]:
-    """The topics that who asks may not read; a follower that may act in the cluster reads all."""
+    """Return the topics that the consumer or follower may not read."""
     names = {_name_of(broker, item) for item in wanted}
     if replica_id >= 0:
         may_read = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
@@ -451,7 +458,7 @@ def _denied(
 
 
 def _is_enough(reads: list[PartitionRead], fetch: Fetch) -> bool:
-    """Whether what was read is an answer: an error, a cut log, or min bytes."""
+    """Return whether to respond: an error, a truncated log, or min bytes."""
     size = 0
     for read in reads:
         if read.is_elsewhere:
@@ -460,8 +467,8 @@ def _is_enough(reads: list[PartitionRead], fetch: Fetch) -> bool:
     return size >= fetch.min_bytes
 
 
-def _may_answer(broker: Broker, fetch: Fetch) -> bool:
-    """Whether there are min bytes now, or a partition has gone, moved, been cut or been rolled."""
+def _may_respond(broker: Broker, fetch: Fetch) -> bool:
+    """Return whether min bytes are there or a partition moved or changed."""
     table, limits, size = broker.tables.logs, fetch.limits, 0
     needs_leader = limits.needs_leader
     for place in fetch.places:
@@ -485,10 +492,14 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     return size >= fetch.min_bytes
 
 
-def _answer(
-    broker: Broker, fetch: Fetch, reads: list[PartitionRead], quiet: list[str], asker: _Asker
+def _respond(
+    broker: Broker,
+    fetch: Fetch,
+    reads: list[PartitionRead],
+    quiet: list[str],
+    requester: _Requester,
 ) -> Decision:
-    """Tells what was read; the session is told of those that are `quiet`, too."""
+    """Build the response and update the session."""
     context, cache = fetch.context, fetch.cache
     for item in fetch.refused:
         reads.append(reading.refused(item.requested, item.requested.identity, item.error))
@@ -496,11 +507,11 @@ def _answer(
     shown = reads
     session_id = context.session_id
     refused = [item.requested for item in fetch.refused]
-    if fetch_errors.is_fatal_for_version(refused, asker.version) and not cache.is_superseded(
+    if fetch_errors.is_fatal_for_version(refused, requester.version) and not cache.is_superseded(
         context
     ):
         return _failed(Error.UNKNOWN_SERVER_ERROR, session_id)
-    throttle = _throttle_ms(broker, fetch, reads, asker)
+    throttle = _throttle_ms(broker, fetch, reads, requester)
     if throttle:
         return Decision(response=_throttled(cache, context, throttle))
     if context.kind is INCREMENTAL:
@@ -510,9 +521,9 @@ def _answer(
         shown = list(compress(reads, selected))
     elif context.kind is ContextKind.FULL:
         new = NewSession(
-            asker.client_id or "",
+            requester.client_id or "",
             fetch.limits.replica_id >= 0,
-            asker.version >= TOPIC_ID_VERSION,
+            requester.version >= TOPIC_ID_VERSION,
             fetch.nonce,
             fetch.chosen_session_id,
             fetch.limits.isolation_level,
@@ -521,13 +532,13 @@ def _answer(
         for place in fetch.places if session_id else ():
             cache.watch(session_id, place.identity, place.log)
     if fetch.limits.replica_id >= 0:
-        sizes = zip(fetch.places, reads, strict=False)  # those that were refused come last
+        sizes = zip(fetch.places, reads, strict=False)  # refused partitions come last
         copied = [
             ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
         ]
         throttles.count_bytes(broker, Side.LEADER, copied)
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
-    if asker.version < TOPIC_ID_VERSION:
+    if requester.version < TOPIC_ID_VERSION:
         named = list(starmap(fetch_bodies.topic_of, runs))
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
     by_id = [FetchResponseTopicById(one.topic_id, parts) for one, parts in runs]
@@ -538,9 +549,11 @@ def _failed(error: Error, session_id: int) -> Decision:
     return Decision(response=FetchResponse(error_code=int(error), session_id=session_id))
 
 
-def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[PartitionRead], asker: _Asker) -> int:
-    """For how long a consumer that was too fast has to wait; the whole answer counts."""
-    if asker.limit is None:
+def _throttle_ms(
+    broker: Broker, fetch: Fetch, reads: list[PartitionRead], requester: _Requester
+) -> int:
+    """Return a consumer's throttle time, by the size of the whole response."""
+    if requester.limit is None:
         return 0
     shown = reads
     if fetch.context.kind is INCREMENTAL:
@@ -548,12 +561,12 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[PartitionRead], asker
         shown = list(compress(reads, would_show))
     runs = _by_topic(broker, shown, fetch.limits.isolation_level)
     topics = list(starmap(fetch_bodies.topic_of, runs))
-    size = response_size.size_of(topics, asker.version)
-    return quota_rates.throttle_ms(broker, asker.limit, size)
+    size = response_size.size_of(topics, requester.version)
+    return quota_rates.throttle_ms(broker, requester.limit, size)
 
 
 def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> FetchResponse:
-    """An answer without partitions: they are read when the client comes back."""
+    """Build a response without partitions; they are fetched again later."""
     response = FetchResponse(throttle_time_ms=throttle)
     if context.kind is INCREMENTAL:
         response.session_id = context.session_id
@@ -565,12 +578,12 @@ def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> Fet
 def _by_topic(
     broker: Broker, reads: list[PartitionRead], isolation_level: int
 ) -> list[tuple[FetchPartition, list[FetchResponsePartitionData]]]:
-    """Runs of partitions of one topic; a topic comes again where another one came in between.
+    """Group consecutive partitions of a topic; topics can repeat.
 
-    Each comes with the first of its partitions, which says what its topic is called.
+    Each run comes with its first partition, which identifies the topic.
     """
     runs: list[tuple[FetchPartition, list[FetchResponsePartitionData]]] = []
-    last = None  # an empty name is one, too
+    last = None  # not "", which is a possible topic name
     for read in reads:
         wanted = read.requested
         topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id

@@ -1,15 +1,16 @@
-"""FindCoordinator (key 10, versions 0 to 6): the broker that coordinates a group or transaction.
+"""FindCoordinator (key 10, versions 0 to 6): find a key's coordinator.
 
-Up to version 3 one key, from version 4 on several. Key types: 0 a group, 1 a transactional id, 2 a
-share group's partition, `group:topicId:partition` (since version 6). The coordinator is the leader
-of the partition of the internal topic that the key hashes to (`state/cluster/coordinators.py`).
-Where the internal topic does not exist yet, the broker has it created and answers
-COORDINATOR_NOT_AVAILABLE.
+Up to version 3 a request has one key, from version 4 several. Key types: 0 a group, 1 a
+transactional id, 2 a partition of a share group, `group:topicId:partition` (from version 6). The
+coordinator is the leader of the key's partition of the internal topic
+(`state/cluster/coordinators.py`). Host and port are placeholders, like in Metadata.
 
-Host and port are placeholders, as in Metadata.
-
-A group that the client may not DESCRIBE is 30, a transactional id 53. Only brokers ask for share
-groups: without CLUSTER_ACTION on the cluster every key is 31.
+    unknown key type or invalid key            42 INVALID_REQUEST
+    no DESCRIBE on the group                   30 GROUP_AUTHORIZATION_FAILED
+    no DESCRIBE on the transactional id        53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    type 2 without CLUSTER_ACTION              31 CLUSTER_AUTHORIZATION_FAILED for every key,
+                                               because only brokers send it
+    the internal topic is missing              15 COORDINATOR_NOT_AVAILABLE; the topic is created
 
 Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KIP-699, KIP-932.
 """
@@ -39,7 +40,7 @@ from brokertwin.state.core.wire.generated.find_coordinator import (
 
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6
-_NOBODY = -1
+_NO_NODE = -1
 _WHOLE = re.compile(r"[+-]?[0-9]{1,10}")
 
 _MESSAGES = {
@@ -56,7 +57,7 @@ _MESSAGES = {
 
 
 class KeyType(IntEnum):
-    """What a key names."""
+    """The type of a coordinator key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -80,7 +81,7 @@ _TOPICS = {
 
 class _Found(NamedTuple):
     error: Error
-    node: int = _NOBODY
+    node: int = _NO_NODE
     host: str = ""
     port: int = -1
 
@@ -108,7 +109,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
 
 
 def _is_for_brokers(body: FindCoordinatorRequest, version: int) -> bool:
-    """Whether this is a question that only brokers have."""
+    """Return whether only brokers may send this request."""
     return (
         body.key_type == KeyType.SHARE and version >= _SHARE_SINCE and bool(body.coordinator_keys)
     )
@@ -131,7 +132,7 @@ def _find(broker: Broker, request: Request, key: str) -> _Found:
 
 
 def _is_share_key(key: str) -> bool:
-    """Whether `key` is `group:topicId:partition`; a group's id may have colons itself."""
+    """Check for `group:topicId:partition`; group ids may contain colons."""
     group, *rest = key.rsplit(":", 2)
     return bool(group) and len(rest) == 2 and topics.is_uuid(rest[0]) and _is_int32(rest[1])
 

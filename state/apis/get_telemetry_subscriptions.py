@@ -1,14 +1,15 @@
-"""GetTelemetrySubscriptions (key 71, version 0): a client asks which metrics it is to push.
+"""GetTelemetrySubscriptions (key 71, version 0): metrics to push.
 
-A client that has no instance id yet (zeros) is given one; it comes from `choices` or the event's
-nonce. Nothing is checked but its pace:
+A client without an instance id (zeros) gets one from `choices` or from the event's nonce. The only
+check is on the request rate:
 
-    less than a push interval after its last    89 THROTTLING_QUOTA_EXCEEDED
-    request was taken, unless a push has just
-    been refused with 117 or 76
+    less than a push interval after the last    89 THROTTLING_QUOTA_EXCEEDED
+    accepted request, unless a push was just
+    rejected with `117 UNKNOWN_SUBSCRIPTION_ID`
+    or `76 UNSUPPORTED_COMPRESSION_TYPE`
 
-An error leaves all other fields empty. Nobody needs a right to ask. A broker answers, though its
-ApiVersions does not name this API while no plugin takes metrics, and here there is none.
+After an error all other fields are empty. No permission is needed. Without a metrics plugin
+ApiVersions does not list this API, but the broker responds to it all the same.
 
 Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; KIP-714.
 """
@@ -28,19 +29,19 @@ from brokertwin.state.core.wire.generated.get_telemetry_subscriptions import (
 
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
-"""How metrics may be compressed, best first; they may come as they are, too."""
+"""Accepted compression types, best first; none is accepted, too."""
 
 ASKS_AGAIN = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
-"""After which errors of a push a client may ask at once."""
+"""Errors of a push after which a client may retry at once."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Only what the broker has in memory changes."""
+    """Return the client's subscription; only volatile state changes."""
     body: GetTelemetrySubscriptionsRequest = request.body
     instance_id = body.client_instance_id
     if instance_id == ZERO_UUID:
-        drawn = request.choices.client_instance_id
-        instance_id = drawn or derive_uuid(request.nonce, "client-instance")
+        chosen = request.choices.client_instance_id
+        instance_id = chosen or derive_uuid(request.nonce, "client-instance")
     instance = client_instances.find_or_create(broker, request, instance_id)
     if not instance.takes_get(broker.now) and instance.last_error not in ASKS_AGAIN:
         error = Error.THROTTLING_QUOTA_EXCEEDED

@@ -1,15 +1,17 @@
-"""Heartbeat (key 12, versions 0 to 4): a member is still there, and learns of a rebalance.
+"""Heartbeat (key 12, versions 0 to 4): extend a member's session.
 
+The response also notifies the member of a rebalance.
 Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this order:
 
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    no READ on the group                          30 GROUP_AUTHORIZATION_FAILED
     group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
-    no such group                                 25 UNKNOWN_MEMBER_ID
-    unknown member or instance id, fenced         25, 82
-    a consumer group's member of the new protocol 25
+    missing group                                 25 UNKNOWN_MEMBER_ID
+    unknown member or instance id                 25 UNKNOWN_MEMBER_ID
+    another member owns the instance id           82 FENCED_INSTANCE_ID
+    a member that uses the consumer protocol      25 UNKNOWN_MEMBER_ID
     another generation                            22 ILLEGAL_GENERATION
-    a rebalance runs                              27 REBALANCE_IN_PROGRESS (the member is there)
+    a rebalance is in progress                    27 REBALANCE_IN_PROGRESS; the session is extended
 
 Members of the classic protocol may be in a consumer group (`state/groups/classic_members.py`).
 """
@@ -28,7 +30,7 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Extends the member's session."""
+    """Extend the member's session."""
     return Decision(response=HeartbeatResponse(error_code=_heartbeat(broker, request)))
 
 

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (key 44, versions 0 and 1): single settings change.
+"""IncrementalAlterConfigs (key 44, versions 0 to 1): change settings.
 
-Of topics, brokers, groups and client metrics. Runs on the controller;
-`state/cluster/config_changes.py` has the rules. KIP-339. The loggers of brokers are the edge's.
+Resources are topics, brokers, groups and client metrics; the gateway handles broker loggers. Runs
+on the controller; `state/cluster/config_changes.py` has the rules. KIP-339.
 """
 
 from brokertwin.state.cluster import config_changes
@@ -23,7 +23,7 @@ NOT_BUILT = {8: "broker loggers"}
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Each resource by itself: what is wrong with one changes nothing for the others."""
+    """Change each resource independently; an error affects only its resource."""
     body: IncrementalAlterConfigsRequest = request.body
     resources = [
         ChangedResource(
@@ -41,7 +41,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 def decision(
     resources: list[ChangedResource], found: list[ConfigOutcome], validate_only: bool
 ) -> Decision:
-    """The answer for each resource in the order of the request, and the records of all."""
+    """Return the results in request order and the records of all resources."""
     records: list[Record] = []
     if not validate_only:
         records = [record for outcome in found for record in outcome.records]

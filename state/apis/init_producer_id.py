@@ -1,45 +1,45 @@
-"""InitProducerId (key 22, versions 0 to 5): a producer gets its id and epoch.
+"""InitProducerId (key 22, versions 0 to 5): assign producer id and epoch.
 
 Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitProducerId` in Kafka.
 
-    transactionalId that the client may not WRITE       53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    no WRITE on the transactionalId                     53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     transactionalId null, neither IDEMPOTENT_WRITE on
     the cluster nor WRITE on any topic                  31 CLUSTER_AUTHORIZATION_FAILED
-    only one of producerId and producerEpoch is -1      42 INVALID_REQUEST
-    transactionalId ""                                  42
+    only one of producerId, producerEpoch given         42 INVALID_REQUEST
+    transactionalId ""                                  42 INVALID_REQUEST
     transactionalId null, the broker has an id          a new id, epoch 0
-    transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS; with
-                                                        brokertwin.zk.producer.id.blocks -1, when
-                                                        all ids are used up
-    timeout not above 0, or above
+    transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS
+    ... with brokertwin.zk.producer.id.blocks, when
+    all ids are used                                    -1 UNKNOWN_SERVER_ERROR
+    timeout of at most 0, or above
     transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
     another broker coordinates the transactional id,
-    or `__transaction_state` is not there yet           16 NOT_COORDINATOR
-    another producer has taken the id over              90 PRODUCER_FENCED
-    its transaction is open                             51 CONCURRENT_TRANSACTIONS, and it is
-                                                        aborted
-    its transaction ends                                51
-    otherwise                                           the table below; a new id may need a
-                                                        block, so 14
+    or `__transaction_state` is missing                 16 NOT_COORDINATOR
+    another producer has taken over the id              90 PRODUCER_FENCED
+    its transaction is open                             51 CONCURRENT_TRANSACTIONS; the transaction
+                                                        is aborted
+    its transaction is ending                           51 CONCURRENT_TRANSACTIONS
+    otherwise                                           the table below; a new id may need a block:
+                                                        14 COORDINATOR_LOAD_IN_PROGRESS
 
-With a transactional id; *expected* are the producer id and epoch that the request holds:
+With a transactional id; *expected* are the producer id and epoch in the request:
 
-    known         expected                                     answer
-    no            anything                                     a new producer id, epoch 0
-    exhausted     none, or the stored epoch                    a new producer id, epoch 0
-    exhausted     another epoch                                -1 UNKNOWN_SERVER_ERROR
-    yes           none                                         the next epoch; no last epoch
-    yes           the stored epoch                             the next epoch; the stored is last
-    yes           the last epoch                               the stored epoch: a repeated request
-    yes           another epoch                                90
+    known         expected                  result
+    no            any                       a new producer id, epoch 0
+    exhausted     none, or the stored epoch a new producer id, epoch 0
+    exhausted     another epoch             -1 UNKNOWN_SERVER_ERROR
+    yes           none                      the next epoch; no last epoch
+    yes           the stored epoch          the next epoch; the stored one becomes the last epoch
+    yes           the last epoch            the stored epoch, because the request is a repetition
+    yes           another epoch             90 PRODUCER_FENCED
 
-Epoch 32766 is exhausted: 32767 is for fencing alone. A repeat after a new producer id was given
-comes with the previous id and its exhausted epoch, which is the last epoch.
+Epoch 32766 is exhausted; 32767 is reserved for fencing. After a new producer id was assigned, a
+repeated request contains the previous id and its exhausted epoch, which is the last epoch.
 
-Without a transactional id the producer id and epoch of the request (version 3 and later) do not
-matter: the client bumps its own epoch and asks only for a new id. A chosen id (`choices`) takes the
-place of the one drawn, and no part in deciding whether one is drawn. Before version 4 a fenced
-producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
+Without a transactional id, the producer id and epoch of the request (version 3 and later) are
+ignored: the client bumps its epoch itself and requests only a new id. A chosen id (`choices`)
+replaces the assigned one, but does not influence whether an id is assigned. Before version 4,
+47 INVALID_PRODUCER_EPOCH replaces 90 PRODUCER_FENCED.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -62,11 +62,11 @@ from brokertwin.state.transactions.transactions import (
 )
 
 FENCED_SINCE = 4
-"""The first version that knows PRODUCER_FENCED."""
+"""The first version that supports 90 PRODUCER_FENCED."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Hands out an id, or the next epoch of a transactional id's."""
+    """Assign a producer id, or the next epoch of a transactional id."""
     body: InitProducerIdRequest = request.body
     denied = _denied(broker, request, body.transactional_id)
     if denied is not Error.NONE:
@@ -94,9 +94,9 @@ def _transactional(
     expected = None
     if body.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
-    asked = EventData(broker.now, body.transaction_timeout_ms, expected)
+    data = EventData(broker.now, body.transaction_timeout_ms, expected)
     outcome = transaction_coordinator.init_producer_id(
-        broker, transactional_id, asked, request.choices.producer_id
+        broker, transactional_id, data, request.choices.producer_id
     )
     decision = _refused(outcome.error, request.version)
     if outcome.error is Error.NONE:
@@ -108,7 +108,7 @@ def _transactional(
 
 
 def _denied(broker: Broker, request: Request, transactional_id: str | None) -> Error:
-    """Why the client may not have an id, if so; WRITE on any topic is enough for one (KIP-679)."""
+    """Return the authorization error; WRITE on any topic suffices (KIP-679)."""
     if transactional_id is not None:
         may_write = broker.allows(
             request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id

@@ -1,15 +1,16 @@
-"""InitializeShareGroupState (key 83, version 0): a share coordinator begins a partition's state.
+"""InitializeShareGroupState (key 83, version 0): initialize states.
 
-Source: `ShareCoordinatorService.initializeState`, `ShareCoordinatorShard.initializeState`,
-`KafkaApis.handleInitializeShareGroupStateRequest` in Kafka; KIP-932. Brokers send it: who has no
-CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
+Brokers send it to a share coordinator. Source: `ShareCoordinatorService.initializeState`,
+`ShareCoordinatorShard.initializeState`, `KafkaApis.handleInitializeShareGroupStateRequest` in
+Kafka; KIP-932. For each partition, in this order:
 
-    a partition below 0             42 INVALID_REQUEST
-    another coordinator's           16 NOT_COORDINATOR
-    a state epoch in the past       124 FENCED_STATE_EPOCH
-    no such topic or partition      3 UNKNOWN_TOPIC_OR_PARTITION
+    no CLUSTER_ACTION on the cluster            31 CLUSTER_AUTHORIZATION_FAILED
+    a partition below 0                         42 INVALID_REQUEST
+    another share coordinator has the state     16 NOT_COORDINATOR
+    a state epoch below the stored one          124 FENCED_STATE_EPOCH
+    missing topic or partition                  3 UNKNOWN_TOPIC_OR_PARTITION
 
-The group's coordinator that has asked assigns the partitions once it has the answer.
+The group coordinator that sent the request assigns the partitions after the response.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -37,19 +38,19 @@ from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Begins the states that may begin."""
+    """Initialize the states that pass the checks."""
     body: InitializeShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []
     results = []
     for topic in body.topics:
         partitions = []
-        for asked in topic.partitions:
-            fault = _fault(broker, body.group_id, topic.topic_id, asked, is_allowed)
-            partitions.append(_result(asked.partition, fault))
+        for requested in topic.partitions:
+            fault = _fault(broker, body.group_id, topic.topic_id, requested, is_allowed)
+            partitions.append(_result(requested.partition, fault))
             if fault is None:
-                place = (body.group_id, topic.topic_id, asked.partition)
-                epoch, start = asked.state_epoch, asked.start_offset
+                place = (body.group_id, topic.topic_id, requested.partition)
+                epoch, start = requested.state_epoch, requested.start_offset
                 snapshot = state_store.initialized_snapshot(broker, place, epoch, start)
                 records.append(ShareStateWritten(*place, snapshot))
         results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
@@ -60,16 +61,16 @@ def _fault(
     broker: Broker,
     group_id: str,
     topic_id: Uuid,
-    asked: InitializeShareGroupStateRequestPartitionData,
+    requested: InitializeShareGroupStateRequestPartitionData,
     is_allowed: bool,
 ) -> ShareStateError | None:
     if not is_allowed:
         return state_store.DENIED
-    place = (group_id, topic_id, asked.partition)
+    place = (group_id, topic_id, requested.partition)
     fault = state_store.coordinator_error(broker, place, "initialize")
     if fault is not None and fault.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return fault
-    return state_store.epoch_error(broker, place, asked.state_epoch, NO_EPOCH) or fault
+    return state_store.epoch_error(broker, place, requested.state_epoch, NO_EPOCH) or fault
 
 
 def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePartitionResult:
@@ -81,7 +82,7 @@ def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePar
 
 
 def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
-    """The group's coordinator knows which of its partitions can be assigned."""
+    """Pass the results to the group coordinator."""
     return share_group_coordinator.initialize_responded(broker, message, response)
 
 
