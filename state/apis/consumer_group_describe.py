@@ -26,7 +26,6 @@ from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 from brokertwin.state.groups.describing import DescribeSpec
 
-NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 

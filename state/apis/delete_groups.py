@@ -7,7 +7,7 @@ Deletes their offsets, too. Source: `GroupCoordinatorShard.deleteGroups`,
     this broker does not coordinate the group     16 NOT_COORDINATOR
     missing group                                 69 GROUP_ID_NOT_FOUND
     the group has members                         68 NON_EMPTY_GROUP
-    its share states cannot be requested          -1 UNKNOWN_SERVER_ERROR, once
+    its share states cannot be deleted            -1 UNKNOWN_SERVER_ERROR, once
 
 Kafka waits for the share coordinators before it deletes a share group; here they are only notified.
 As in Kafka, a record first marks the group's states as deleted; after that record the request

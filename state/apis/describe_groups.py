@@ -28,7 +28,6 @@ from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 
 NOT_FOUND_SINCE = 6
-NOT_ASKED = -(2**31)
 DEAD = "Dead"
 
 

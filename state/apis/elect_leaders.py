@@ -39,7 +39,7 @@ PREFERRED, UNCLEAN = 0, 1
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 NOT_NEEDED = "Leader election not needed for topic partition."
 NOT_PREFERRED = "The preferred leader was not available."
-NOBODY_ELIGIBLE = "Eligible topic partition leaders are not available."
+NONE_ELIGIBLE = "Eligible topic partition leaders are not available."
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -112,7 +112,7 @@ def _elect(
         return _result(number, Error.NONE, None)
     if election_type == PREFERRED:
         return _result(number, Error.PREFERRED_LEADER_NOT_AVAILABLE, NOT_PREFERRED)
-    return _result(number, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, NOBODY_ELIGIBLE)
+    return _result(number, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, NONE_ELIGIBLE)
 
 
 def _is_needed(partition: Partition, election_type: int) -> bool:

@@ -2,8 +2,7 @@
 
 Behaviour: `ReplicaManager.fetchMessages`, `DelayedFetch`, `FetchManager` in Kafka. The response
 lists batches and, if present, their locators; the gateway adds the bytes. If fewer than min bytes
-are available, the request waits until a requested log changes or max wait expires. Then it reads
-again.
+are available, the request waits until a log changes or max wait expires, and reads again.
 
 KIPs: 74 (max bytes), 98 (transactions), 101/320 (leader epochs), 227 (sessions), 392 (replicas
 nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the response).
@@ -11,8 +10,7 @@ nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the resp
     no READ on the topic                              29 TOPIC_AUTHORIZATION_FAILED; in a session
                                                       from the next request on
     a follower without CLUSTER_ACTION on the cluster  29 TOPIC_AUTHORIZATION_FAILED, for all
-    an isolation level other than 0 and 1, if any     -1 UNKNOWN_SERVER_ERROR, for all
-    partition is readable
+    unknown isolation level, any readable partition   -1 UNKNOWN_SERVER_ERROR, for all
     a broker that is not a replica of the partition   75 UNKNOWN_LEADER_EPOCH; without a leader
     (`Partition.followerReplicaOrThrow`)              epoch 6 NOT_LEADER_OR_FOLLOWER
 
@@ -261,7 +259,7 @@ def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """Return whether a fetch may complete early (`DelayedFetch.tryComplete`)."""
     fetch = _fetch_of(broker, waiting)
-    _hold_back(broker, fetch)
+    _mark_throttled(broker, fetch)
     return _may_respond(broker, fetch)
 
 
@@ -278,19 +276,21 @@ def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[PartitionRead], list[s
     if limits.replica_id < 0 and limits.rack_id:
         for place in fetch.places:
             _prefer(broker, place, limits.rack_id)
-    _hold_back(broker, fetch)
+    _mark_throttled(broker, fetch)
     return reading.read_all(broker, fetch.places, limits)
 
 
-def _hold_back(broker: Broker, fetch: Fetch) -> None:
+def _mark_throttled(broker: Broker, fetch: Fetch) -> None:
     """Mark partitions that are throttled for a replica outside the ISR."""
-    each = fetch.limits.replica_id
-    if each < 0:
+    replica_id = fetch.limits.replica_id
+    if replica_id < 0:
         return
     is_limited = throttles.limit(broker, Side.LEADER) != UNLIMITED
     for place in fetch.places:
         number, topic = place.cached.requested.partition, place.topic
-        is_outside = is_limited and topic is not None and each not in topic.partitions[number].isr
+        is_outside = (
+            is_limited and topic is not None and replica_id not in topic.partitions[number].isr
+        )
         if is_outside and throttles.is_too_fast(broker, (place.topic_id, number)):
             place.notes = ReadNotes(is_held=True)
 

@@ -31,7 +31,7 @@ ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 """Accepted compression types, best first; none is accepted, too."""
 
-ASKS_AGAIN = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
+RETRIES_AFTER = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
 """Errors of a push after which a client may retry at once."""
 
 
@@ -43,7 +43,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         chosen = request.choices.client_instance_id
         instance_id = chosen or derive_uuid(request.nonce, "client-instance")
     instance = client_instances.find_or_create(broker, request, instance_id)
-    if not instance.takes_get(broker.now) and instance.last_error not in ASKS_AGAIN:
+    if not instance.takes_get(broker.now) and instance.last_error not in RETRIES_AFTER:
         error = Error.THROTTLING_QUOTA_EXCEEDED
         return Decision(response=GetTelemetrySubscriptionsResponse(error_code=error))
     instance.last_error = Error.NONE
