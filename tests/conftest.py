@@ -73,7 +73,7 @@ APART = {"tests/test_commands_in_documents.py", "tests/simulation/test_run.py"}
 
 EVERYDAY = (
     "tests/cli/job/test_run.py::test_a_job_that_is_stopped_and_killed_loses_nothing",
-    "tests/streaming/checkpoint/test_restore.py::test_answers_after_a_restore",
+    "tests/streaming/checkpoint/test_restore.py::test_responses_after_a_restore",
     "tests/gateway/test_clients.py::",
     "tests/gateway/test_kafka_tools.py::test_console_producer_and_consumer_exchange_records",
     "tests/gateway/test_kafka_tools.py::test_console_consumer_reads_in_a_consumer_group",

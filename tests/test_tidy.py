@@ -95,3 +95,11 @@ def test_functions_are_short_as_a_rule() -> None:
     files = python_files(*PACKAGES)
     lengths = [length(function) for file in files for function in functions(tree_of(file))]
     assert statistics.median(lengths) <= MEDIAN_FUNCTION_LINES
+
+
+def test_each_entry_of_everyday_names_a_test() -> None:
+    text = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    (entries,) = re.findall(r"^EVERYDAY = (\(.*?^\))", text, re.M | re.S)
+    for entry in ast.literal_eval(entries):
+        file, _, test = entry.partition("::")
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), entry
