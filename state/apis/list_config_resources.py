@@ -1,17 +1,17 @@
-"""ListConfigResources (key 74, versions 0 and 1): what there are settings of.
+"""ListConfigResources (key 74, versions 0 to 1): list config resources.
 
 Source: `KafkaApis.handleListConfigResources`, `ListConfigResourcesRequest` in Kafka; KIP-1142,
-KIP-1000. Version 0 was ListClientMetricsResources: it lists those alone, without a type. No type at
-all asks for every one. What is listed, in this order whatever the order of the request:
+KIP-1000. Version 0 was ListClientMetricsResources: it lists client metrics alone and has no types.
+Without types, the response has every resource. It has them in this order, whatever the request's:
 
-    32 groups           those that were given settings of their own
+    32 groups           groups with settings of their own
     16 client metrics   the subscriptions
-     8 broker loggers   the brokers that are alive
-     4 brokers          the same
-     2 topics           all, those of the broker's own included
-
-Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, another type gives
-35 UNSUPPORTED_VERSION. Kafka lists each kind in the order of a hash map, here it is sorted.
+     8 broker loggers   the live brokers
+     4 brokers          the live brokers
+     2 topics           all topics, internal ones included
+Without DESCRIBE_CONFIGS on the cluster the error is 31 CLUSTER_AUTHORIZATION_FAILED. An unknown
+type is 35 UNSUPPORTED_VERSION. Kafka uses the order of a hash map for each type; here it is sorted.
+is 35 UNSUPPORTED_VERSION. Kafka lists each type in the order of a hash map; here it is sorted.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -33,7 +33,6 @@ TYPES_SINCE = 1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
     body: ListConfigResourcesRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
