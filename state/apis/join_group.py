@@ -139,7 +139,6 @@ def _wish_of(request: Request) -> JoinParameters:
 
 
 class _Join:
-
     def __init__(
         self, broker: Broker, request: Request, coordinator: ClassicGroupCoordinator
     ) -> None:

@@ -9,9 +9,9 @@ Without types, the response has every resource. It has them in this order, whate
      8 broker loggers   the live brokers
      4 brokers          the live brokers
      2 topics           all topics, internal ones included
+
 Without DESCRIBE_CONFIGS on the cluster the error is 31 CLUSTER_AUTHORIZATION_FAILED. An unknown
 type is 35 UNSUPPORTED_VERSION. Kafka uses the order of a hash map for each type; here it is sorted.
-is 35 UNSUPPORTED_VERSION. Kafka lists each type in the order of a hash map; here it is sorted.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -33,6 +33,7 @@ TYPES_SINCE = 1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
+    """Respond without writing records."""
     body: ListConfigResourcesRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)

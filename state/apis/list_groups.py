@@ -20,6 +20,7 @@ from brokertwin.state.groups.kinds import kind_of
 
 
 def handle(broker: Broker, request: Request) -> Decision:
+    """Respond without writing records."""
     body: ListGroupsRequest = request.body
     states = {state.lower() for state in body.states_filter}
     types = {kind.lower() for kind in body.types_filter}

@@ -90,6 +90,7 @@ APPEND_TIME = "LogAppendTime"
 
 
 def handle(broker: Broker, request: Request) -> Decision:
+    """Respond without writing records."""
     body: ListOffsetsRequest = request.body
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))

@@ -25,6 +25,7 @@ from brokertwin.state.replication import reassignments
 
 
 def handle(controller: Controller, request: Request) -> Decision:
+    """Respond without writing records."""
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         refused = ListPartitionReassignmentsResponse(

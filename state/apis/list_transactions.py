@@ -32,6 +32,7 @@ NO_DURATION = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
+    """Respond without writing records."""
     body: ListTransactionsRequest = request.body
     pattern = body.transactional_id_pattern
     if pattern and topic_regexes.invalid(pattern) is not None:

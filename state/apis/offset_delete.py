@@ -1,24 +1,29 @@
-"""OffsetDelete (key 47, version 0): committed offsets of a group go.
+"""OffsetDelete (key 47, version 0): delete a group's committed offsets.
 
 Source: `OffsetMetadataManager.deleteOffsets`, `KafkaApis.handleOffsetDeleteRequest` in Kafka;
-KIP-496. For the whole request, in this order:
+KIP-496. Errors of the whole request, in this order:
 
-    the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    no DELETE permission on the group             30 GROUP_AUTHORIZATION_FAILED
     group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND
-    it has members that are no consumers          68 NON_EMPTY_GROUP
+    it has members that are not consumers         68 NON_EMPTY_GROUP
 
-For a partition: 29 where the client may not READ the topic, 3 where there is none such, 86 where a
-member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
-that it refuses whole is named also where no partition was.
+Errors of a partition:
+
+    no READ permission on the topic               29 TOPIC_AUTHORIZATION_FAILED
+    no such topic or partition                    3 UNKNOWN_TOPIC_OR_PARTITION
+    a member subscribes to the topic              86 GROUP_SUBSCRIBED_TO_TOPIC
+
+Like in Kafka, partitions that the broker itself rejects come first. A rejected topic is in the
+response even if the request names none of its partitions.
 
 If ZooKeeper keeps the offsets, the coordinator checks the group's members and the controller
 deletes the nodes: 69 GROUP_ID_NOT_FOUND if there is neither a group nor a node, and
 15 COORDINATOR_NOT_AVAILABLE if the controller does not respond in time.
 
-With `brokertwin.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
-tombstones lie in the log behind what is read, and nothing comes back.
+With `brokertwin.commit.while.loading` (seed 003) offsets can be deleted while the group loads. The
+tombstones follow the records still to be loaded, so that the offsets stay deleted.
 """
 
 from typing import NamedTuple
@@ -69,7 +74,7 @@ class ToZookeeper(msgspec.Struct):
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Deletes the offsets that may be deleted; the controller those that ZooKeeper keeps."""
+    """Delete offsets; the controller deletes those in ZooKeeper."""
     if not isinstance(machine, Broker):
         return _delete_nodes(machine, request.body)
     broker, body = machine, request.body
@@ -135,21 +140,21 @@ def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 def resume(
     _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetDeleteResponse
 ) -> Decision:
-    """ZooKeeper has no such nodes any more."""
+    """Respond: ZooKeeper has deleted the nodes."""
     state = decode_item(waiting.state, ToZookeeper)
     is_missing = response.error_code != Error.NONE and not state.is_known
     return Decision(response=response if is_missing else state.response)
 
 
 def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
-    """ZooKeeper has not responded in time."""
+    """Respond when ZooKeeper's time is up."""
     return Decision(response=OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
 
 
 def _response(
     refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_Answer]
 ) -> OffsetDeleteResponse:
-    """What the broker has refused comes first."""
+    """Return the response: first the partitions that the broker rejects."""
     for each in decided:
         partition = OffsetDeleteResponsePartition(
             partition_index=each.partition, error_code=each.error
@@ -164,7 +169,7 @@ def _response(
 def _sorted_out(
     broker: Broker, request: Request, subscribed: set[str] | None
 ) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
-    """What the broker itself refuses, by topic, and what the group says of the others."""
+    """Return rejected partitions by topic, and the group's results."""
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     decided: list[_Answer] = []
     for topic in request.body.topics:

@@ -1,16 +1,17 @@
-"""ReadShareGroupState (key 84, version 0): a partition's leader asks for a share group's state.
+"""ReadShareGroupState (key 84, version 0): read a partition's state.
 
 Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorService`,
-`KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. Brokers send it: who has no
-CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
+`KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
+Without CLUSTER_ACTION on the cluster the error is 31 CLUSTER_AUTHORIZATION_FAILED. Errors of a
+partition, in this order:
 
-    a partition below 0                  42 INVALID_REQUEST
-    another coordinator's                16 NOT_COORDINATOR
-    a state that has not begun           42 INVALID_REQUEST
-    a leader epoch in the past           74 FENCED_LEADER_EPOCH
+    negative partition                   42 INVALID_REQUEST
+    another coordinator's state          16 NOT_COORDINATOR
+    uninitialized state                  42 INVALID_REQUEST
+    old leader epoch                     74 FENCED_LEADER_EPOCH
     no such topic or partition           3 UNKNOWN_TOPIC_OR_PARTITION
 
-A new leader epoch is noted: what earlier leaders write from now on is fenced.
+A new leader epoch is stored, which fences later writes of earlier leaders.
 """
 
 import msgspec
@@ -34,7 +35,7 @@ from brokertwin.state.share.state_store import NO_EPOCH
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads the states, and notes new leader epochs."""
+    """Return the states and store new leader epochs."""
     body: ReadShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []

@@ -1,8 +1,8 @@
-"""ReadShareGroupStateSummary (key 87, versions 0 and 1): where share groups are in partitions.
+"""ReadShareGroupStateSummary (key 87, versions 0 to 1): start offsets.
 
 Source: `ShareCoordinatorService.readStateSummary`, `ShareCoordinatorShard.readStateSummary`,
-`KafkaApis.handleReadShareGroupStateSummaryRequest` in Kafka; KIP-932. Brokers send it; partitions
-are refused as in DeleteShareGroupState. A state that has not begun has the start offset -1.
+`KafkaApis.handleReadShareGroupStateSummaryRequest` in Kafka; KIP-932. Brokers send it. Errors of a
+partition are those of DeleteShareGroupState. An uninitialized state has the start offset -1.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -22,7 +22,7 @@ from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     body: ReadShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     results = [

@@ -8,7 +8,7 @@ unless it is a result (`Api.results`).
     DeleteShareGroupOffsets
     OffsetFetch                                16 NOT_COORDINATOR in both cases, for each group
                                                without an error
-    WriteTxnMarkers                            the error of the log itself
+    WriteTxnMarkers                            the log's own error
     states of share groups                     the error and its message, for each partition
 
 Source: `GroupCoordinatorService`, `ShareCoordinatorService`, `TransactionStateManager` in Kafka;

@@ -1,9 +1,9 @@
-"""WriteShareGroupState (key 85, versions 0 and 1): a leader tells what became of records.
+"""WriteShareGroupState (key 85, versions 0 to 1): write record states.
 
 Source: `ShareCoordinatorService.writeState`, `ShareCoordinatorShard.writeState`,
-`KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. Brokers send it; what a partition
-is refused with, and in which order, is as in ReadShareGroupState, and for a state epoch in the past
-it is 124 FENCED_STATE_EPOCH, after the leader's. Neither epoch is noted.
+`KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
+Errors of a partition and their order are those of ReadShareGroupState. After the leader epoch, an old
+state epoch is 124 FENCED_STATE_EPOCH. The request does not change either epoch.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -28,7 +28,7 @@ from brokertwin.state.share.state_batches import combined
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Writes what may be written."""
+    """Write the accepted states."""
     body: WriteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []
@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _update(former: ShareSnapshot, told: WriteShareGroupStateRequestPartitionData) -> ShareUpdate:
-    """What is told of a state."""
+    """Convert a request's partition to a state update."""
     new = [
         ShareStateBatch(
             each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
