@@ -73,7 +73,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     Attributes:
         taken: the leader's whole log, if the follower needs sealed parts (`state/logs/taking.py`).
         size_in_bytes: what Kafka would send, with a first part of the next batch; for a whole log,
-            the size of what is not sealed.
+            the size of its unsealed part.
     """
 
     topic_id: Uuid

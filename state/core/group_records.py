@@ -43,7 +43,7 @@ class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
 class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
     """Metadata of a member that uses the classic protocol; the timeout is in ms.
 
-    `supported_protocols` are name and metadata in base64, the most wanted first.
+    `supported_protocols` has names and metadata in base64, in order of preference.
     """
 
     session_timeout_ms: int
@@ -53,7 +53,7 @@ class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
 class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
     """Kafka's ConsumerGroupMemberMetadataValue; the timeout is in ms, topic names are sorted.
 
-    `classic_member_metadata` is there of a member that uses the classic protocol.
+    `classic_member_metadata` is set for a member that uses the classic protocol.
     """
 
     instance_id: str | None
@@ -70,7 +70,7 @@ class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
 class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
     """Kafka's ConsumerGroupCurrentMemberAssignmentValue; `state` is Kafka's code.
 
-    Both assignments are topic id to partition to the epoch in which the member got it.
+    Both assignments map topic ids to partitions to the epoch in which the member got them.
     """
 
     member_epoch: int
@@ -124,10 +124,10 @@ class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rena
 
 
 class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
-    """Kafka's ConsumerGroupRegularExpressionValue: the topics that match an expression.
+    """Kafka's ConsumerGroupRegularExpressionValue: topics that match it.
 
-    `topics` are sorted, `timestamp` is when, in ms since 1970; `version` is how many topics had
-    been created by then, where Kafka has the offset of its metadata.
+    `topics` are sorted; `timestamp` is ms since 1970. `version` is the number of topics created
+    by then; Kafka has the offset of its metadata instead.
     """
 
     topics: list[str]
@@ -199,7 +199,7 @@ class StatePartitions(msgspec.Struct, rename="camel"):
 class SharePartitionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's ShareGroupStatePartitionMetadataValue: the progress of initialization by topic id.
 
-    `deleting` has the names of topics whose state is to go.
+    `deleting` has the names of topics whose state will be deleted.
     """
 
     initializing: dict[Uuid, StatePartitions]

@@ -158,7 +158,7 @@ class JavaMap(Generic[K, V]):
     def compute_if_absent(self, key: K, value: V) -> V:
         """The value of a key, or `value`, which becomes the first of its bucket.
 
-        As in Java, the map grows before the look-up.
+        Like in Java, the map grows before the look-up.
         """
         if len(self._items) > int(self._capacity * 0.75):
             self._capacity *= 2

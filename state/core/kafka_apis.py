@@ -1,7 +1,7 @@
 """The APIs of Kafka 4.3.1: one row each, with every fact that does not need the API's code.
 
 The rows include APIs that are not built here. `state/core/api.py` adds the handlers of those that
-are. Other modules ask a row and keep no list of API keys themselves.
+are. Other modules query a row and keep no list of API keys themselves.
 
 Source: `ApiKeys` and the message schemas in Kafka.
 """
@@ -34,7 +34,7 @@ class Trait(StrEnum):
     UNLISTED = "unlisted"
     """Not named by ApiVersions: used between brokers and controllers, or needs a plugin."""
     KRAFT_ONLY = "KRaft only"
-    """Only KRaft controllers serve it, on listeners of their own."""
+    """Only KRaft controllers serve it, on separate listeners."""
     ANY_VERSION = "any version"
     """Answered in every version, so that a client finds one that both sides support."""
     QUOTA_EXEMPT = "quota exempt"
@@ -44,11 +44,10 @@ class Trait(StrEnum):
     NAMES_BROKERS = "names brokers"
     """The response depends on the listener that the client used."""
     PIPELINED = "pipelined"
-    """Clients repeat it on a timer, answered or not, so a connection does not wait for responses
-    before it submits the next one. Each in a micro-batch of its own, they would be answered later
-    and later, and time out."""
+    """Clients repeat it on a timer without waiting for responses, so a connection submits the next
+    one at once. In separate micro-batches, responses would be later and later, and time out."""
     HAS_RECORDS = "has records"
-    """The request has record batches, which the edge stores."""
+    """The request has record batches, which the gateway stores."""
     CHANGES_SETTINGS = "changes settings"
     """Settings that a gateway applies itself may differ afterwards."""
     MAY_WAIT = "may wait"
@@ -67,7 +66,7 @@ class Trait(StrEnum):
     BARE_TOPIC_IDS = "bare topic ids"
     """Frequent, and its response has topic ids without names beside them."""
     EMPTY_IN_ERROR = "empty in error"
-    """An error response without an error code is empty; clients take it for a refusal."""
+    """Without an error code, an error response is empty; clients see an error."""
 
 
 class KafkaApi(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ class LayeredColumn(msgspec.Struct, array_like=True):
 
 
 class DamagedError(Exception):
-    """A column differs from what a commit wrote; no event caused it."""
+    """A column differs from the committed one; no event caused it."""
 
 
 class Base:

@@ -51,7 +51,7 @@ class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
 class Position(msgspec.Struct, frozen=True, order=True):
     """The position of an event: partition and offset of its row, LogAppendTime in ms, key.
 
-    `timestamp` is -1 if there is none (files).
+    Without a timestamp (files), `timestamp` is `-1`.
     """
 
     partition: int

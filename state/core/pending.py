@@ -20,7 +20,7 @@ messages between machines can be late; they are here, too. Items:
     late-metadata                       LateMetadata of the controller
     late-messages/<event id>            LateMessages, each of its sender
 
-Keys do not begin with a machine because whoever resumes a request knows only its id (`Resumed`,
+Keys do not begin with a machine because the code that resumes a request has only its id (`Resumed`,
 `Message.awaited_by`, a `complete` event).
 """
 

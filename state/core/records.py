@@ -2,8 +2,8 @@
 
 A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
 empty gives the same durable state. Records of the controller are Kafka's metadata records
-(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker say what its logs and
-coordinators hold.
+(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker describe its logs and
+coordinators.
 """
 
 from typing import Annotated
@@ -42,7 +42,7 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 class EndMarker(Body):
     """The record of a control batch that ends a transaction (`EndTransactionMarker`).
 
-    `is_append_time` says whether the batch's timestamp is declared to be the time of its append.
+    `is_append_time`: whether the batch's declared timestamp type is LogAppendTime.
     """
 
     is_commit: bool
@@ -51,17 +51,21 @@ class EndMarker(Body):
 
 
 UNKNOWN_CODEC = "unknown"
-"""The compression type of a batch that names a codec that there is not."""
+"""The compression type of a batch with an unknown codec."""
 
 
 class Batch(Body):
-    """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
+    """The header of a v2 record batch, without its records.
 
-    `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
-    has no producer's bytes: `end_marker` is what they are made of (`logs/control_batches.py`).
-    `written` are the records of a coordinator in an internal topic, as msgpack bytes.
-    `greatest_delta` is the offset of the first record with the greatest timestamp, less the base
-    offset, where the edge has told it: it does where the header does not.
+    Times are ms since 1970, sizes are bytes.
+
+    Attributes:
+        locator: position of the bytes in the data topic, if they are there.
+        end_marker: content of a control batch, which has no bytes of a producer
+            (`logs/control_batches.py`).
+        written: records of a coordinator in an internal topic, as msgpack bytes.
+        greatest_delta: offset of the first record with the greatest timestamp, relative to the base
+            offset. The gateway reports it if the header does not show it.
     """
 
     base_offset: Int64
@@ -91,9 +95,10 @@ class Batch(Body):
 
 
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's TopicRecord and PartitionRecords: `replicas[p]` are the brokers of partition p.
+    """Kafka's TopicRecord and PartitionRecords of a new topic.
 
-    `configs` are the settings given for the topic; `created` is when, in ms since 1970.
+    `replicas[p]` has the brokers of partition p, `configs` the topic's own settings. `created` is
+    ms since 1970.
     """
 
     topic_id: Uuid
@@ -113,8 +118,8 @@ class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
 class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's PartitionChangeRecord with a new leader.
 
-    `replicas`, all of them in sync, are the partition's brokers from then on. `former_leader` drops
-    what it holds of the partition; `leader` has it by `PartitionTaken` before this record.
+    `replicas` are the partition's new brokers, all in sync. `former_leader` drops its state of the
+    partition; `leader` has it from a PartitionTaken before this record.
     """
 
     topic_id: Uuid
@@ -128,7 +133,7 @@ class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
 class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
     """The future leader of a partition received the state of the current one.
 
-    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    `items` has the encoded items of each table, by the part of the key after the machine.
     """
 
     topic_id: Uuid
@@ -151,9 +156,9 @@ class PartitionUnloaded(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's PartitionChangeRecord: the controller changed a partition; None: unchanged.
+    """Kafka's PartitionChangeRecord: changes of a partition; None: unchanged.
 
-    It raises the partition epoch, and the leader epoch where it names a leader, -1 for none.
+    It raises the partition epoch, and the leader epoch if it names a leader (-1 for none).
     """
 
     topic_id: Uuid
@@ -175,7 +180,7 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
     is_fenced: bool
     in_controlled_shutdown: bool = False
     log_dirs: list[Uuid] = []
-    """The log directories that are still there where some have failed; empty: as they were."""
+    """The log directories that have not failed; empty: unchanged."""
 
 
 class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
@@ -196,15 +201,15 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     in_controlled_shutdown: bool
     log_dirs: list[Uuid]
     sends_heartbeats: bool = False
-    """The broker has registered by a request: it is fenced when no heartbeat comes."""
+    """The broker registered by a request; it is fenced without heartbeats."""
     host: str = ""
     port: int = -1
-    """Those of the first listener."""
+    """Port of the first listener."""
     rack: str | None = None
     listeners: dict[str, tuple[str, int]] = {}
-    """Host and port by the name of the listener; none of a broker that the settings name."""
+    """Host and port by listener name; empty for brokers of the settings."""
     start: int = 0
-    """By which of its starts a broker of the job registers, which waits for it; 0: by a request."""
+    """Number of the start for which a broker waits; 0 after a request."""
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
@@ -214,7 +219,7 @@ class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
 
 
 class FeatureLevelChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's FeatureLevelRecord: a feature of the cluster has another level."""
+    """Kafka's FeatureLevelRecord: the new level of a cluster feature."""
 
     name: str
     level: int
@@ -341,7 +346,7 @@ class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
 class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
     """Records below `log_start_offset` are deleted (DeleteRecords, retention).
 
-    `segments_deleted_to` is where the segments end that a check of retention has deleted.
+    `segments_deleted_to` is the end of the segments that retention has deleted.
     """
 
     topic_id: Uuid
@@ -353,9 +358,8 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
     """A cleaner pass below `end_offset` left `batches` of a compacted log.
 
-    And of the index what is in one of the runs `unchanged`: each the last offsets of its first and
-    of its last batch. `aborted` are the offsets of the markers there whose transactions readers
-    still have to know.
+    `unchanged` has runs of the index that are kept: the last offset of the first and of the last
+    batch in each. `aborted` has the offsets of their markers that readers still need.
     """
 
     topic_id: Uuid
@@ -391,9 +395,9 @@ class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTaken(msgspec.Struct, tag=True, rename="camel"):
-    """A follower copied its leader's log and producers because it needed sealed batches.
+    """A follower copied its leader's log and producers to get sealed batches.
 
-    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    `items` has the encoded items of each table, by the part of the key after the machine.
     """
 
     topic_id: Uuid
@@ -416,11 +420,12 @@ class LineLogged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's TransactionLogValue; absent values are -1. Times are ms since 1970.
+    """Kafka's TransactionLogValue; absent values are `-1`, times in ms.
 
-    `last_producer_epoch` is the epoch before the last one that its own holder asked for.
-    `partitions` are those of the transaction, by topic; while it ends, those whose leader has not
-    written the marker yet. `client_transaction_version` is 2 where the end has bumped the epoch.
+    Times are since 1970. `last_producer_epoch` is the epoch before the last one that the producer itself requested.
+    `partitions` has the transaction's partitions by topic. While the transaction ends, it has those
+    whose leader has not written the marker yet. `client_transaction_version` is TV_2 (2) if the end
+    has bumped the epoch.
     """
 
     producer_id: int
@@ -439,7 +444,7 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
 class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
     """The new state of a transactional id: a value in Kafka's `__transaction_state`.
 
-    `row_version` is that value's version, which the feature `transaction.version` says.
+    `row_version` is that value's version, from the feature `transaction.version`.
     """
 
     transactional_id: str
@@ -461,10 +466,10 @@ class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
-    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
+    """A committed offset; `expire_timestamp` needs a retention in the request.
 
-    `topic_id` is the topic's id when the offset was committed. `producer_id` is the producer whose
-    transaction has committed it, -1 where it was committed on its own.
+    `topic_id` is the topic's id at the commit. `producer_id` is the producer whose transaction
+    committed the offset. Without a transaction or a retention these fields are `-1`.
     """
 
     group_id: str
@@ -501,9 +506,9 @@ class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
-    """The marker of a producer's transaction ended its pending offsets in these groups.
+    """The marker of a producer's transaction ended its pending offsets.
 
-    What it commits is in OffsetCommitted records before this one.
+    Committed offsets are in the OffsetCommitted records before this one.
     """
 
     producer_id: int
@@ -580,7 +585,7 @@ OFFSETS = (OffsetCommitted, OffsetDeleted)
 class RecordEntry(msgspec.Struct, rename="camel", gc=False):
     """A record in the topic `records`, with its machine, time and event.
 
-    `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.
+    `machine` is a broker's id, or `-1` for the controller; `time` is ms since 1970.
     """
 
     machine: int

@@ -1,8 +1,8 @@
 """The records of streams groups (KIP-1071): what Kafka writes of them to `__consumer_offsets`.
 
 Source: `StreamsGroup…Value` in Kafka. `state/groups/streams_group_records.py` applies them. Tasks
-are subtopology id to partitions; those that a member has are, where they are active, subtopology id
-to partition to the epoch in which the member got it.
+map subtopology ids to partitions. The active tasks of a member map subtopology ids to partitions to
+the epoch in which the member got them.
 """
 
 import msgspec
@@ -103,7 +103,7 @@ class StreamsMemberAssignment(msgspec.Struct, rename="camel"):
 class StreamsGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's StreamsGroupMetadataValue: a new group epoch. An epoch None is the tombstone.
 
-    `validated_topology_epoch` is -1 while topics are missing or do not fit together.
+    `validated_topology_epoch` is `-1` while topics are missing or do not fit together.
     """
 
     group_id: str
@@ -173,11 +173,11 @@ OF_STREAMS = (
     StreamsGroupTargetAssignmentMemberWritten,
     StreamsGroupCurrentMemberAssignmentWritten,
 )
-"""The same, to ask for."""
+"""`StreamsRecord` as a tuple for `isinstance`."""
 
 
 def is_tombstone(record: StreamsRecord) -> bool:
-    """Whether a record takes back what others of its key have said."""
+    """True if the record deletes the value of its key."""
     match record:
         case StreamsGroupMetadataWritten():
             return record.epoch is None
@@ -194,7 +194,7 @@ def is_tombstone(record: StreamsRecord) -> bool:
 
 
 def key_of(record: StreamsRecord) -> tuple[str, ...]:
-    """What a later record takes the place of."""
+    """Return the record's key; a later record replaces it."""
     member_id = getattr(record, "member_id", None)
     names = (record.group_id,) if member_id is None else (record.group_id, member_id)
     return (type(record).__name__, *names)

@@ -33,7 +33,7 @@ COLUMN_OF = {
     "metadata": "metadata",
     "pending": "waiting",
 }
-"""The tables with a column of their own in the state row; a checkpoint fixes the columns."""
+"""The tables that have columns in the state row, fixed by checkpoints."""
 
 IN_MORE = (
     *("shares", "live_groups", "quotas", "client_instances"),

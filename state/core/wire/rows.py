@@ -1,6 +1,6 @@
-"""Base classes of generated rows: the keys and values that coordinators write to internal topics.
+"""Base classes of generated rows in internal topics.
 
-A key begins with its kind, a value with its version, both as an int16.
+Coordinators write them. A key begins with its kind, a value with its version, both as an int16.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ def kind_of(key: bytes) -> int:
 
 
 class RowPart(msgspec.Struct):
-    """A struct that lies in a row or in another part of it."""
+    """A nested struct of a row."""
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        """Read the fields of a version; here of a struct that has none. Raises MalformedError."""
+        """Read a version's fields, none by default. Raises MalformedError."""
         reader.tags()
         return cls()
 
