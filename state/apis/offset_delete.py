@@ -67,7 +67,10 @@ class _Answer(NamedTuple):
 
 
 class ToZookeeper(msgspec.Struct):
-    """The response that waits for ZooKeeper; `is_known` if the coordinator has the group."""
+    """The response that waits for ZooKeeper.
+
+    `is_known` is set if the coordinator has the group.
+    """
 
     response: OffsetDeleteResponse
     is_known: bool

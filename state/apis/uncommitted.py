@@ -95,7 +95,10 @@ def error_of_the_log(response: Body, error: Error, _settings: BrokerSettings) ->
 
 
 def of_states(operation: Operation, event: str) -> Uncommitted:
-    """Return a function for an operation on share states; `event` is Kafka's name for it."""
+    """Return a function for an operation on share states.
+
+    `event` is Kafka's name for the operation.
+    """
 
     def uncommitted(response: Body, error: Error, settings: BrokerSettings) -> Body:
         told = coordinator_error(error)

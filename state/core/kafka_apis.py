@@ -1,4 +1,6 @@
-"""The APIs of Kafka 4.3.1: one row each, with every fact that does not need the API's code.
+"""The APIs of Kafka 4.3.1: one row each.
+
+A row has every fact that does not need the API's code.
 
 The rows include APIs that are not built here. `state/core/api.py` adds the handlers of those that
 are. Other modules query a row and keep no list of API keys themselves.
@@ -16,7 +18,10 @@ from brokertwin.state.core.repeated_lists import RepeatedList
 
 
 class Decider(StrEnum):
-    """The component that decides on a request; a broker forwards requests to the controller."""
+    """The component that decides on a request.
+
+    A broker forwards requests to the controller.
+    """
 
     EDGE = "edge"
     BROKER = "broker"
@@ -97,7 +102,7 @@ class KafkaApi(msgspec.Struct, frozen=True):
 
     @property
     def only_reads(self) -> bool:
-        """Whether it changes nothing that other clients see or that outlives the process."""
+        """True if it changes nothing visible or durable."""
         return Trait.READS in self.traits
 
     @property

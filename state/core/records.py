@@ -1,4 +1,6 @@
-"""Records: every change of durable state. `state/cell/apply.py` alone reads them.
+"""Records: every change of durable state.
+
+Only `state/cell/apply.py` reads them.
 
 A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
 empty gives the same durable state. Records of the controller are Kafka's metadata records
@@ -40,7 +42,7 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class EndMarker(Body):
-    """The record of a control batch that ends a transaction (`EndTransactionMarker`).
+    """The record of a transaction's control batch (`EndTransactionMarker`).
 
     `is_append_time`: whether the batch's declared timestamp type is LogAppendTime.
     """
@@ -61,11 +63,10 @@ class Batch(Body):
 
     Attributes:
         locator: position of the bytes in the data topic, if they are there.
-        end_marker: content of a control batch, which has no bytes of a producer
-            (`logs/control_batches.py`).
+        end_marker: content of a control batch without bytes (`logs/control_batches.py`).
         written: records of a coordinator in an internal topic, as msgpack bytes.
-        greatest_delta: offset of the first record with the greatest timestamp, relative to the base
-            offset. The gateway reports it if the header does not show it.
+        greatest_delta: relative offset of the first record with the greatest timestamp, from the
+            gateway if the header does not show it.
     """
 
     base_offset: Int64
@@ -109,7 +110,7 @@ class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
-    """PartitionRecords of new partitions of a topic, numbered after the existing ones."""
+    """PartitionRecords of new partitions, numbered after existing ones."""
 
     topic_id: Uuid
     replicas: list[list[int]]
@@ -184,7 +185,7 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
-    """Directory ids of a broker's replicas of a topic, by partition; partition epochs increase."""
+    """A broker's directory ids by partition; raises partition epochs."""
 
     broker: int
     topic_id: Uuid
@@ -192,7 +193,7 @@ class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RegisterBrokerRecord: a new incarnation of a broker, or an update of it."""
+    """Kafka's RegisterBrokerRecord: a new or updated incarnation."""
 
     broker: int
     broker_epoch: int
@@ -226,13 +227,13 @@ class FeatureLevelChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RemoveTopicRecord: deletes the topic, its logs and their producers."""
+    """Kafka's RemoveTopicRecord: deletes a topic, its logs and producers."""
 
     topic_id: Uuid
 
 
 class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ConfigRecord, with Kafka's code of the resource type; None removes the value."""
+    """Kafka's ConfigRecord, with its resource type; None removes the value."""
 
     resource_type: int
     resource_name: str
@@ -241,7 +242,7 @@ class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class AccessControlEntryAdded(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's AccessControlEntryRecord; types, operation and permission are Kafka's codes."""
+    """Kafka's AccessControlEntryRecord, with Kafka's codes."""
 
     id: Uuid
     resource_type: int
@@ -260,7 +261,7 @@ class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class DelegationTokenWritten(msgspec.Struct, tag=True, rename="camel", kw_only=True):
-    """Kafka's DelegationTokenRecord, with a digest of the token's hmac; principals have a type."""
+    """Kafka's DelegationTokenRecord, with digest and typed principals."""
 
     token_id: str
     digest: str
@@ -290,14 +291,14 @@ class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
+    """Kafka's ProducerIdsRecord: brokers own ids below `next_producer_id`."""
 
     broker_id: int
     next_producer_id: int
 
 
 class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
-    """A broker received the ids `first` to `first + size - 1` from the controller."""
+    """A broker received `size` producer ids, starting with `first`."""
 
     first: int
     size: int
@@ -317,7 +318,7 @@ class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
-    """A batch was appended; its base offset and leader epoch are those in the log."""
+    """A batch was appended, with its offset and leader epoch in the log."""
 
     topic_id: Uuid
     partition: int
@@ -325,7 +326,7 @@ class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A partition dropped these producers: expired, or without remaining records."""
+    """A partition dropped producers: expired, or without records."""
 
     topic_id: Uuid
     partition: int
@@ -333,7 +334,10 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
-    """A partition of `__consumer_offsets` without a log noted a producer's offsets or marker."""
+    """A partition without a log noted a producer's offsets or marker.
+
+    It is a partition of `__consumer_offsets`.
+    """
 
     topic_id: Uuid
     partition: int
@@ -379,7 +383,7 @@ class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTruncated(msgspec.Struct, tag=True, rename="camel"):
-    """A follower truncated its log at `log_end_offset`, where it diverges from the leader's."""
+    """A follower truncated a divergent log at `log_end_offset`."""
 
     topic_id: Uuid
     partition: int
@@ -414,7 +418,7 @@ class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LineLogged(msgspec.Struct, tag=True, rename="camel"):
-    """A line of a broker's log (`brokertwin.trace.replication`); it changes no state."""
+    """A line of a broker's log (`brokertwin.trace.replication`)."""
 
     line: str
 
@@ -422,10 +426,10 @@ class LineLogged(msgspec.Struct, tag=True, rename="camel"):
 class TransactionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's TransactionLogValue; absent values are `-1`, times in ms.
 
-    Times are since 1970. `last_producer_epoch` is the epoch before the last one that the producer itself requested.
-    `partitions` has the transaction's partitions by topic. While the transaction ends, it has those
-    whose leader has not written the marker yet. `client_transaction_version` is TV_2 (2) if the end
-    has bumped the epoch.
+    Times are since 1970. `last_producer_epoch` is the epoch before the last one that the producer
+    itself requested. `partitions` has the transaction's partitions by topic. While the transaction
+    ends, it has those whose leader has not written the marker yet. `client_transaction_version` is
+    TV_2 (2) if the end has bumped the epoch.
     """
 
     producer_id: int
@@ -442,7 +446,7 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
 
 
 class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
-    """The new state of a transactional id: a value in Kafka's `__transaction_state`.
+    """A transactional id's new state: a value in `__transaction_state`.
 
     `row_version` is that value's version, from the feature `transaction.version`.
     """
@@ -453,7 +457,7 @@ class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_
 
 
 class TransactionMarkersWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Leaders wrote markers; `partitions` are the remaining ones. Not written to a log."""
+    """Leaders wrote markers; `partitions` remain. Not written to a log."""
 
     transactional_id: str
     partitions: dict[str, list[int]]
@@ -496,7 +500,7 @@ class TransactionalOffset(msgspec.Struct, rename="camel"):
 
 
 class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Offsets of a group in a producer's transaction: pending until its marker."""
+    """A group's offsets in a transaction: pending until its marker."""
 
     group_id: str
     producer_id: int

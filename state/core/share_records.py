@@ -1,4 +1,4 @@
-"""The records of share coordinators: what Kafka writes to `__share_group_state`.
+"""Records of share coordinators in `__share_group_state`.
 
 Source: `ShareSnapshotValue`, `ShareUpdateValue` in Kafka. Each record has the whole state. If Kafka
 writes only the changes, the record has these, too.
@@ -10,7 +10,10 @@ from brokertwin.state.core.schema import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
-    """Records with the same state, both offsets inclusive; `delivery_state` is Kafka's code."""
+    """Records with the same state, both offsets inclusive.
+
+    `delivery_state` is Kafka's code.
+    """
 
     first_offset: int
     last_offset: int
@@ -34,7 +37,10 @@ class ShareSnapshot(msgspec.Struct, rename="camel"):
 
 
 class ShareUpdate(msgspec.Struct, rename="camel"):
-    """Kafka's ShareUpdateValue: the changes; a start offset of -1 leaves it unchanged."""
+    """Kafka's ShareUpdateValue: the changes.
+
+    A start offset of -1 leaves it unchanged.
+    """
 
     leader_epoch: int
     start_offset: int

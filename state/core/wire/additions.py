@@ -47,7 +47,7 @@ class RefusedRecords(Body):
 
 
 class SealedRead(Body):
-    """The place of a partition's batches in the topic `segments`, and the part to read."""
+    """Position of batches in the topic `segments`, and the part to read."""
 
     topic_id: Uuid
     base_offset: Int64

@@ -204,7 +204,10 @@ def put_bytes(out: bytearray, data: bytes | None, is_flexible: bool) -> None:
 
 
 def put_numbers(out: bytearray, kind: str, numbers: list[int] | None, is_flexible: bool) -> None:
-    """Append an array of integers or null; `kind` is as in `struct`: `h` int16, `i` int32."""
+    """Append an array of integers or null.
+
+    `kind` is a code of `struct`: `h` for int16, `i` for int32.
+    """
     put_count(out, numbers, is_flexible)
     if numbers:
         out += struct.pack(f">{len(numbers)}{kind}", *numbers)
@@ -218,7 +221,7 @@ def put_strings(out: bytearray, texts: list[str], is_flexible: bool) -> None:
 
 
 def put_tags(out: bytearray, tags: Mapping[int, bytes | bytearray]) -> None:
-    """Append the tagged fields that end a flexible struct: fewer than 128, in order."""
+    """Append the tagged fields of a struct: fewer than 128, in order."""
     out.append(len(tags))
     for number, field in tags.items():
         out.append(number)
