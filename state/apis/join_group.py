@@ -110,24 +110,24 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         has_id=not is_new,
         group_instance_id=body.group_instance_id,
         protocol_type=body.protocol_type,
-        parameters=_wish_of(request),
+        parameters=_parameters_of(request),
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
         denied=partial(broker.denied_topics, request, Operation.DESCRIBE),
     )
     join = classic_members.Join(broker, group, joining)
-    answer = join.respond()
-    if isinstance(answer, Error):
-        return Decision(response=join_error(answer, NO_MEMBER, request.version))
-    if answer.error_code:
-        refused = join_error(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
+    response = join.respond()
+    if isinstance(response, Error):
+        return Decision(response=join_error(response, NO_MEMBER, request.version))
+    if response.error_code:
+        refused = join_error(Error.MEMBER_ID_REQUIRED, response.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, resumed=coordinator.responses)
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
 
 
-def _wish_of(request: Request) -> JoinParameters:
+def _parameters_of(request: Request) -> JoinParameters:
     """Return the member's parameters in a JoinGroup request."""
     body: JoinGroupRequest = request.body
     is_early = request.version < REBALANCE_TIMEOUT_SINCE
@@ -213,7 +213,7 @@ class _Join:
             self._request.header.client_id or "",
             f"/{self._request.host}",
         )
-        member.take_over(_wish_of(self._request))
+        member.take_over(_parameters_of(self._request))
         self._coordinator.add_member(member, body.protocol_type)
         return None
 
@@ -223,7 +223,7 @@ class _Join:
     def wait(self, member: ClassicMember) -> JoinGroupResponse | None:
         """Join the running rebalance, or start one."""
         self._coordinator.drop_pending(member.join_id)
-        self._group.update_join(member, _wish_of(self._request))
+        self._group.update_join(member, _parameters_of(self._request))
         self._coordinator.rebalance()
         return None
 
@@ -253,7 +253,7 @@ class _Join:
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
         coordinator.replace(former, member)
-        group.update_join(member, _wish_of(self._request))
+        group.update_join(member, _parameters_of(self._request))
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
         elif (
@@ -270,13 +270,13 @@ class _Join:
     def _taken_over(self, member: ClassicMember, leader_before: str) -> JoinGroupResponse:
         """Return the current generation; up to version 8, the former leader."""
         is_leader = member.member_id == self._group.leader_id
-        answer = join_response(self._group, member, False)
+        response = join_response(self._group, member, False)
         if self._request.version < SKIP_ASSIGNMENT_SINCE:
-            answer.leader = leader_before
+            response.leader = leader_before
         elif is_leader:
-            answer.members = joined_members(self._group)
-            answer.skip_assignment = True
-        return answer
+            response.members = joined_members(self._group)
+            response.skip_assignment = True
+        return response
 
 
 def _renamed(member: ClassicMember, member_id: str) -> ClassicMember:

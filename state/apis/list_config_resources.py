@@ -37,15 +37,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: ListConfigResourcesRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
-    asked = set(body.resource_types)
-    if asked - set(IN_ORDER):
+    requested = set(body.resource_types)
+    if requested - set(IN_ORDER):
         return _refused(Error.UNSUPPORTED_VERSION)
     if request.version < TYPES_SINCE:
-        asked = {CLIENT_METRICS}
+        requested = {CLIENT_METRICS}
     listed = [
         ConfigResource(resource_name=name, resource_type=kind)
         for kind in IN_ORDER
-        if not asked or kind in asked
+        if not requested or kind in requested
         for name in _names(broker, kind)
     ]
     return Decision(response=ListConfigResourcesResponse(config_resources=listed))

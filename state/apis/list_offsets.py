@@ -94,22 +94,22 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: ListOffsetsRequest = request.body
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))
-    answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    responses: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     allowed = [topic for topic in body.topics if topic.name not in denied]
     if allowed and body.isolation_level not in ISOLATION_LEVELS:
         refused = [_refused(topic, Error.UNKNOWN_SERVER_ERROR) for topic in body.topics]
         return Decision(response=ListOffsetsResponse(topics=refused))
     for topic in allowed:
-        listed = answers.setdefault(topic.name, {})
+        listed = responses.setdefault(topic.name, {})
         for wanted in topic.partitions:
             if named[topic.name, wanted.partition_index] > 1:
-                answer = _failed(wanted, Error.INVALID_REQUEST)
+                response = _failed(wanted, Error.INVALID_REQUEST)
             else:
-                answer = _list(broker, request, topic.name, wanted)
-            listed[wanted.partition_index] = answer
+                response = _list(broker, request, topic.name, wanted)
+            listed[wanted.partition_index] = response
     topics = [
         ListOffsetsTopicResponse(name=name, partitions=list(listed.values()))
-        for name, listed in answers.items()
+        for name, listed in responses.items()
         if listed
     ]
     denial = Error.TOPIC_AUTHORIZATION_FAILED
@@ -167,13 +167,13 @@ def _place(
 ) -> ListOffsetsPartitionResponse:
     """Return the latest or earliest offset; none for remote storage."""
     partition = topic.partitions[wanted.partition_index]
-    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         is_latest = wanted.timestamp == LATEST
-        answer.offset = end if is_latest else log.log_start_offset
+        response.offset = end if is_latest else log.log_start_offset
         is_led = partition.leader == broker.id
-        answer.leader_epoch = partition.leader_epoch if is_latest else _first_epoch(log, is_led)
-    return answer
+        response.leader_epoch = partition.leader_epoch if is_latest else _first_epoch(log, is_led)
+    return response
 
 
 def _first_epoch(log: Log, is_led: bool) -> int:

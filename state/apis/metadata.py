@@ -88,7 +88,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
         shown = (topic for topic in known if topic.name not in denied)
-        found = [_told_of(broker, topic, seen) for topic in shown]
+        found = [_visible(broker, topic, seen) for topic in shown]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
         found = _by_id(broker, request, body.topics, seen)
     else:
@@ -105,7 +105,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
         controller_id=next(iter(broker.alive_brokers()), -1),
         topics=found + [_missing(name) for name in missing if name not in uncreatable],
     )
-    _tell_operations(broker, request, response)
+    _add_operations(broker, request, response)
     response.topics += [_hidden(name, name in INTERNAL_TOPICS) for name in uncreatable] + hidden
     return Decision(response=response, messages=internal_topics.creation(broker, created))
 
@@ -136,7 +136,7 @@ def _by_id(
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
-            known.append(_told_of(broker, topic, seen))
+            known.append(_visible(broker, topic, seen))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             known.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
@@ -161,7 +161,7 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_told_of(broker, topic, seen))
+            found.append(_visible(broker, topic, seen))
     return found, missing, hidden
 
 
@@ -181,7 +181,7 @@ def _uncreatable(
     return [name for name in missing if name in denied]
 
 
-def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
+def _visible(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
     variant = seen.listener, seen.version
     return broker.described(topic, variant, partial(_found, seen=seen))
 
@@ -236,7 +236,7 @@ def cluster_operations(broker: Broker, request: Request) -> int:
     return broker.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _tell_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
+def _add_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
     """Set the authorized operations; without an authorizer, all of them."""
     body: MetadataRequest = request.body
     if body.include_cluster_authorized_operations:

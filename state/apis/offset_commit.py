@@ -128,19 +128,19 @@ def handle(machine: Machine, request: Request) -> Decision:
     ):
         failed = _failed(body.topics, request.version, Error.GROUP_AUTHORIZATION_FAILED)
         return Decision(response=OffsetCommitResponse(topics=failed))
-    answers = Answers()
+    responses = Answers()
     accepted = []
     version = request.header.request_api_version
     for wanted in body.topics:
         topic = _topic_of(machine, wanted, version)
         if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
             if not wanted.partitions:
-                answers.refuse_topic(_topic(wanted, version, []))
-            _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
+                responses.refuse_topic(_topic(wanted, version, []))
+            _refuse(responses, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
         if topic is None and not wanted.partitions:
-            answers.refuse_topic(_topic(wanted, version, []))
+            responses.refuse_topic(_topic(wanted, version, []))
         known = []
         for partition in wanted.partitions:
             if 0 <= partition.partition_index < partition_count:
@@ -148,13 +148,13 @@ def handle(machine: Machine, request: Request) -> Decision:
                 continue
             by_id = topic is None and version >= TOPIC_IDS_SINCE
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            _refuse(answers, wanted, version, [partition], unknown)
+            _refuse(responses, wanted, version, [partition], unknown)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
     if accepted and isinstance(machine, Broker) and zookeeper_offsets.is_enabled(machine):
-        return _write_to_zookeeper(machine, request, accepted, answers.topics)
-    records = _commit(machine, request, accepted, answers) if accepted else []
-    response = OffsetCommitResponse(topics=answers.topics)
+        return _write_to_zookeeper(machine, request, accepted, responses.topics)
+    records = _commit(machine, request, accepted, responses) if accepted else []
+    response = OffsetCommitResponse(topics=responses.topics)
     missing = internal_topics.on_first_use(machine) if accepted else []
     messages = internal_topics.creation(machine, missing)
     return Decision(records=records, response=response, messages=messages)
@@ -166,11 +166,13 @@ def _write_to_zookeeper(
     accepted: list[_Accepted],
     refused: list[OffsetCommitResponseTopic],
 ) -> Decision:
-    asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
-    body = msgspec.structs.replace(request.body, topics=asked)
+    requested = [
+        msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted
+    ]
+    body = msgspec.structs.replace(request.body, topics=requested)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
     deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
-    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, requested)))
     return Decision(condition=condition, messages=[message])
 
 
@@ -179,17 +181,17 @@ def resume(
 ) -> Decision:
     """Respond: ZooKeeper has stored the offsets."""
     version = waiting.header.request_api_version
-    answers = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
-    answers.merge(response.topics)
-    return Decision(response=OffsetCommitResponse(topics=answers.topics))
+    responses = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
+    responses.merge(response.topics)
+    return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when ZooKeeper's time is up."""
     state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
-    answers = Answers(_refused(state, version))
-    answers.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
-    return Decision(response=OffsetCommitResponse(topics=answers.topics))
+    responses = Answers(_refused(state, version))
+    responses.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
+    return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
 def _refused(state: ToZookeeper, version: int) -> list[OffsetCommitResponseTopic]:
@@ -207,7 +209,7 @@ def _may_read(
 
 
 def _refuse(
-    answers: "Answers",
+    responses: "Answers",
     wanted: OffsetCommitRequestTopic,
     version: int,
     partitions: list[OffsetCommitRequestPartition],
@@ -216,9 +218,9 @@ def _refuse(
     """Reject some partitions of a topic without the coordinator."""
     for each in partitions:
         if version >= TOPIC_IDS_SINCE:
-            answers.refuse(UNSET, each.partition_index, error, wanted.topic_id)
+            responses.refuse(UNSET, each.partition_index, error, wanted.topic_id)
         else:
-            answers.refuse(wanted.name, each.partition_index, error)
+            responses.refuse(wanted.name, each.partition_index, error)
 
 
 def _failed(
@@ -226,13 +228,15 @@ def _failed(
 ) -> list[OffsetCommitResponseTopic]:
     failed = []
     for wanted in topics:
-        partitions = [_answer(each.partition_index, error) for each in wanted.partitions]
+        partitions = [
+            _partition_response(each.partition_index, error) for each in wanted.partitions
+        ]
         failed.append(_topic(wanted, version, partitions))
     return failed
 
 
 def _commit(
-    broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
+    broker: Machine, request: Request, accepted: list[_Accepted], responses: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     group, group_error, version = None, NONE, request.header.request_api_version
@@ -244,7 +248,7 @@ def _commit(
     records: list[Record] = []
     by_coordinator = []
     for each in accepted:
-        topic, answered = each.topic, []
+        topic, results = each.topic, []
         for partition in each.partitions:
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
@@ -254,9 +258,9 @@ def _commit(
                 records.append(OffsetDeleted(body.group_id, *place))
             elif error is NONE:
                 records.append(_record(broker, body, topic, partition))
-            answered.append(_answer(partition.partition_index, error))
-        by_coordinator.append(_topic(each.wanted, version, answered))
-    answers.merge(by_coordinator)
+            results.append(_partition_response(partition.partition_index, error))
+        by_coordinator.append(_topic(each.wanted, version, results))
+    responses.merge(by_coordinator)
     is_new = group is None and group_error is NONE and not records
     if is_new and isinstance(broker, Broker):
         is_loading = coordinators.group_error(broker, body.group_id) is not NONE
@@ -382,7 +386,7 @@ class Answers:
         key = (name, topic_id)
         if key not in self._by_topic:
             self._add(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[]))
-        self._by_topic[key].partitions.append(_answer(partition, error))
+        self._by_topic[key].partitions.append(_partition_response(partition, error))
 
     def refuse_topic(self, topic: OffsetCommitResponseTopic) -> None:
         """Add a rejected topic that the request names without partitions."""
@@ -406,7 +410,7 @@ class Answers:
         self._by_topic[topic.name, topic.topic_id] = topic
 
 
-def _answer(partition: int, error: Error) -> OffsetCommitResponsePartition:
+def _partition_response(partition: int, error: Error) -> OffsetCommitResponsePartition:
     return OffsetCommitResponsePartition(partition_index=partition, error_code=error)
 
 

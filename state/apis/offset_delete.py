@@ -89,7 +89,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokertwin_commit_while_loading:
-        refused, decided = _sorted_out(broker, request, set())
+        refused, decided = _split_partitions(broker, request, set())
         gone = [OffsetDeleted(body.group_id, each.topic, each.partition) for each in decided]
         return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
@@ -102,15 +102,15 @@ def handle(machine: Machine, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     subscribed = kind_of(group).subscribed_topics(group) if group is not None else set()
-    refused, decided = _sorted_out(broker, request, subscribed)
+    refused, decided = _split_partitions(broker, request, subscribed)
     if is_elsewhere:
         state = ToZookeeper(_response(refused, decided), group is not None)
-        return _ask_zookeeper(broker, body.group_id, decided, state)
+        return _forward_to_zookeeper(broker, body.group_id, decided, state)
     records = _tombstones(broker, body.group_id, decided)
     return Decision(records=records, response=_response(refused, decided))
 
 
-def _ask_zookeeper(
+def _forward_to_zookeeper(
     broker: Broker, group_id: str, decided: list[_Answer], state: ToZookeeper
 ) -> Decision:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
@@ -132,10 +132,10 @@ def _ask_zookeeper(
 
 def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
     stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
-    asked = {
+    requested = {
         (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
     }
-    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in asked]
+    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in requested]
     error = Error.NONE if stored else Error.GROUP_ID_NOT_FOUND
     return Decision(records=gone, response=OffsetDeleteResponse(error_code=error))
 
@@ -169,7 +169,7 @@ def _response(
     return OffsetDeleteResponse(topics=topics)
 
 
-def _sorted_out(
+def _split_partitions(
     broker: Broker, request: Request, subscribed: set[str] | None
 ) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
     """Return rejected partitions by topic, and the group's results."""
@@ -183,12 +183,12 @@ def _sorted_out(
         of_group = Error.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Error.NONE
         for partition in topic.partitions:
             index = partition.partition_index
-            if of_topic is Error.NONE and _is_there(broker, topic.name, index):
+            if of_topic is Error.NONE and _exists(broker, topic.name, index):
                 decided.append(_Answer(topic.name, index, of_group))
                 continue
             error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
-            answer = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
-            refused.setdefault(topic.name, []).append(answer)
+            response = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+            refused.setdefault(topic.name, []).append(response)
     return refused, decided
 
 
@@ -198,7 +198,7 @@ def _refusal(broker: Broker, request: Request, name: str) -> Error:
     return Error.UNKNOWN_TOPIC_OR_PARTITION if broker.topic_by_name(name) is None else Error.NONE
 
 
-def _is_there(broker: Broker, name: str, partition: int) -> bool:
+def _exists(broker: Broker, name: str, partition: int) -> bool:
     topic = broker.topic_by_name(name)
     return topic is not None and 0 <= partition < len(topic.partitions)
 

@@ -107,28 +107,28 @@ def handle(machine: Machine, request: Request) -> Decision:
     """
     body: OffsetFetchRequest = request.body
     is_of_several = request.version >= GROUPS_SINCE
-    asked = (
+    requested = (
         body.groups
         if is_of_several
         else [OffsetFetchRequestGroup(group_id=body.group_id, topics=body.topics)]
     )
     if isinstance(machine, Broker):
-        elsewhere = _kept_elsewhere(machine, request, asked)
+        elsewhere = _kept_elsewhere(machine, request, requested)
         if elsewhere:
-            return _forward(machine, request, asked, elsewhere)
-    answers = [_group(machine, request, wanted) for wanted in asked]
+            return _forward(machine, request, requested, elsewhere)
+    responses = [_group(machine, request, wanted) for wanted in requested]
     return Decision(
-        records=[record for answer in answers for record in _renewed(machine, answer)],
-        response=_response(request.version, answers, body.topics),
+        records=[record for response in responses for record in _renewed(machine, response)],
+        response=_response(request.version, responses, body.topics),
         messages=internal_topics.creation(machine, internal_topics.on_first_use(machine)),
     )
 
 
-def _renewed(machine: Machine, answer: OffsetFetchResponseGroup) -> Iterator[OffsetCommitted]:
+def _renewed(machine: Machine, response: OffsetFetchResponseGroup) -> Iterator[OffsetCommitted]:
     """Yield returned offsets with a new time if fetches reset their age."""
-    for topic in answer.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
+    for topic in response.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
         for partition in topic.partitions:
-            place = (answer.group_id, topic.name, partition.partition_index)
+            place = (response.group_id, topic.name, partition.partition_index)
             stored = committed_offsets.offset(machine.tables.groups, machine.id, *place)
             if stored is not None and partition.error_code == Error.NONE:
                 fields = msgspec.structs.asdict(stored) | {"commit_timestamp": machine.now}
@@ -137,20 +137,20 @@ def _renewed(machine: Machine, answer: OffsetFetchResponseGroup) -> Iterator[Off
 
 def _response(
     version: int,
-    answers: list[OffsetFetchResponseGroup],
-    asked: list[OffsetFetchRequestTopics] | None,
+    responses: list[OffsetFetchResponseGroup],
+    requested: list[OffsetFetchRequestTopics] | None,
 ) -> OffsetFetchResponse:
-    """Build a version's response; `asked` has the topics up to version 7."""
+    """Build a version's response; `requested` has the topics up to version 7."""
     if version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=answers)
-    (answer,) = answers
-    if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
-        answer.topics = [_failed(topic, answer.error_code) for topic in asked or []]
-    return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+        return OffsetFetchResponse(groups=responses)
+    (response,) = responses
+    if response.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
+        response.topics = [_failed(topic, response.error_code) for topic in requested or []]
+    return OffsetFetchResponse(topics=response.topics, error_code=response.error_code)
 
 
 def _kept_elsewhere(
-    broker: Broker, request: Request, asked: list[OffsetFetchRequestGroup]
+    broker: Broker, request: Request, requested: list[OffsetFetchRequestGroup]
 ) -> dict[int, list[int]]:
     """Return positions of the groups kept elsewhere, by machine."""
     found: dict[int, list[int]] = {}
@@ -159,7 +159,7 @@ def _kept_elsewhere(
     )
     if not may_ask or request.is_from_machine:
         return found
-    for place, wanted in enumerate(asked):
+    for place, wanted in enumerate(requested):
         keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
         if keeper is None or keeper == broker.id:
             continue
@@ -171,21 +171,21 @@ def _kept_elsewhere(
 def _forward(
     broker: Broker,
     request: Request,
-    asked: list[OffsetFetchRequestGroup],
+    requested: list[OffsetFetchRequestGroup],
     awaited: dict[int, list[int]],
 ) -> Decision:
     """Request groups from their coordinators; read local ones now."""
     state = Forwarded([], awaited, [], request.body.topics)
-    if any(wanted.topics is None for wanted in asked):
+    if any(wanted.topics is None for wanted in requested):
         hidden = broker.denied_topics(request, Operation.DESCRIBE, broker.topic_names())
         state.hidden = sorted(hidden)
     elsewhere = {place for places in awaited.values() for place in places}
     sent = dict[int, OffsetFetchRequestGroup]()
-    for place, wanted in enumerate(asked):
+    for place, wanted in enumerate(requested):
         if place not in elsewhere:
             state.answers.append(_group(broker, request, wanted))
             continue
-        seen, refused = _sorted_out(broker, request, wanted.topics or [])
+        seen, refused = _split_topics(broker, request, wanted.topics or [])
         state.answers.append(
             OffsetFetchResponseGroup(
                 group_id=wanted.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
@@ -210,11 +210,11 @@ def resume(
 ) -> Decision:
     """Store a coordinator's results; respond when all have arrived."""
     state = decode_item(waiting.state, Forwarded)
-    for place, answer in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
-        answer.topics = [topic for topic in answer.topics if topic.name not in state.hidden]
-        if answer.error_code == Error.NONE:
-            answer.topics += state.answers[place].topics
-        state.answers[place] = answer
+    for place, result in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
+        result.topics = [topic for topic in result.topics if topic.name not in state.hidden]
+        if result.error_code == Error.NONE:
+            result.topics += state.answers[place].topics
+        state.answers[place] = result
     if state.awaited:
         return Decision(condition=Condition(waiting.deadline, [], msgspec.msgpack.encode(state)))
     return complete(broker, waiting, state)
@@ -223,9 +223,9 @@ def resume(
 def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None = None) -> Decision:
     """Respond with the results so far."""
     state = state or decode_item(waiting.state, Forwarded)
-    for answer in state.answers:
-        if answer.error_code != Error.NONE:
-            answer.topics = []
+    for response in state.answers:
+        if response.error_code != Error.NONE:
+            response.topics = []
     version = waiting.header.request_api_version
     return Decision(response=_response(version, state.answers, state.topics))
 
@@ -362,7 +362,7 @@ def _topics(
     broker: Machine, request: Request, reader: _Reader, wanted: list[OffsetFetchRequestTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """Return offsets; unknown or unauthorized topics come last."""
-    seen, refused = _sorted_out(broker, request, wanted)
+    seen, refused = _split_topics(broker, request, wanted)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
@@ -374,7 +374,7 @@ def _topics(
     return topics + refused
 
 
-def _sorted_out(
+def _split_topics(
     broker: Machine, request: Request, wanted: list[OffsetFetchRequestTopics]
 ) -> tuple[list[tuple[OffsetFetchRequestTopics, str]], list[OffsetFetchResponseTopics]]:
     """Return visible topics with their names, and errors of the others."""

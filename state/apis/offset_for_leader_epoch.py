@@ -35,7 +35,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
         names = (wanted.topic for wanted in body.topics)
         denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    answered = [
+    results = [
         OffsetForLeaderTopicResult(
             topic=wanted.topic,
             partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
@@ -43,8 +43,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         for wanted in body.topics
         if wanted.topic not in denied
     ]
-    answered += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
-    return Decision(response=OffsetForLeaderEpochResponse(topics=answered))
+    results += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
+    return Decision(response=OffsetForLeaderEpochResponse(topics=results))
 
 
 def _partition(

@@ -132,37 +132,38 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
     version = request.header.request_api_version
-    answers: list[TopicProduceResponse] = []
+    responses: list[TopicProduceResponse] = []
     records: list[Record] = []
     appended: list[PendingAppend] = []
     for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
-            answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
+            responses.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        told: list[PartitionProduceResponse] = []
+        results: list[PartitionProduceResponse] = []
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
-            if told and told[-1].index == each.index:  # an invalid record set after a valid one
-                told[-1] = outcome.answer
+            if results and results[-1].index == each.index:
+                # an invalid record set after a valid one
+                results[-1] = outcome.answer
                 continue
             if outcome.record is not None:
                 records.append(outcome.record)
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
-                place = ((len(answers), len(told)), topic.topic_id, each.index)
+                place = ((len(responses), len(results)), topic.topic_id, each.index)
                 appended.append(PendingAppend(*place, outcome.required_offset))
-            told.append(outcome.answer)
-        answers.append(acks.produce_topic(produced, version, told))
+            results.append(outcome.answer)
+        responses.append(acks.produce_topic(produced, version, results))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
-        is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
+        is_refused = any(p.error_code for topic in responses for p in topic.partition_responses)
         return Decision(records=records, closes_connection=is_refused, mute_ms=throttle)
     if not appended:
-        response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
+        response = ProduceResponse(responses=responses, throttle_time_ms=throttle)
         return Decision(records=records, response=response)
     decision = acks.wait_or_respond(
-        broker, AcksState(answers, appended, throttle), broker.now + body.timeout_ms
+        broker, AcksState(responses, appended, throttle), broker.now + body.timeout_ms
     )
     decision.records = records
     return decision
@@ -198,23 +199,23 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
     if not batches or not is_asked:
         return _append_all(broker, request, verified)
-    return _ask(broker, request, verified, broker.now)
+    return _verify(broker, request, verified, broker.now)
 
 
-def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
+def _verify(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
     """Verify with the coordinator; append if no transaction begins."""
     body: ProduceRequest = request.body
     is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
-    asked: dict[str, list[int]] = {}
+    requested: dict[str, list[int]] = {}
     batch = None
     for topic, produced in _beginnings(broker, request, verified):
         batch = produced.batches[0]
         verifications.start(broker, topic.topic_id, produced.index, batch, is_v2)
-        asked.setdefault(topic.name, []).append(produced.index)
+        requested.setdefault(topic.name, []).append(produced.index)
     if batch is None:
         return _append_all(broker, request, verified)
-    message = verifications.request(broker, body.transactional_id or "", batch, asked, is_v2)
-    places = [(name, index) for name, indexes in asked.items() for index in indexes]
+    message = verifications.request(broker, body.transactional_id or "", batch, requested, is_v2)
+    places = [(name, index) for name, indexes in requested.items() for index in indexes]
     if message is None:
         errors = dict.fromkeys(places, Error.COORDINATOR_NOT_AVAILABLE)
         return _append_all(broker, request, msgspec.structs.replace(verified, errors=errors))
@@ -273,7 +274,7 @@ def resume(
     if is_ending and broker.now - state.since < patience_ms:
         state.asks_again = True
         return _wait(state, broker.now + settings.add_partitions_to_txn_retry_backoff_ms)
-    return _go_on(broker, waiting, state, errors)
+    return _continue(broker, waiting, state, errors)
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
@@ -283,19 +284,19 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     state = decode_item(waiting.state, ProduceState)
     if state.asks_again:
         verified = Verified(frozenset(state.denied))
-        return _ask(broker, _request_of(waiting, state), verified, state.since)
-    return _go_on(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
+        return _verify(broker, _request_of(waiting, state), verified, state.since)
+    return _continue(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
 
 
-def _go_on(
+def _continue(
     broker: Broker,
     waiting: PendingRequest,
     state: ProduceState,
-    answers: dict[tuple[str, int], Error],
+    results: dict[tuple[str, int], Error],
 ) -> Decision:
     request = _request_of(waiting, state)
     errors: dict[tuple[str, int], Error] = {
-        place: error for place, error in answers.items() if error is not NONE
+        place: error for place, error in results.items() if error is not NONE
     }
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
 
@@ -309,7 +310,7 @@ def _request_of(waiting: PendingRequest, state: ProduceState) -> Request:
 def _has_unknown_codec(broker: Broker, request: Request, verified: Verified) -> bool:
     """True if a first batch has an unknown codec.
 
-    Skips partitions that the client may not write to. Kafka fails when it looks for zstd.
+    Skips unauthorized partitions. Kafka fails when it looks for zstd.
     """
     for produced in request.body.topic_data:
         topic = _topic(broker, produced, request.version)
@@ -369,8 +370,8 @@ def _refuse_all(
         return Decision(closes_connection=True)
     version = request.version
     distinct = _distinct(body.topic_data, version)
-    answers = [_refused_topic(produced, version, error, text) for produced in distinct]
-    return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
+    responses = [_refused_topic(produced, version, error, text) for produced in distinct]
+    return Decision(response=ProduceResponse(responses=responses, throttle_time_ms=throttle))
 
 
 def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduceData]:
@@ -389,13 +390,13 @@ def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduce
         TopicProduceData(
             name=name,
             topic_id=topic_id,
-            partition_data=[p for each in places.values() for p in _that_count(version, each)],
+            partition_data=[p for each in places.values() for p in _effective(version, each)],
         )
         for (name, topic_id), places in named.items()
     ]
 
 
-def _that_count(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
+def _effective(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
     """Of a partition's duplicates, keep the last valid and the last invalid.
 
     The valid one is appended; the response is that of the invalid one, in whatever order they come.
@@ -427,8 +428,8 @@ def _produce(
     error = _record_set_error(version, produced)
     unknown = unverified.get((topic.name, produced.index)) if unverified else None
     if error is NONE and unknown is not None:
-        told = verifications.produce_error(unknown, version)
-        return _refused(produced, told, verifications.produce_error_message(unknown, version))
+        reported = verifications.produce_error(unknown, version)
+        return _refused(produced, reported, verifications.produce_error_message(unknown, version))
     if error is NONE:
         error = _request_error(request, topic)
     if error is not NONE:
@@ -541,7 +542,7 @@ def _accepted(
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
         batch.greatest_delta = None
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=produced.index,
         base_offset=batch.base_offset,
         log_append_time_ms=append_time,
@@ -549,7 +550,7 @@ def _accepted(
     )
     record = BatchAppended(log.topic_id, log.partition, batch)
     last_offset = batch.base_offset + batch.last_offset_delta
-    return Outcome(answer, record, _required(topic, produced.index, last_offset))
+    return Outcome(response, record, _required(topic, produced.index, last_offset))
 
 
 def _repeated(
@@ -574,10 +575,10 @@ def _required(topic: Topic, index: int, last_offset: int) -> int:
 
 def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:
     """Return an error without a log start offset: the log is not read."""
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=produced.index, error_code=int(error), error_message=text
     )
-    return Outcome(answer)
+    return Outcome(response)
 
 
 def _failed(

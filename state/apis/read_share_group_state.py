@@ -42,27 +42,29 @@ def handle(broker: Broker, request: Request) -> Decision:
     results = []
     for topic in result_order.topics(body.topics):
         partitions = []
-        for asked in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, asked.partition)
-            epochs = (NO_EPOCH, asked.leader_epoch)
+        for requested in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, requested.partition)
+            epochs = (NO_EPOCH, requested.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
-            result = ReadShareGroupStateResponsePartitionResult(partition=asked.partition)
+            result = ReadShareGroupStateResponsePartitionResult(partition=requested.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
                 snapshot = state_store.find(broker, *place)
                 assert snapshot is not None, place
-                _tell(result, snapshot)
-                if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
+                _copy_state(result, snapshot)
+                if state_store.is_new_leader_epoch(broker, place, requested.leader_epoch):
                     done = snapshot.delivery_complete_count
-                    noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
+                    noted = ShareUpdate(requested.leader_epoch, snapshot.start_offset, done)
                     records.append(state_store.update_record(broker, place, noted))
             partitions.append(result)
         results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
 
 
-def _tell(result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot) -> None:
+def _copy_state(
+    result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot
+) -> None:
     result.state_epoch, result.start_offset = snapshot.state_epoch, snapshot.start_offset
     result.state_batches = [
         StateBatch(**msgspec.structs.asdict(batch)) for batch in snapshot.batches

@@ -29,8 +29,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         ReadStateSummaryResult(
             topic_id=topic.topic_id,
             partitions=[
-                _summary(broker, (body.group_id, topic.topic_id, asked.partition), is_allowed)
-                for asked in result_order.partitions(topic.partitions)
+                _summary(broker, (body.group_id, topic.topic_id, requested.partition), is_allowed)
+                for requested in result_order.partitions(topic.partitions)
             ],
         )
         for topic in result_order.topics(body.topics)

@@ -65,15 +65,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
         return Decision(response=ShareAcknowledgeResponse(error_code=session))
-    asked = acknowledgements.AcknowledgeContext(
+    context = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
-    taken = acknowledgements.acknowledge(broker, asked, body.topics)
-    told = share_fetch.look_again(broker, group_id, taken.places)
+    taken = acknowledgements.acknowledge(broker, context, body.topics)
+    effects = share_fetch.look_again(broker, group_id, taken.places)
     state = AcknowledgeState(group_id, member_id, epoch, taken.outcomes, len(taken.messages))
-    decision = _wait(broker, state) if taken.messages else _answer(broker, state)
+    decision = _wait(broker, state) if taken.messages else _respond(broker, state)
     decision.messages = [*taken.messages, *decision.messages]
-    return share_fetch.joined(told, decision)
+    return share_fetch.joined(effects, decision)
 
 
 def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
@@ -81,23 +81,23 @@ def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
     return Decision(condition=Condition(deadline, [], msgspec.msgpack.encode(state)))
 
 
-def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
+def _respond(broker: Broker, state: AcknowledgeState) -> Decision:
     lock_ms = share_partitions.limits_of(broker, state.group_id).lock_ms
     topics: dict[str, ShareAcknowledgeTopicResponse] = {}
     for each in state.outcomes:
         topic = topics.setdefault(
             each.topic_id, ShareAcknowledgeTopicResponse(topic_id=each.topic_id, partitions=[])
         )
-        answer = ShareAcknowledgeResponsePartitionData(
+        result = ShareAcknowledgeResponsePartitionData(
             partition_index=each.partition, error_code=each.error, error_message=each.message
         )
         known = broker.topic_by_id(each.topic_id)
         if each.error == Error.NOT_LEADER_OR_FOLLOWER and known is not None:
             partition = known.partitions[each.partition]
-            answer.current_leader = ShareLeaderIdAndEpoch(
+            result.current_leader = ShareLeaderIdAndEpoch(
                 leader_id=partition.leader, leader_epoch=partition.leader_epoch
             )
-        topic.partitions.append(answer)
+        topic.partitions.append(result)
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
     )
@@ -116,7 +116,7 @@ def resume(
     written = share_partitions.on_write_response(broker, message, response)
     acknowledgements.apply_write_error(state.outcomes, message, written.fault)
     state.writes -= 1
-    decision = _wait(broker, state) if state.writes else _answer(broker, state)
+    decision = _wait(broker, state) if state.writes else _respond(broker, state)
     decision.copies = [*decision.copies, *written.messages]
     decision.woken += written.woken
     return decision
@@ -128,7 +128,7 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     for each in state.outcomes:
         each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
         share_partitions.forget(broker, (state.group_id, *each.place))
-    return _answer(broker, state)
+    return _respond(broker, state)
 
 
 API = Api(

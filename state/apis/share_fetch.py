@@ -126,15 +126,15 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error)
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id = body.group_id, body.member_id
-    told = Decision()
-    places = _open(broker, request, told)
+    effects = Decision()
+    places = _open(broker, request, effects)
     if places is Error.SHARE_SESSION_LIMIT_REACHED:
         state = _state(broker, request, [])
         state.error = places
-        return joined(told, _wait(broker, state))
+        return joined(effects, _wait(broker, state))
     if isinstance(places, Error):
         return _refuse(places)
-    asked = acknowledgements.AcknowledgeContext(
+    context = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
     state = _state(broker, request, places)
@@ -146,29 +146,29 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
     state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
     if _has_acknowledgements(body):
-        taken = acknowledgements.acknowledge(broker, asked, body.topics)
-        state.outcomes, told.messages = taken.outcomes, [*taken.messages, *told.messages]
-        told = joined(told, look_again(broker, group_id, taken.places))
+        taken = acknowledgements.acknowledge(broker, context, body.topics)
+        state.outcomes, effects.messages = taken.outcomes, [*taken.messages, *effects.messages]
+        effects = joined(effects, look_again(broker, group_id, taken.places))
     if places and body.share_acquire_mode not in ACQUIRE_MODES:
-        return joined(told, _refuse(Error.UNKNOWN_SERVER_ERROR))
-    _begin(broker, request, state, told.messages)
-    questions = [each.body for each in told.messages]
+        return joined(effects, _refuse(Error.UNKNOWN_SERVER_ERROR))
+    _begin(broker, request, state, effects.messages)
+    questions = [each.body for each in effects.messages]
     state.questions = len(questions)
     state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in questions)
-    decision = joined(told, _try(broker, request, state))
-    return _look_on(broker, decision) if decision.messages or decision.copies else decision
+    decision = joined(effects, _try(broker, request, state))
+    return _retry_woken(broker, decision) if decision.messages or decision.copies else decision
 
 
 def _refuse(error: Error) -> Decision:
     return Decision(response=ShareFetchResponse(error_code=int(error)))
 
 
-def joined(told: Decision, decision: Decision) -> Decision:
-    """Return `decision` with the effects of `told` before its own."""
-    decision.messages = [*told.messages, *decision.messages]
-    decision.copies = [*told.copies, *decision.copies]
-    decision.resumed = [*told.resumed, *decision.resumed]
-    decision.woken = [*told.woken, *decision.woken]
+def joined(effects: Decision, decision: Decision) -> Decision:
+    """Return `decision` with the effects of `effects` before its own."""
+    decision.messages = [*effects.messages, *decision.messages]
+    decision.copies = [*effects.copies, *decision.copies]
+    decision.resumed = [*effects.resumed, *decision.resumed]
+    decision.woken = [*effects.woken, *decision.woken]
     return decision
 
 
@@ -182,7 +182,7 @@ def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
 
 
-def _open(broker: Broker, request: Request, told: Decision) -> list[TopicPartitionId] | Error:
+def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPartitionId] | Error:
     """Open or continue the session; return its partitions or an error."""
     body: ShareFetchRequest = request.body
     connection = request.connection
@@ -195,13 +195,13 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[TopicPartiti
         if _has_acknowledgements(body):
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
-            told.messages += share_partitions.reload_group(broker, group_id)
+            effects.messages += share_partitions.reload_group(broker, group_id)
         opened = (broker, group_id, member_id, wanted, connection)
         if not share_sessions.open_session(*opened):
             forsaken = share_sessions.idle_session(broker)
             if forsaken is None:
                 return Error.SHARE_SESSION_LIMIT_REACHED
-            joined(close(broker, *forsaken), told)
+            joined(close(broker, *forsaken), effects)
             share_sessions.open_session(*opened)
         return list(dict.fromkeys(wanted))
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
@@ -282,7 +282,7 @@ def _show(broker: Broker, state: FetchState, place: TopicPartitionId, error: Err
     state.shown.append(Shown(place[0], share_reads.error_response(broker, place, error)))
 
 
-def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) -> Decision:
+def _try(broker: Broker, request: Asked, state: FetchState, looks: bool = True) -> Decision:
     """Respond if there are enough records and no pending writes, or wait.
 
     Then pending requests for the same partitions are checked again, even before share coordinators
@@ -295,11 +295,11 @@ def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) ->
     is_due = is_over or (looks and not state.is_read and share_reads.is_ready(broker, state.read))
     if not state.is_read and is_due:
         found = share_reads.acquire(broker, state.read, is_over)
-        state.shown += [Shown(place[0], answer) for place, answer in found.items()]
+        state.shown += [Shown(place[0], response) for place, response in found.items()]
         state.is_read = True
         woken = [broker.log_key(*at) for at, each in found.items() if not each.error_code]
     is_done = state.is_read and not state.questions
-    decision = _answer(broker, asked, state) if is_done else _wait(broker, state)
+    decision = _respond(broker, request, state) if is_done else _wait(broker, state)
     decision.woken += woken
     return decision
 
@@ -312,14 +312,14 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
 
 
-def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
+def _respond(broker: Broker, request: Asked, state: FetchState) -> Decision:
     """Build the response with the session's partitions and all results."""
     read, shown = state.read, state.shown
     if state.is_lost:
-        return _given_back(broker, state)
+        return _release(broker, state)
     if state.is_unanswerable:
         return _refuse(Error.UNKNOWN_SERVER_ERROR)
-    throttle = _throttle_ms(broker, asked, state)
+    throttle = _throttle_ms(broker, request, state)
     if throttle:
         shown = []
     elif state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
@@ -327,18 +327,18 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
         if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
         shown = [each for each in shown if _is_shown(broker, read, known is not None, each)]
-    answers = _in_order(broker, shown)
+    responses = _in_order(broker, shown)
     for outcome in state.outcomes:
-        answer = answers.setdefault(
+        result = responses.setdefault(
             outcome.place, ShareFetchResponsePartitionData(partition_index=outcome.partition)
         )
-        answer.acknowledge_error_code = outcome.error
-        answer.acknowledge_error_message = outcome.message
+        result.acknowledge_error_code = outcome.error
+        result.acknowledge_error_message = outcome.message
     topics: dict[str, ShareFetchableTopicResponse] = {}
-    for (topic_id, _), answer in answers.items():
+    for (topic_id, _), result in responses.items():
         topics.setdefault(
             topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
-        ).partitions.append(answer)
+        ).partitions.append(result)
     lock_ms = share_partitions.limits_of(broker, read.group_id).lock_ms
     response = ShareFetchResponse(
         throttle_time_ms=throttle,
@@ -362,9 +362,9 @@ def _in_order(
     return {place: by_place[place] for place in ordered}
 
 
-def _throttle_ms(broker: Broker, asked: Asked, state: FetchState) -> int:
+def _throttle_ms(broker: Broker, request: Asked, state: FetchState) -> int:
     """Return the throttle time of a consumer above its quota, in ms."""
-    limit = quota_rates.fetch_limit(broker, asked.principal, asked.header.client_id)
+    limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     if limit is None:
         return 0
     session = None
@@ -390,7 +390,7 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
     return session.select(each.place, has_records, has_error)
 
 
-def _given_back(broker: Broker, state: FetchState) -> Decision:
+def _release(broker: Broker, state: FetchState) -> Decision:
     """Release acquired records because the connection has ended.
 
     Pending requests for them are checked after this one ends: many connections may end at once.
@@ -420,25 +420,25 @@ def look_again(broker: Broker, group_id: str, places: list[TopicPartitionId]) ->
     Members have acknowledged or released records there. Those records are not available yet, but
     records released earlier are (`SharePartitionManager.acknowledge`, `releaseSession` in Kafka).
     """
-    told = Decision()
+    effects = Decision()
     for place in places:
-        _look(broker, broker.log_key(*place), told, group_id)
-    return _look_on(broker, told)
+        _retry(broker, broker.log_key(*place), effects, group_id)
+    return _retry_woken(broker, effects)
 
 
-def _look_on(broker: Broker, told: Decision) -> Decision:
+def _retry_woken(broker: Broker, effects: Decision) -> Decision:
     """Retry pending fetches of logs that were read, repeatedly.
 
     Kafka's action queue runs at the end of the request.
     """
-    while told.woken:
-        logs, told.woken = list(dict.fromkeys(told.woken)), []
+    while effects.woken:
+        logs, effects.woken = list(dict.fromkeys(effects.woken)), []
         for log in logs:
-            _look(broker, log, told)
-    return told
+            _retry(broker, log, effects)
+    return effects
 
 
-def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None) -> None:
+def _retry(broker: Broker, log: str, effects: Decision, group_id: str | None = None) -> None:
     """Retry pending fetches of a log, by arrival; None means all groups."""
     table = broker.tables.pending
     for event_id in pending.watchers(table, log):
@@ -449,10 +449,10 @@ def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None)
             continue
         is_meant = group_id in (None, _state_of(waited).read.group_id)
         if is_meant and ready(broker, waited):
-            _go_on(broker, waited, told)
+            _resume(broker, waited, effects)
 
 
-def _go_on(broker: Broker, waited: PendingRequest, told: Decision) -> None:
+def _resume(broker: Broker, waited: PendingRequest, effects: Decision) -> None:
     """Read for a pending request; it may still wait for coordinators."""
     pending.take(broker.tables.pending, waited.event_id)
     decision = complete(broker, waited)
@@ -460,10 +460,10 @@ def _go_on(broker: Broker, waited: PendingRequest, told: Decision) -> None:
     on = {"logs": condition.logs, "deadline": condition.deadline, "state": condition.state}
     pending.add(broker.tables.pending, msgspec.structs.replace(waited, **on))
     if decision.condition is None:
-        told.resumed.append(Resumed(waited.event_id, decision.response))
-    told.resumed += decision.resumed
-    told.copies += [*decision.messages, *decision.copies]  # these belong to no pending request
-    told.woken += decision.woken
+        effects.resumed.append(Resumed(waited.event_id, decision.response))
+    effects.resumed += decision.resumed
+    effects.copies += [*decision.messages, *decision.copies]  # these belong to no pending request
+    effects.woken += decision.woken
 
 
 def disconnected(broker: Broker, connection: str) -> Decision:

@@ -57,14 +57,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_said(request))
+    beat = coordinator.heartbeat(_heartbeat_of(request))
     if isinstance(beat, Rejection):
         return _refuse(beat)
     response = ShareGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
         heartbeat_interval_ms=group_configs.share_heartbeat_interval_ms(broker, body.group_id),
-        assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
+        assignment=_assignment(beat.after.assigned) if _has_assignment(body, beat) else None,
     )
     records, messages = coordinator.records, coordinator.messages
     return Decision(records=records, response=response, messages=messages)
@@ -104,7 +104,7 @@ def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
 
 
-def _said(request: Request) -> ShareHeartbeat:
+def _heartbeat_of(request: Request) -> ShareHeartbeat:
     body: ShareGroupHeartbeatRequest = request.body
     return ShareHeartbeat(
         member_id=body.member_id,
@@ -124,7 +124,7 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
     return Decision(records=coordinator.records, response=response)
 
 
-def _is_told(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
+def _has_assignment(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
     """True if the response has the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
     return is_full or _sets(beat.before.assigned) != _sets(beat.after.assigned)

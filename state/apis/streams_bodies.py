@@ -111,12 +111,12 @@ def endpoints_told(
     return [
         EndpointToPartitions(
             user_endpoint=StreamsEndpoint(host=each.endpoint.host, port=each.endpoint.port),
-            active_partitions=_told(each.active),
-            standby_partitions=_told(each.standby),
+            active_partitions=_topic_partitions(each.active),
+            standby_partitions=_topic_partitions(each.standby),
         )
         for each in known
     ]
 
 
-def _told(partitions: Partitions) -> list[TopicPartition]:
+def _topic_partitions(partitions: Partitions) -> list[TopicPartition]:
     return [TopicPartition(topic=topic, partitions=numbers) for topic, numbers in partitions]

@@ -76,10 +76,10 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_said(request))
+    beat = coordinator.heartbeat(_heartbeat_of(request))
     if isinstance(beat, Rejection):
         return _refuse(beat)
-    return _answer(broker, request, coordinator, beat)
+    return _response(broker, request, coordinator, beat)
 
 
 def _refuse(refused: Rejection) -> Decision:
@@ -195,15 +195,15 @@ def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
     return None
 
 
-def _tags(said: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
+def _tags(given: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
     """Return a member's tags; Kafka fails on duplicate keys."""
-    if said is None:
+    if given is None:
         return None
-    tags = {each.key: each.value for each in said}
-    return tags if len(tags) == len(said) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+    tags = {each.key: each.value for each in given}
+    return tags if len(tags) == len(given) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
 
 
-def _said(request: Request) -> StreamsHeartbeat:
+def _heartbeat_of(request: Request) -> StreamsHeartbeat:
     body: StreamsGroupHeartbeatRequest = request.body
     return StreamsHeartbeat(
         member_id=body.member_id,
@@ -240,7 +240,7 @@ def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsGroupCoordina
     return Decision(records=coordinator.records, response=response)
 
 
-def _answer(
+def _response(
     broker: Broker,
     request: Request,
     coordinator: StreamsGroupCoordinator,
@@ -281,15 +281,15 @@ def _uncreatable(broker: Broker, request: Request, beat: StreamsHeartbeatResult)
 def _statuses(
     broker: Broker, group_id: str, beat: StreamsHeartbeatResult, denied: list[str]
 ) -> list[Status]:
-    told = []
+    statuses = []
     for code, detail in beat.statuses:
         text = detail
         if code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS and denied:
             text += f"; Unauthorized to CREATE on topics {', '.join(denied)}."
         elif code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS:
             text += streams_topics.failures_text(broker, group_id, beat.missing)
-        told.append(Status(status_code=code, status_detail=text))
-    return told
+        statuses.append(Status(status_code=code, status_detail=text))
+    return statuses
 
 
 API = Api(

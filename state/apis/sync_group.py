@@ -44,14 +44,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=SyncGroupResponse(error_code=error))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup):
-        said = classic_members.Sync(
+        sync = classic_members.Sync(
             body.member_id,
             body.group_instance_id,
             body.generation_id,
             body.protocol_type,
             body.protocol_name,
         )
-        return Decision(response=classic_members.sync(broker, known, said))
+        return Decision(response=classic_members.sync(broker, known, sync))
     coordinator = ClassicGroupCoordinator(broker, body.group_id)
     group = coordinator.group
     error = _error(group, body)

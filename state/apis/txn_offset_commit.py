@@ -109,7 +109,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: TxnOffsetCommitRequest = request.body
     error = _request_error(broker, request, body)
     if error is not Error.NONE:
-        return _answer(TxnOffsetCommitState(body, []), error)
+        return _respond(TxnOffsetCommitState(body, []), error)
     denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
     state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [])
     for topic in body.topics:
@@ -127,14 +127,14 @@ def handle(broker: Broker, request: Request) -> Decision:
                 TxnOffsetCommitRequestTopic(name=topic.name, partitions=accepted)
             )
     if not state.body.topics:
-        return _answer(state, Error.NONE)
+        return _respond(state, Error.NONE)
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
     if error is Error.NONE:
         error = _coordinator_error(broker, body.group_id, request.version)
     if error is Error.NONE and zookeeper_offsets.is_enabled(broker):
         error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is not Error.NONE:
-        return _answer(state, error)
+        return _respond(state, error)
     return _verify(broker, state, request.version)
 
 
@@ -163,10 +163,14 @@ def _coordinator_error(broker: Broker, group_id: str, version: int) -> Error:
     """
     error = coordinators.group_error(broker, group_id)
     is_gone = broker.topic_by_name(coordinators.GROUP_TOPIC) is None
-    return Error.COORDINATOR_NOT_AVAILABLE if is_gone and _is_asked(broker, version) else error
+    return (
+        Error.COORDINATOR_NOT_AVAILABLE
+        if is_gone and _needs_verification(broker, version)
+        else error
+    )
 
 
-def _is_asked(broker: Broker, version: int) -> bool:
+def _needs_verification(broker: Broker, version: int) -> bool:
     """True if the transaction coordinator must verify the partition."""
     return version >= ADDS_SINCE or broker.settings.transaction_partition_verification_enable
 
@@ -174,12 +178,12 @@ def _is_asked(broker: Broker, version: int) -> bool:
 def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
     """Send the group's partition to the transaction coordinator if needed."""
     is_v2 = version >= ADDS_SINCE
-    if not _is_asked(broker, version):
+    if not _needs_verification(broker, version):
         return _commit(broker, state, version)
     body = state.body
     known = _known(broker, body)
     if known is not None and body.producer_epoch < known.producer_epoch:
-        return _answer(state, Error.INVALID_PRODUCER_EPOCH)
+        return _respond(state, Error.INVALID_PRODUCER_EPOCH)
     if known is not None and body.producer_epoch == known.producer_epoch and _is_open(broker, body):
         return _commit(broker, state, version)
     batch = Batch(
@@ -188,10 +192,10 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
     )
-    asked = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
-    message = verifications.request(broker, body.transactional_id, batch, asked, is_v2)
+    requested = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
+    message = verifications.request(broker, body.transactional_id, batch, requested, is_v2)
     if message is None:
-        return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
+        return _respond(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=[message]
@@ -209,18 +213,20 @@ def resume(
     errors, version = verifications.partition_errors(response), waiting.header.request_api_version
     error = next(iter(errors.values()), Error(response.error_code))
     if error is not Error.NONE:
-        return _answer(state, _told(error, version))
+        return _respond(state, _client_error(error, version))
     error = coordinators.group_error(broker, state.body.group_id)  # the group may have moved
-    return _commit(broker, state, version) if error is Error.NONE else _answer(state, error)
+    return _commit(broker, state, version) if error is Error.NONE else _respond(state, error)
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when the coordinator's time is up."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
-    return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
+    return _respond(
+        state, _client_error(Error.NETWORK_EXCEPTION, waiting.header.request_api_version)
+    )
 
 
-def _told(error: Error, version: int) -> Error:
+def _client_error(error: Error, version: int) -> Error:
     """Map an error of the transaction coordinator to the client's."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
@@ -234,7 +240,7 @@ def _told(error: Error, version: int) -> Error:
 def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
     error = _group_error(broker, state.body, version)
     if error is not Error.NONE:
-        return _answer(state, error)
+        return _respond(state, error)
     too_large = frozenset(
         (topic.name, partition.partition_index)
         for topic in state.body.topics
@@ -249,8 +255,8 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     ]
     error = _write_error(broker, state.body) if offsets else Error.NONE
     if error is not Error.NONE:
-        return _answer(state, error)
-    decision, body = _answer(state, Error.NONE, too_large), state.body
+        return _respond(state, error)
+    decision, body = _respond(state, Error.NONE, too_large), state.body
     if offsets:
         decision.records = _records(broker, body, offsets)
     elif groups.find(broker, body.group_id) is None:
@@ -361,29 +367,29 @@ def _offset(
     )
 
 
-def _answer(
+def _respond(
     state: TxnOffsetCommitState, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
 ) -> Decision:
     """Build the response: broker's rejections, then the group's results."""
-    answers = Answers()
+    responses = Answers()
     for name, index, refusal in state.refused:
         if index is None:
-            answers.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
+            responses.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
         else:
-            answers.refuse(name, index, Error(refusal))
+            responses.refuse(name, index, Error(refusal))
     by_coordinator = []
     for topic in state.body.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name, partitions=[])
+        response = OffsetCommitResponseTopic(name=topic.name, partitions=[])
         for partition in topic.partitions:
             index = partition.partition_index
             is_large = (topic.name, index) in too_large
             code = Error.OFFSET_METADATA_TOO_LARGE if is_large else error
-            answer.partitions.append(
+            response.partitions.append(
                 OffsetCommitResponsePartition(partition_index=index, error_code=code)
             )
-        by_coordinator.append(answer)
-    answers.merge(by_coordinator)
-    return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
+        by_coordinator.append(response)
+    responses.merge(by_coordinator)
+    return Decision(response=TxnOffsetCommitResponse(topics=responses.topics))
 
 
 def pending_body(waiting: PendingRequest) -> Body:

@@ -83,9 +83,9 @@ def failed(
 
 def error_alone(response: Body, error: Error, _settings: BrokerSettings) -> Body:
     """Return the response with the error and without its parts."""
-    told = coordinator_error(error)
-    message = _message(response, ERROR_MESSAGES.get(told))
-    nothing = {**_defaults(type(response)), "error_code": int(told), **message}
+    reported = coordinator_error(error)
+    message = _message(response, ERROR_MESSAGES.get(reported))
+    nothing = {**_defaults(type(response)), "error_code": int(reported), **message}
     return msgspec.structs.replace(response, **nothing)
 
 
@@ -101,13 +101,13 @@ def of_states(operation: Operation, event: str) -> Uncommitted:
     """
 
     def uncommitted(response: Body, error: Error, settings: BrokerSettings) -> Body:
-        told = coordinator_error(error)
-        why = ERROR_MESSAGES.get(told, "")
-        if told is Error.COORDINATOR_NOT_AVAILABLE:
+        reported = coordinator_error(error)
+        why = ERROR_MESSAGES.get(reported, "")
+        if reported is Error.COORDINATOR_NOT_AVAILABLE:
             timeout_ms = settings.share_coordinator_write_timeout_ms
             why = f"CoordinatorWriteEvent(name={event}) timed out after {timeout_ms}ms"
         return failed(
-            response, told, RESULTS_OF_STATES, state_store.failure_message(operation, why)
+            response, reported, RESULTS_OF_STATES, state_store.failure_message(operation, why)
         )
 
     return uncommitted

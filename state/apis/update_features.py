@@ -64,7 +64,7 @@ def _fault(controller: Controller, update: FeatureUpdateKey, now: int, version: 
     """Return Kafka's error message; `now` is the feature's current level."""
     name, level = update.feature, update.max_version_level
     kind = update.upgrade_type if version > 0 else UPGRADE
-    why = _why_not(controller, name, level)
+    why = _support_error(controller, name, level)
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         why = "The controller does not support the given upgrade type."
     elif level < 0:
@@ -92,7 +92,7 @@ _LOSSES = {
 }
 
 
-def _why_not(controller: Controller, name: str, level: int) -> str | None:
+def _support_error(controller: Controller, name: str, level: int) -> str | None:
     """Return the error of an unsupported level, first the controller's."""
     known = features.SUPPORTED.get(name)
     who = f"Local controller {controller.cell.brokers[0]}"

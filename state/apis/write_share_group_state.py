@@ -35,35 +35,37 @@ def handle(broker: Broker, request: Request) -> Decision:
     results = []
     for topic in result_order.topics(body.topics):
         partitions = []
-        for told in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, told.partition)
-            epochs = (told.state_epoch, told.leader_epoch)
+        for written in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, written.partition)
+            epochs = (written.state_epoch, written.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "write", is_allowed)
-            result = ShareGroupStatePartitionResult(partition=told.partition)
+            result = ShareGroupStatePartitionResult(partition=written.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
                 former = state_store.find(broker, *place)
                 assert former is not None, place
-                records.append(state_store.update_record(broker, place, _update(former, told)))
+                records.append(state_store.update_record(broker, place, _update(former, written)))
             partitions.append(result)
         results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 
-def _update(former: ShareSnapshot, told: WriteShareGroupStateRequestPartitionData) -> ShareUpdate:
+def _update(
+    former: ShareSnapshot, written: WriteShareGroupStateRequestPartitionData
+) -> ShareUpdate:
     """Convert a request's partition to a state update."""
     new = [
         ShareStateBatch(
             each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
         )
-        for each in told.state_batches
+        for each in written.state_batches
     ]
     return ShareUpdate(
         leader_epoch=former.leader_epoch,
-        start_offset=told.start_offset,
-        delivery_complete_count=told.delivery_complete_count,
-        batches=combined(new, told.start_offset),
+        start_offset=written.start_offset,
+        delivery_complete_count=written.delivery_complete_count,
+        batches=combined(new, written.start_offset),
     )
 
 
