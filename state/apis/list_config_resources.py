@@ -4,14 +4,14 @@ Source: `KafkaApis.handleListConfigResources`, `ListConfigResourcesRequest` in K
 KIP-1000. Version 0 was ListClientMetricsResources: it lists client metrics alone and has no types.
 Without types, the response has every resource. It has them in this order, whatever the request's:
 
-    32 groups           groups with settings of their own
+    32 groups           groups with group settings
     16 client metrics   the subscriptions
      8 broker loggers   the live brokers
      4 brokers          the live brokers
      2 topics           all topics, internal ones included
 
-Without DESCRIBE_CONFIGS on the cluster the error is 31 CLUSTER_AUTHORIZATION_FAILED. An unknown
-type is 35 UNSUPPORTED_VERSION. Kafka uses the order of a hash map for each type; here it is sorted.
+Without DESCRIBE_CONFIGS on the cluster it returns 31 CLUSTER_AUTHORIZATION_FAILED. An unknown type
+returns 35 UNSUPPORTED_VERSION. Kafka lists a type in the order of a hash map; here it is sorted.
 """
 
 from brokertwin.state.access.authorizer import Operation

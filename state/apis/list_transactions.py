@@ -6,8 +6,8 @@ filter of the request. The response repeats unknown states; they match no id. `d
 (version 1 and later) selects transactions older than a number of ms; the start time of an id
 without a transaction is 0. The list is sorted by name; Kafka's has the order of a hash map.
 
-`transactionalIdPattern` (version 2) is an RE2 expression that matches the whole name. If it is
-invalid, the error is 128 INVALID_REGULAR_EXPRESSION and the response has nothing else.
+`transactionalIdPattern` (version 2) is an RE2 expression that matches the whole name. An
+invalid one returns 128 INVALID_REGULAR_EXPRESSION and nothing else.
 """
 
 from collections.abc import Iterable

@@ -2,26 +2,26 @@
 
 `topics` null requests all topics (in version 0, an empty list does); an empty list requests none.
 From version 12 on a topic can be named by its id. If any topic has an id, the names in the request
-are ignored. In versions 10 and 11, an id or a missing name fails the whole request with 42
-INVALID_REQUEST. A topic with neither name nor id fails it with -1 UNKNOWN_SERVER_ERROR if no topic
+are ignored. An id or a missing name in versions 10 to 11 fails the whole request (42
+INVALID_REQUEST). A topic with neither name nor id fails it (-1 UNKNOWN_SERVER_ERROR) if no topic
 has an id; this is a bug in Kafka.
 
-A missing topic is 3 UNKNOWN_TOPIC_OR_PARTITION even if the request makes the broker create it: the
+A missing topic has 3 UNKNOWN_TOPIC_OR_PARTITION even if the request makes the broker create it: the
 next request finds it (KRaft).
 
 The response has the topics in the request's order, or all topics by name; missing ones come last.
 Host and port are placeholders, `localhost` and 9092 plus the broker's id: the gateway replaces them
 with its own addresses. The controller is the first broker; Kafka names a random one.
 
-A topic that the client may not DESCRIBE is 29 TOPIC_AUTHORIZATION_FAILED whether or not it exists,
-and the list of all topics omits it. A missing topic that the client may not CREATE is 29
+A topic that the client may not DESCRIBE has 29 TOPIC_AUTHORIZATION_FAILED, even if it does not
+exist. The list of all topics omits it. A missing topic that the client may not CREATE has 29
 TOPIC_AUTHORIZATION_FAILED, too, if the request would create it. Authorized operations cover the
 cluster (0 without DESCRIBE on it) and the visible topics.
 
 The response omits fenced brokers and those without the listener that the client used. If such a
-broker leads a partition, the partition has no leader and 72 LISTENER_NOT_FOUND (5
+broker leads a partition, the partition has no leader but 72 LISTENER_NOT_FOUND (5
 LEADER_NOT_AVAILABLE before version 6). Its replicas are offline, like a replica in a failed log
-directory. Version 0 names only reachable replicas, with 9 REPLICA_NOT_AVAILABLE if some are not.
+directory. Version 0 omits unreachable replicas and returns 9 REPLICA_NOT_AVAILABLE.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """

@@ -27,7 +27,7 @@ If no partition is left, the group is not checked. Otherwise the coordinator che
 
 A commit with a negative generation creates a missing group ("simple"). If every offset is 12
 OFFSET_METADATA_TOO_LARGE, that group is not written (`groups.create_unwritten`). The commit time is
-the event's time. An offset has an expiry time of its own only if versions 2 to 4 give a retention.
+the event's time. An offset has a separate expiry time only if versions 2 to 4 give a retention.
 In the response, partitions that the broker itself rejected come first, like in Kafka. From version
 10 on, topics have ids instead of names (KIP-848).
 

@@ -27,11 +27,11 @@ has all offsets and waits until followers have them (`earlier_writes.py`).
 
 Settings of seed 003:
 
-- `brokertwin.missing.offset.error`: a partition without an offset is 3 UNKNOWN_TOPIC_OR_PARTITION,
+- `brokertwin.missing.offset.error`: a partition without an offset has 3 UNKNOWN_TOPIC_OR_PARTITION,
   like in Kafka 0.8.1. A consumer cannot distinguish it from a deleted topic.
 - `brokertwin.forward.offset.fetch`: a broker that does not coordinate the group forwards the
   request to the coordinator and returns its response. Without a coordinator the error is 15
-  COORDINATOR_NOT_AVAILABLE. The first broker decides what the client may see. If ZooKeeper keeps
+  COORDINATOR_NOT_AVAILABLE. The first broker authorizes the client. If ZooKeeper keeps
   the offsets, requests to it are forwarded likewise.
 - `brokertwin.create.offsets.topic`: a fetch creates a missing offsets topic and returns offset -1
   for every partition.
@@ -88,7 +88,7 @@ class Forwarded(msgspec.Struct):
     """A request that was forwarded to other brokers for some groups.
 
     Attributes:
-        answers: results in the request's order; pending ones with 15 COORDINATOR_NOT_AVAILABLE.
+        answers: results in the request's order; pending ones have 15 COORDINATOR_NOT_AVAILABLE.
         awaited: positions of the groups requested from each broker.
         hidden: topics that the client may not see.
         topics: the topics requested in versions 1 to 7.

@@ -397,7 +397,7 @@ def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduce
 
 
 def _effective(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
-    """Of a partition's duplicates, keep the last valid and the last invalid.
+    """Keep the last valid and the last invalid duplicate of a partition.
 
     The valid one is appended; the response is that of the invalid one, in whatever order they come.
     """

@@ -2,7 +2,7 @@
 
 Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorService`,
 `KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
-Without CLUSTER_ACTION on the cluster the error is 31 CLUSTER_AUTHORIZATION_FAILED. Errors of a
+Without CLUSTER_ACTION on the cluster it returns 31 CLUSTER_AUTHORIZATION_FAILED. Errors of a
 partition, in this order:
 
     negative partition                   42 INVALID_REQUEST

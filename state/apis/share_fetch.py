@@ -14,7 +14,7 @@ KIP-932, KIP-1206, KIP-1222. Errors of the whole request, in this order:
     on a fetch, unknown topic id in the request    -1 UNKNOWN_SERVER_ERROR
     or the session, or unknown acquire mode
 
-The session is opened or continued even if the error is -1 UNKNOWN_SERVER_ERROR. For an unknown
+The session is opened or continued even after -1 UNKNOWN_SERVER_ERROR. For an unknown
 topic Kafka fails only when it responds: acknowledgements of other topics count, and the member
 keeps the acquired records.
 

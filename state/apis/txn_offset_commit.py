@@ -33,10 +33,10 @@ INVALID_PRODUCER_EPOCH), or has its pending offsets in this epoch. Then, like in
     an epoch below the partition's                47 INVALID_PRODUCER_EPOCH, for all
 
 Accepted offsets are pending until the marker (`state/transactions/transactional_offsets.py`);
-without a producer id they are committed at once. The last two lines need
+without a producer id they are committed at once. That and the last two errors need
 `transaction.partition.verification.enable=false`, or a log with rows: otherwise a partition without
-followers remembers no epochs. If all offsets are 12 OFFSET_METADATA_TOO_LARGE, the group is created
-(`groups.create_unwritten`), like in Kafka.
+followers remembers no epochs. If all offsets have 12 OFFSET_METADATA_TOO_LARGE, the group is
+created (`groups.create_unwritten`), like in Kafka.
 """
 
 import msgspec

@@ -1,8 +1,8 @@
 """Responses of coordinators whose records were not committed.
 
-The error is 15 COORDINATOR_NOT_AVAILABLE if the time is up, and 16 NOT_COORDINATOR if the broker is
-no longer the leader. It replaces an accepted result. An error that the response already has stays,
-unless it is a result (`Api.results`).
+After the timeout they have 15 COORDINATOR_NOT_AVAILABLE. If the broker is no longer the leader,
+they have 16 NOT_COORDINATOR. The error replaces an accepted result. An error that the response
+already has stays, unless it is a result (`Api.results`).
 
     LeaveGroup, OffsetDelete, Alter- and       the error alone, without the parts
     DeleteShareGroupOffsets

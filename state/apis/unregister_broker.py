@@ -2,7 +2,7 @@
 
 Runs on the controller. Sources: KIP-631; `ReplicationControlManager.unregisterBroker`,
 `ControllerApis` in Kafka; responses of 4.3.1. Without ALTER on the cluster the error is 31
-CLUSTER_AUTHORIZATION_FAILED; for an unknown broker it is 102 BROKER_ID_NOT_REGISTERED. The broker
+CLUSTER_AUTHORIZATION_FAILED; an unknown broker returns 102 BROKER_ID_NOT_REGISTERED. The broker
 leaves the in-sync sets but keeps its assignments. A live broker is ignored until it registers
 again.
 """

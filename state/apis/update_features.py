@@ -1,9 +1,9 @@
 """UpdateFeatures (key 57, versions 0 to 2): change feature levels.
 
 Runs on the controller. Source: KIP-584, KIP-778; `FeatureControlManager.updateFeature` in Kafka;
-responses of 4.3.1. One invalid update rejects the whole request with 95 INVALID_UPDATE_VERSION and
-the error message of the first invalid feature, in the order of a Java `HashMap`. The last level of
-a duplicate feature counts. Checks, in this order:
+responses of 4.3.1. One invalid update rejects the whole request (95 INVALID_UPDATE_VERSION).
+The error message is that of the first invalid feature, in the order of a Java `HashMap`. The last
+level of a duplicate feature counts. Checks, in this order:
 
     no ALTER on the cluster                          31 CLUSTER_AUTHORIZATION_FAILED
     an unknown upgrade type

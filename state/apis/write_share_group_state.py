@@ -3,7 +3,7 @@
 Source: `ShareCoordinatorService.writeState`, `ShareCoordinatorShard.writeState`,
 `KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
 Errors of a partition and their order are those of ReadShareGroupState. After the leader epoch, an
-old state epoch is 124 FENCED_STATE_EPOCH. The request does not change either epoch.
+old state epoch returns 124 FENCED_STATE_EPOCH. The request does not change either epoch.
 """
 
 from brokertwin.state.access.authorizer import Operation
