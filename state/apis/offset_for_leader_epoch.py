@@ -29,7 +29,7 @@ from brokertwin.state.logs.log import end_of_epoch
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Return the end offset of each partition, in the request's order."""
+    """Return each partition's end offset; unauthorized topics come last."""
     body: OffsetForLeaderEpochRequest = request.body
     denied: Set[str] = frozenset()
     if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
