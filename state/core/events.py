@@ -175,7 +175,7 @@ class LogMark(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True):
-    """An event; `reply_to` is a partition of `responses`, times are in ms."""
+    """An event, times in ms since 1970. `reply_to`: a `responses` partition."""
 
     id: str
     cluster: str

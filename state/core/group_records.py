@@ -10,7 +10,7 @@ from brokertwin.state.core.schema import Uuid
 
 
 class GroupMember(msgspec.Struct, rename="camel"):
-    """A group member; timeouts in ms, subscription, assignment in base64."""
+    """A group member; timeouts are in ms, bytes in base64."""
 
     member_id: str
     group_instance_id: str | None
@@ -120,7 +120,7 @@ class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, renam
 
 
 class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """A consumer group member's assignment, epoch; None is the tombstone."""
+    """A consumer group member's assignment and epoch; None: tombstone."""
 
     group_id: str
     member_id: str

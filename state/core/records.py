@@ -424,12 +424,12 @@ class LineLogged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's TransactionLogValue; absent values are `-1`, times in ms.
+    """Kafka's TransactionLogValue.
 
-    Times are since 1970. `last_producer_epoch` is the epoch before the last one that the producer
-    itself requested. `partitions` has the transaction's partitions by topic. While the transaction
-    ends, it has those whose leader has not written the marker yet. `client_transaction_version` is
-    TV_2 (2) if the end has bumped the epoch.
+    Absent values are `-1`, times are ms since 1970. `last_producer_epoch` is the epoch before the
+    last one that the producer itself requested. `partitions` has the transaction's partitions by
+    topic. While the transaction ends, it has those whose leader has not written the marker yet.
+    `client_transaction_version` is TV_2 (2) if the end has bumped the epoch.
     """
 
     producer_id: int
@@ -470,10 +470,10 @@ class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
-    """A committed offset; `expire_timestamp` needs a retention in the request.
+    """A committed offset.
 
-    `topic_id` is the topic's id at the commit. `producer_id` is the producer whose transaction
-    committed the offset. Without a transaction or a retention these fields are `-1`.
+    `topic_id` is the topic's id at the commit. `expire_timestamp` is `-1` if the request has no
+    retention. `producer_id` is the producer whose transaction committed the offset, or `-1`.
     """
 
     group_id: str

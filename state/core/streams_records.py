@@ -153,7 +153,7 @@ class StreamsGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename
 
 
 class StreamsGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """A streams group member's assignment, epoch; None is the tombstone."""
+    """A streams group member's assignment and epoch; None: tombstone."""
 
     group_id: str
     member_id: str
