@@ -1,25 +1,26 @@
-"""JoinGroup (key 11, versions 0 to 9): a member comes, or comes back, to a classic group.
+"""JoinGroup (key 11, versions 0 to 9): join a classic group.
 
 Source: seed 001; KIP-62, KIP-345, KIP-394, KIP-814; `GroupMetadataManager.classicGroupJoin…`
-in Kafka. The checks, in their order:
+in Kafka. Errors, in the order of the checks:
 
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED
     group id ""                                   24 INVALID_GROUP_ID
-    session time-out out of bounds                26 INVALID_SESSION_TIMEOUT
+    session timeout out of bounds                 26 INVALID_SESSION_TIMEOUT
     this broker does not coordinate the group     16 NOT_COORDINATOR
-    no such group, and a member id                25 UNKNOWN_MEMBER_ID
+    member id given, but no such group            25 UNKNOWN_MEMBER_ID
     the group is full                             81 GROUP_MAX_SIZE_REACHED
-    no protocol that all others support           23 INCONSISTENT_GROUP_PROTOCOL
+    no protocol that all other members support    23 INCONSISTENT_GROUP_PROTOCOL
     no member id, no instance id, version >= 4    79 MEMBER_ID_REQUIRED, with an id to use
     an instance id of another member              82 FENCED_INSTANCE_ID
-    an unknown member or instance id              25 UNKNOWN_MEMBER_ID
-    an id that was given away, and an instance id -1 UNKNOWN_SERVER_ERROR
+    unknown member or instance id                 25 UNKNOWN_MEMBER_ID
+    pending member id with an instance id         -1 UNKNOWN_SERVER_ERROR
 
-Then by state: a known member waits for the rebalance, begins one (the leader, or who has changed
-its protocols), or gets the present generation again (`_BY_STATE`).
+The group's state selects the result for a known member (`_BY_STATE`). The member waits for the
+rebalance, starts one, or gets the current generation. The leader and a member with changed
+protocols start a rebalance.
 
-An empty consumer group becomes a classic one. In one that has members a member of the classic
-protocol is one among them (`state/groups/classic_members.py`), and is answered at once.
+An empty consumer group becomes a classic group. If a consumer group has members, a member of the
+classic protocol joins it with an immediate response (`state/groups/classic_members.py`).
 """
 
 import hashlib
@@ -58,7 +59,7 @@ NO_MEMBER = ""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers at once, or lets the member wait for the end of the join."""
+    """Respond at once, or keep the request pending until the join ends."""
     body: JoinGroupRequest = request.body
     error = _early_error(broker, request)
     if error is not Error.NONE:
@@ -77,7 +78,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         refused = join_error(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
         return Decision(response=refused)
     if coordinator.is_new:
-        coordinator.write_metadata()  # before its first member is there
+        coordinator.write_metadata()  # before the group has a member
     response = _Join(broker, request, coordinator).answer()
     if isinstance(known, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
@@ -100,7 +101,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
 
 
 def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> Decision:
-    """A member of the classic protocol joins a consumer group, and is answered at once."""
+    """Add a member of the classic protocol to a consumer group."""
     body: JoinGroupRequest = request.body
     is_new = not body.member_id
     is_dynamic = body.group_instance_id is None
@@ -109,25 +110,25 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         has_id=not is_new,
         group_instance_id=body.group_instance_id,
         protocol_type=body.protocol_type,
-        parameters=_wish_of(request),
+        parameters=_parameters_of(request),
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
         denied=partial(broker.denied_topics, request, Operation.DESCRIBE),
     )
     join = classic_members.Join(broker, group, joining)
-    answer = join.respond()
-    if isinstance(answer, Error):
-        return Decision(response=join_error(answer, NO_MEMBER, request.version))
-    if answer.error_code:
-        refused = join_error(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
+    response = join.respond()
+    if isinstance(response, Error):
+        return Decision(response=join_error(response, NO_MEMBER, request.version))
+    if response.error_code:
+        refused = join_error(Error.MEMBER_ID_REQUIRED, response.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, resumed=coordinator.responses)
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
 
 
-def _wish_of(request: Request) -> JoinParameters:
-    """What a join says of its member."""
+def _parameters_of(request: Request) -> JoinParameters:
+    """Return the member's parameters in a JoinGroup request."""
     body: JoinGroupRequest = request.body
     is_early = request.version < REBALANCE_TIMEOUT_SINCE
     timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
@@ -138,8 +139,6 @@ def _wish_of(request: Request) -> JoinParameters:
 
 
 class _Join:
-    """One request to one group."""
-
     def __init__(
         self, broker: Broker, request: Request, coordinator: ClassicGroupCoordinator
     ) -> None:
@@ -150,7 +149,7 @@ class _Join:
         self._max_size = broker.settings.group_max_size
 
     def answer(self) -> JoinGroupResponse | None:
-        """The answer; None where the member waits."""
+        """Return the response; None if the request stays pending."""
         body, group = self._body, self._group
         if not self._has_room():
             self._coordinator.remove(body.member_id)
@@ -169,7 +168,7 @@ class _Join:
         return _BY_STATE[group.state](self, group.members[body.member_id])
 
     def _has_room(self) -> bool:
-        """Whether the group takes this member: one that is there, or one up to the limit."""
+        """True if the member is in the group or the group is not full."""
         group = self._group
         member = group.members.get(self._body.member_id)
         if group.state is ClassicGroupState.EMPTY:
@@ -195,7 +194,7 @@ class _Join:
         return self._refuse(Error.MEMBER_ID_REQUIRED, member_id)
 
     def _new_id(self) -> str:
-        """Client or instance id and a uuid: the one chosen, or one that the nonce gives."""
+        """Return the chosen id, or client or instance id and a derived UUID."""
         chosen = self._request.choices.member_id
         if chosen is not None:
             return chosen
@@ -214,7 +213,7 @@ class _Join:
             self._request.header.client_id or "",
             f"/{self._request.host}",
         )
-        member.take_over(_wish_of(self._request))
+        member.take_over(_parameters_of(self._request))
         self._coordinator.add_member(member, body.protocol_type)
         return None
 
@@ -222,31 +221,31 @@ class _Join:
         return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
 
     def wait(self, member: ClassicMember) -> JoinGroupResponse | None:
-        """The member joins the rebalance that runs, or that begins with it."""
+        """Join the running rebalance, or start one."""
         self._coordinator.drop_pending(member.join_id)
-        self._group.update_join(member, _wish_of(self._request))
+        self._group.update_join(member, _parameters_of(self._request))
         self._coordinator.rebalance()
         return None
 
     def again_or_rebalance(self, member: ClassicMember) -> JoinGroupResponse | None:
-        """A member that has lost its answer gets it again; one that has changed rebalances."""
+        """Repeat the last response; rebalance if the protocols have changed."""
         if member.protocols == self._protocols():
             return join_response(self._group, member, member.member_id == self._group.leader_id)
         return self.wait(member)
 
     def rejoin(self, member: ClassicMember) -> JoinGroupResponse | None:
-        """In a stable group the leader, and who has changed, begins a rebalance."""
+        """Rebalance a stable group for its leader or changed protocols."""
         is_leader = member.member_id == self._group.leader_id
         if is_leader or member.protocols != self._protocols():
             return self.wait(member)
         return join_response(self._group, member, False)
 
     def unknown(self, member: ClassicMember) -> JoinGroupResponse:
-        """An empty group has no members."""
+        """Reject the id: an empty group has no members."""
         return self._refuse(Error.UNKNOWN_MEMBER_ID, member.member_id)
 
     def _replace(self, former: ClassicMember, member_id: str) -> JoinGroupResponse | None:
-        """A static member comes back under a new id and takes its own place."""
+        """Replace a static member that returns with a new member id."""
         group, coordinator = self._group, self._coordinator
         leader_before = group.leader_id
         fenced = Error.FENCED_INSTANCE_ID
@@ -254,7 +253,7 @@ class _Join:
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
         coordinator.replace(former, member)
-        group.update_join(member, _wish_of(self._request))
+        group.update_join(member, _parameters_of(self._request))
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
         elif (
@@ -269,15 +268,15 @@ class _Join:
         return None
 
     def _taken_over(self, member: ClassicMember, leader_before: str) -> JoinGroupResponse:
-        """The same generation again; before version 9 under the name of the former leader."""
+        """Return the current generation; up to version 8, the former leader."""
         is_leader = member.member_id == self._group.leader_id
-        answer = join_response(self._group, member, False)
+        response = join_response(self._group, member, False)
         if self._request.version < SKIP_ASSIGNMENT_SINCE:
-            answer.leader = leader_before
+            response.leader = leader_before
         elif is_leader:
-            answer.members = joined_members(self._group)
-            answer.skip_assignment = True
-        return answer
+            response.members = joined_members(self._group)
+            response.skip_assignment = True
+        return response
 
 
 def _renamed(member: ClassicMember, member_id: str) -> ClassicMember:
@@ -299,6 +298,6 @@ _BY_STATE: dict[ClassicGroupState, Callable[[_Join, ClassicMember], JoinGroupRes
     ClassicGroupState.COMPLETING_REBALANCE: _Join.again_or_rebalance,
     ClassicGroupState.STABLE: _Join.rejoin,
 }
-"""What a known member's join leads to."""
+"""Handler of a known member's join, by group state."""
 
 API = Api(kafka_apis.JOIN_GROUP, JoinGroupRequest, handle, earlier_writes=earlier_writes.of_member)

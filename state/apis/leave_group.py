@@ -1,13 +1,19 @@
-"""LeaveGroup (key 13, versions 0 to 5): members go, or are sent away by their instance ids.
+"""LeaveGroup (key 13, versions 0 to 5): remove members of a group.
 
-Source: KIP-345, KIP-800; `GroupMetadataManager.classicGroupLeave` in Kafka. In this order:
+Source: KIP-345, KIP-800; `GroupMetadataManager.classicGroupLeave` in Kafka. Errors of the whole
+request, in this order:
 
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED
     group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
 
-Then each member has its own answer: 25 for one that is unknown, 82 for a fenced instance. A member
-id "" goes by the instance id alone. Up to version 2 there is one member and one answer.
+Errors of a member:
+
+    unknown member                                25 UNKNOWN_MEMBER_ID
+    the instance id has another member            82 FENCED_INSTANCE_ID
+
+An administrator removes a static member by its instance id, with member id "". Up to version 2 a
+request names one member and the response has one error.
 """
 
 from brokertwin.state.apis import earlier_writes, uncommitted
@@ -31,7 +37,7 @@ MEMBERS_SINCE = 3
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Lets members go; the others rebalance."""
+    """Remove the members and rebalance the rest."""
     body: LeaveGroupRequest = request.body
     error = group_rules.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
@@ -68,7 +74,7 @@ def _response(left: list[MemberResponse], version: int) -> LeaveGroupResponse:
 def _leave_consumer_group(
     broker: Broker, group: ConsumerGroup, leaving: list[MemberIdentity], version: int
 ) -> Decision:
-    """Members of a consumer group can be sent away, too (`classicGroupLeaveToConsumerGroup`)."""
+    """Remove members (`classicGroupLeaveToConsumerGroup` in Kafka)."""
     left = []
     gone: dict[str, ConsumerMember] = {}
     for each in leaving:

@@ -1,17 +1,17 @@
-"""ListConfigResources (key 74, versions 0 and 1): what there are settings of.
+"""ListConfigResources (key 74, versions 0 to 1): list config resources.
 
 Source: `KafkaApis.handleListConfigResources`, `ListConfigResourcesRequest` in Kafka; KIP-1142,
-KIP-1000. Version 0 was ListClientMetricsResources: it lists those alone, without a type. No type at
-all asks for every one. What is listed, in this order whatever the order of the request:
+KIP-1000. Version 0 was ListClientMetricsResources: it lists client metrics alone and has no types.
+Without types, the response has every resource. It has them in this order, whatever the request's:
 
-    32 groups           those that were given settings of their own
+    32 groups           groups with group settings
     16 client metrics   the subscriptions
-     8 broker loggers   the brokers that are alive
-     4 brokers          the same
-     2 topics           all, those of the broker's own included
+     8 broker loggers   the live brokers
+     4 brokers          the live brokers
+     2 topics           all topics, internal ones included
 
-Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, another type gives
-35 UNSUPPORTED_VERSION. Kafka lists each kind in the order of a hash map, here it is sorted.
+Without DESCRIBE_CONFIGS on the cluster it returns 31 CLUSTER_AUTHORIZATION_FAILED. An unknown type
+returns 35 UNSUPPORTED_VERSION. Kafka lists a type in the order of a hash map; here it is sorted.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -33,19 +33,19 @@ TYPES_SINCE = 1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     body: ListConfigResourcesRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
-    asked = set(body.resource_types)
-    if asked - set(IN_ORDER):
+    requested = set(body.resource_types)
+    if requested - set(IN_ORDER):
         return _refused(Error.UNSUPPORTED_VERSION)
     if request.version < TYPES_SINCE:
-        asked = {CLIENT_METRICS}
+        requested = {CLIENT_METRICS}
     listed = [
         ConfigResource(resource_name=name, resource_type=kind)
         for kind in IN_ORDER
-        if not asked or kind in asked
+        if not requested or kind in requested
         for name in _names(broker, kind)
     ]
     return Decision(response=ListConfigResourcesResponse(config_resources=listed))

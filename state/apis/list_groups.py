@@ -1,8 +1,8 @@
-"""ListGroups (key 16, versions 0 to 5): the groups that this broker coordinates.
+"""ListGroups (key 16, versions 0 to 5): list the groups of this broker.
 
 Source: `GroupMetadataManager.listGroups`, `KafkaApis.handleListGroupsRequest` in Kafka; KIP-518,
-KIP-848. Without DESCRIBE on the cluster only groups that the client may DESCRIBE are listed.
-States and types are compared without regard to case; an unknown one matches nothing.
+KIP-848. Without DESCRIBE on the cluster, the list has only groups that the client may DESCRIBE.
+States and types are case-insensitive; an unknown one matches nothing.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -20,7 +20,7 @@ from brokertwin.state.groups.kinds import kind_of
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     body: ListGroupsRequest = request.body
     states = {state.lower() for state in body.states_filter}
     types = {kind.lower() for kind in body.types_filter}

@@ -1,37 +1,46 @@
-"""ListOffsets (key 2, versions 1 to 11): offsets by their place in the log or by timestamp.
+"""ListOffsets (key 2, versions 1 to 11): find offsets by timestamp.
 
 Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023, KIP-1075;
 `ReplicaManager.fetchOffset`, `Partition.fetchOffsetForTimestamp`,
-`UnifiedLog.fetchOffsetByTimestamp` in Kafka. What `timestamp` asks for, and from which version on:
+`UnifiedLog.fetchOffsetByTimestamp` in Kafka. Values of `timestamp`, with their first version:
 
-    -1  1   latest: the high watermark; with read_committed the last stable offset, for a replica
-            the log end offset
-    -2  1   earliest: the log start offset, with the leader epoch of its record; with -1 of a
-            follower that never had one
+    -1  1   latest: the high watermark; the last stable offset for read_committed; the log end
+            offset for a replica
+    -2  1   earliest: the log start offset and the leader epoch of its record; epoch -1 on a
+            follower that never had a record
     -3  7   the record with the greatest timestamp
-    -4  8   earliest local: the log start offset, as nothing is in remote storage
-    -5  9   latest tiered: -1 in leader epoch -1, as nothing is in remote storage
-    -6 11   earliest pending upload: as -5
+    -4  8   earliest local: the log start offset, because no segment is in remote storage
+    -5  9   latest tiered: -1 in leader epoch -1, because no segment is in remote storage
+    -6 11   earliest pending upload: the same result as -5
     >= 0    the first record with that timestamp or a later one
 
-A topic without partitions has no answer. Errors: -1 for all partitions where the isolation level is
-neither 0 nor 1, unless the client may DESCRIBE none of them; 29 for a topic that the client may not
-DESCRIBE, 42 for a partition named twice, 35 UNSUPPORTED_VERSION for any other negative timestamp, 3
-for a partition that is not there, 74 and 75 for a leader epoch below or above the log's, 6 where
-this broker does not lead it. No such record, or none that the client may read yet: offset and
-timestamp -1, no error.
+Errors:
 
-A record's timestamp is known from its batch's header where the batch has one record or the topic
-has message.timestamp.type=LogAppendTime, where the timestamp asked for is not above the first
-record's, and for the greatest timestamp where the first record has it or the edge has told which
-one does, also of deleted records whose segment is still there. Elsewhere the answer carries
-the tagged field `within`: the batch, or the sealed segment, in which the edge looks; `offset` and
-`timestamp` then are the least that the record can have.
+    isolation level neither 0 nor 1           -1 UNKNOWN_SERVER_ERROR for all partitions, unless
+                                              the client may DESCRIBE none of them
+    no DESCRIBE permission on the topic       29 TOPIC_AUTHORIZATION_FAILED
+    a partition named twice                   42 INVALID_REQUEST
+    any other negative timestamp              35 UNSUPPORTED_VERSION
+    no such partition                         3 UNKNOWN_TOPIC_OR_PARTITION
+    leader epoch below the log's              74 FENCED_LEADER_EPOCH
+    leader epoch above the log's              75 UNKNOWN_LEADER_EPOCH
+    this broker does not lead the partition   6 NOT_LEADER_OR_FOLLOWER
 
-Where the first records of a batch are deleted, the one asked for may have been among them; then
-`within.orElse` says where to go on looking.
+The response omits topics without partitions. Without a matching record that the client may read,
+offset and timestamp are both -1, without an error.
 
-Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`).
+The batch header gives a record's timestamp in these cases:
+
+- The batch has one record, or the topic has message.timestamp.type=LogAppendTime.
+- The requested timestamp is not above the first record's.
+- The greatest timestamp is the first record's, or the gateway has reported which record has it.
+  This includes deleted records in a segment that still exists.
+
+Otherwise the response has the tagged field `within`: the batch, or the sealed segment, in which the
+gateway looks for the record. `offset` and `timestamp` are then lower bounds. If the first records
+of a batch are deleted, the match may be one of them; `within.orElse` is the next place to search.
+
+Not implemented: magic 0 and magic 1; remote storage, and so waiting for it (`timeoutMs`).
 """
 
 from collections import Counter
@@ -81,26 +90,26 @@ APPEND_TIME = "LogAppendTime"
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Looks the offsets up; nothing changes."""
+    """Respond without writing records."""
     body: ListOffsetsRequest = request.body
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))
-    answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    responses: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     allowed = [topic for topic in body.topics if topic.name not in denied]
     if allowed and body.isolation_level not in ISOLATION_LEVELS:
         refused = [_refused(topic, Error.UNKNOWN_SERVER_ERROR) for topic in body.topics]
         return Decision(response=ListOffsetsResponse(topics=refused))
     for topic in allowed:
-        listed = answers.setdefault(topic.name, {})
+        listed = responses.setdefault(topic.name, {})
         for wanted in topic.partitions:
             if named[topic.name, wanted.partition_index] > 1:
-                answer = _failed(wanted, Error.INVALID_REQUEST)
+                response = _failed(wanted, Error.INVALID_REQUEST)
             else:
-                answer = _list(broker, request, topic.name, wanted)
-            listed[wanted.partition_index] = answer
+                response = _list(broker, request, topic.name, wanted)
+            listed[wanted.partition_index] = response
     topics = [
         ListOffsetsTopicResponse(name=name, partitions=list(listed.values()))
-        for name, listed in answers.items()
+        for name, listed in responses.items()
         if listed
     ]
     denial = Error.TOPIC_AUTHORIZATION_FAILED
@@ -132,7 +141,7 @@ def _list(
 def _readable_log(
     broker: Broker, replica_id: int, topic: Topic | None, wanted: ListOffsetsPartition
 ) -> Log | Error:
-    """The partition's log, or why it cannot be read here."""
+    """Return the partition's log, or the error that prevents a read."""
     index = wanted.partition_index
     if topic is None or not 0 <= index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -147,7 +156,7 @@ def _readable_log(
 
 
 def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
-    """The first offset that whoever asks may not read."""
+    """Return the first offset that the requester cannot read."""
     if body.replica_id != CONSUMER:
         return log.log_end_offset
     return log.readable_end(body.isolation_level)
@@ -156,21 +165,21 @@ def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
 def _place(
     broker: Broker, topic: Topic, log: Log, wanted: ListOffsetsPartition, end: int
 ) -> ListOffsetsPartitionResponse:
-    """The latest or earliest offset; nothing for what only remote storage has."""
+    """Return the latest or earliest offset; none for remote storage."""
     partition = topic.partitions[wanted.partition_index]
-    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         is_latest = wanted.timestamp == LATEST
-        answer.offset = end if is_latest else log.log_start_offset
+        response.offset = end if is_latest else log.log_start_offset
         is_led = partition.leader == broker.id
-        answer.leader_epoch = partition.leader_epoch if is_latest else _first_epoch(log, is_led)
-    return answer
+        response.leader_epoch = partition.leader_epoch if is_latest else _first_epoch(log, is_led)
+    return response
 
 
 def _first_epoch(log: Log, is_led: bool) -> int:
-    """The leader epoch of the log's oldest record, that of now where there is none.
+    """Return the leader epoch of the oldest record.
 
-    A follower that never had a record knows of none.
+    An empty log has the current epoch; a follower that never had a record has none.
     """
     if not is_led and not log.log_end_offset:
         return NO_EPOCH

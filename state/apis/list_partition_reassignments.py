@@ -1,9 +1,9 @@
-"""ListPartitionReassignments (key 46, version 0): which partitions are being reassigned.
+"""ListPartitionReassignments (key 46, version 0): list ongoing ones.
 
 Runs on the controller. Sources: KIP-455; `ReplicationControlManager.listPartitionReassignments`,
-`ControllerApis` in Kafka; answers of 4.3.1. Without DESCRIBE on the cluster the request is refused
-(31). Of topics and partitions that there are not, and of those that are not being reassigned, it
-says nothing.
+`ControllerApis` in Kafka; responses of 4.3.1. Without DESCRIBE on the cluster the error is 31
+CLUSTER_AUTHORIZATION_FAILED. The response omits missing topics and partitions, and partitions
+without a reassignment.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from brokertwin.state.replication import reassignments
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Answers from the controller's image."""
+    """Respond without writing records."""
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         refused = ListPartitionReassignmentsResponse(

@@ -1,13 +1,13 @@
-"""ListTransactions (key 66, versions 0 to 2): the transactional ids that a broker coordinates.
+"""ListTransactions (key 66, versions 0 to 2): list transactional ids.
 
 Source: KIP-664, KIP-994, KIP-1152; `TransactionStateManager.listTransactionStates` in Kafka 4.3.1.
-Every filter that is given has to hold; a state that Kafka does not know is told back, and no id is
-in it. `durationFilter` (version 1 and later) takes transactions that have begun longer ago than so
-many ms; those without one count as begun at the beginning of time. Ids that the client may not
-DESCRIBE are left out. The order is by name; Kafka's is that of a hash map.
+The broker lists ids that it coordinates and that the client may DESCRIBE. An id must pass every
+filter of the request. The response repeats unknown states; they match no id. `durationFilter`
+(version 1 and later) selects transactions older than a number of ms; the start time of an id
+without a transaction is 0. The list is sorted by name; Kafka's has the order of a hash map.
 
-`transactionalIdPattern` (version 2) is a regular expression of RE2 that matches the whole name; one
-that is none is refused, 128 INVALID_REGULAR_EXPRESSION, and nothing else is told.
+`transactionalIdPattern` (version 2) is an RE2 expression that matches the whole name. An
+invalid one returns 128 INVALID_REGULAR_EXPRESSION and nothing else.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ NO_DURATION = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Lists what passes the filters."""
+    """Respond without writing records."""
     body: ListTransactionsRequest = request.body
     pattern = body.transactional_id_pattern
     if pattern and topic_regexes.invalid(pattern) is not None:
@@ -54,7 +54,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _named(broker: Broker, pattern: str | None) -> Iterable[tuple[str, TransactionMetadata]]:
-    """The broker's transactional ids; those that a pattern matches."""
+    """Yield the broker's transactional ids that match the pattern, if any."""
     known = dict(transactional_ids.all_ids(broker.tables.transactions, broker.id))
     names = topic_regexes.matching([pattern], known)[pattern] if pattern else known
     return ((name, known[name]) for name in names)

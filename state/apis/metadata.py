@@ -1,25 +1,27 @@
-"""Metadata (key 3, versions 0 to 13): brokers, topics, partitions and their leaders.
+"""Metadata (key 3, versions 0 to 13): brokers, topics and leaders.
 
-`topics` null asks for all topics (empty in version 0), an empty list for none. From version 12 on a
-topic may be named by its id; where one is, the names of the request count for nothing. An id or a
-missing name in versions 10 and 11 refuses the whole request (INVALID_REQUEST); a topic with neither
-name nor id, where none has an id, is UNKNOWN_SERVER_ERROR, Kafka's own slip.
+`topics` null requests all topics (in version 0, an empty list does); an empty list requests none.
+From version 12 on a topic can be named by its id. If any topic has an id, the names in the request
+are ignored. An id or a missing name in versions 10 to 11 fails the whole request (42
+INVALID_REQUEST). A topic with neither name nor id fails it (-1 UNKNOWN_SERVER_ERROR) if no topic
+has an id; this is a bug in Kafka.
 
-A topic that is missing is answered with UNKNOWN_TOPIC_OR_PARTITION, also where the request makes
-the broker have it created: the next request finds it (KRaft).
+A missing topic has 3 UNKNOWN_TOPIC_OR_PARTITION even if the request makes the broker create it: the
+next request finds it (KRaft).
 
-Answers give topics in the request's order, all topics by name, and missing ones at the end. Host
-and port are placeholders, `localhost` and 9092 plus the broker's id: the edge puts in where clients
-reach it. The controller is said to be the first broker; Kafka names one at random.
+The response has the topics in the request's order, or all topics by name; missing ones come last.
+Host and port are placeholders, `localhost` and 9092 plus the broker's id: the gateway replaces them
+with its own addresses. The controller is the first broker; Kafka names a random one.
 
-A topic that the client may not DESCRIBE is 29, whether it is there or not, and left out of all
-topics; so is a missing one that it would have created, where it may not CREATE it. Authorized
-operations are told of the cluster (0 without DESCRIBE on it) and of the topics that it may see.
+A topic that the client may not DESCRIBE has 29 TOPIC_AUTHORIZATION_FAILED, even if it does not
+exist. The list of all topics omits it. A missing topic that the client may not CREATE has 29
+TOPIC_AUTHORIZATION_FAILED, too, if the request would create it. Authorized operations cover the
+cluster (0 without DESCRIBE on it) and the visible topics.
 
-Fenced brokers are left out, and those that have not the listener by which the client came: where
-such a one leads, the partition is 72 without a leader (5 before version 6), and where it has a
-replica that is offline, as is one in a log directory that has failed. In version 0 only replicas
-that a client reaches are named, and where some are not the partition is 9.
+The response omits fenced brokers and those without the listener that the client used. If such a
+broker leads a partition, the partition has no leader but 72 LISTENER_NOT_FOUND (5
+LEADER_NOT_AVAILABLE before version 6). Its replicas are offline, like a replica in a failed log
+directory. Version 0 omits unreachable replicas and returns 9 REPLICA_NOT_AVAILABLE.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
@@ -56,9 +58,9 @@ _LISTENERS_SINCE = 6
 
 
 class _Seen(NamedTuple):
-    """What a client can reach, by which listener, and the version in which it is told.
+    """The brokers that a client can reach, its listener and its version.
 
-    And what gives the replicas that are offline, as `Machine.offline_replicas`.
+    `offline` returns the offline replicas, like `Machine.offline_replicas`.
     """
 
     reached: Reached
@@ -69,7 +71,7 @@ class _Seen(NamedTuple):
 
 @lru_cache
 def cluster_id(cluster: str, chosen: str | None) -> str:
-    """The id of a cluster: the chosen one, else one made from the cluster's name."""
+    """Return the chosen cluster id, or one derived from the cluster's name."""
     return chosen if chosen else topics.derive_uuid("cluster", cluster)
 
 
@@ -86,7 +88,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
         shown = (topic for topic in known if topic.name not in denied)
-        found = [_told_of(broker, topic, seen) for topic in shown]
+        found = [_visible(broker, topic, seen) for topic in shown]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
         found = _by_id(broker, request, body.topics, seen)
     else:
@@ -103,13 +105,13 @@ def _handle(broker: Broker, request: Request) -> Decision:
         controller_id=next(iter(broker.alive_brokers()), -1),
         topics=found + [_missing(name) for name in missing if name not in uncreatable],
     )
-    _tell_operations(broker, request, response)
+    _add_operations(broker, request, response)
     response.topics += [_hidden(name, name in INTERNAL_TOPICS) for name in uncreatable] + hidden
     return Decision(response=response, messages=internal_topics.creation(broker, created))
 
 
 def _request_error(body: MetadataRequest, version: int) -> Error:
-    """What refuses the request as a whole."""
+    """Return the error that fails the whole request."""
     topics = body.topics or []
     is_by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
     is_any_nameless = any(topic.name is None for topic in topics)
@@ -129,12 +131,12 @@ def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
 def _by_id(
     broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
 ) -> list[MetadataResponseTopic]:
-    """Unknown ids first, then those known; an id is no secret, but the topic's name is."""
+    """Return unknown ids, then known topics; hide unauthorized names."""
     unknown, known = [], []
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
-            known.append(_told_of(broker, topic, seen))
+            known.append(_visible(broker, topic, seen))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             known.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
@@ -150,7 +152,7 @@ def _by_id(
 def _by_name(
     broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
 ) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
-    """The topics that there are, the names of those missing, and what the client may not see."""
+    """Return existing topics, missing names and unauthorized topics."""
     found, missing, hidden = [], [], []
     for name in dict.fromkeys(each.name or "" for each in wanted):
         topic = broker.topic_by_name(name)
@@ -159,7 +161,7 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_told_of(broker, topic, seen))
+            found.append(_visible(broker, topic, seen))
     return found, missing, hidden
 
 
@@ -171,7 +173,7 @@ def _hidden(name: str, is_internal: bool = False) -> MetadataResponseTopic:
 def _uncreatable(
     broker: Broker, request: Request, body: MetadataRequest, missing: list[str]
 ) -> list[str]:
-    """Those missing topics that the request would have created, had the client been allowed to."""
+    """Return missing topics that the client is not allowed to create."""
     is_wanted = body.allow_auto_topic_creation and broker.settings.auto_create_topics_enable
     if not missing or not is_wanted or broker.allows_cluster(request, Operation.CREATE):
         return []
@@ -179,7 +181,7 @@ def _uncreatable(
     return [name for name in missing if name in denied]
 
 
-def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
+def _visible(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
     variant = seen.listener, seen.version
     return broker.described(topic, variant, partial(_found, seen=seen))
 
@@ -228,14 +230,14 @@ def _may_create(broker: Broker, body: MetadataRequest, name: str) -> bool:
 
 
 def cluster_operations(broker: Broker, request: Request) -> int:
-    """What the client may do to the cluster, as bits; 0 where it may not DESCRIBE it."""
+    """Return the authorized operations as bits; 0 without DESCRIBE."""
     if not broker.allows_cluster(request, Operation.DESCRIBE):
         return 0
     return broker.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _tell_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
-    """What the client may do; without an authorizer that is everything."""
+def _add_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
+    """Set the authorized operations; without an authorizer, all of them."""
     body: MetadataRequest = request.body
     if body.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(broker, request)

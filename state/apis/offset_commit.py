@@ -1,34 +1,46 @@
-"""OffsetCommit (key 8, versions 2 to 10): a group stores how far it has read.
+"""OffsetCommit (key 8, versions 2 to 10): store a group's offsets.
 
 Source: seed 003; KIP-98, KIP-320, KIP-345, KIP-848; `KafkaApis.handleOffsetCommitRequest`,
 `OffsetMetadataManager.commitOffset`, `ClassicGroup.validateOffsetCommit` in Kafka.
 
-A client that may not READ the group gets 30 for everything; a topic that it may not READ is 29.
-Partitions that do not exist are answered by the broker itself (3; an unknown topic id 100) and
-never reach the coordinator; where none is left, the group is not looked at. Then, in this order:
+The broker itself rejects some partitions. They do not reach the coordinator:
 
-    this broker does not coordinate the group         16 NOT_COORDINATOR, 14 while it loads it
-    no such group, generation >= 0                    69 (version 9 and later), 22 (earlier)
-    unknown member or instance id, fenced             25, 82
+    no READ permission on the group                   30 GROUP_AUTHORIZATION_FAILED for all
+    no READ permission on the topic                   29 TOPIC_AUTHORIZATION_FAILED
+    no such topic id                                  100 UNKNOWN_TOPIC_ID
+    no such topic or partition                        3 UNKNOWN_TOPIC_OR_PARTITION
+
+If no partition is left, the group is not checked. Otherwise the coordinator checks, in this order:
+
+    this broker does not coordinate the group         16 NOT_COORDINATOR
+    it is loading the group                           14 COORDINATOR_LOAD_IN_PROGRESS
+    no such group, generation >= 0, version >= 9      69 GROUP_ID_NOT_FOUND
+    no such group, generation >= 0, version <= 8      22 ILLEGAL_GENERATION
+    unknown member or instance id                     25 UNKNOWN_MEMBER_ID
+    the instance id has another member                82 FENCED_INSTANCE_ID
     another generation                                22 ILLEGAL_GENERATION
     no member id, and the group has members           25 UNKNOWN_MEMBER_ID
     the group completes a rebalance                   27 REBALANCE_IN_PROGRESS
     a member of a consumer group, version below 9     35 UNSUPPORTED_VERSION
-    it names an epoch in which it had not a partition 113 STALE_MEMBER_EPOCH
-    metadata longer than offset.metadata.max.bytes    12, for that partition alone
+    partition not assigned in the given epoch         113 STALE_MEMBER_EPOCH
+    metadata longer than offset.metadata.max.bytes    12 OFFSET_METADATA_TOO_LARGE, per partition
 
-A commit with a generation below 0 makes a group that is not there yet ("simple"); where each offset
-is refused with 12 nothing of it is written (`groups.create_unwritten`). The time of the
-commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
-With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
-anybody: it lies in the log behind what is read, which therefore does not take its place.
-With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
-generation, and has it written there (`state/eras/zookeeper_offsets.py`); 15 if it takes too long.
-With `brokertwin.create.offsets.topic` (seed 003) the first commit has the offsets topic created: 15
-COORDINATOR_NOT_AVAILABLE, and the client tries again.
-With `brokertwin.null.commit.deletes` (seed 003) offset -1 with null metadata deletes the offset.
-From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
-refused come first in the answer.
+A commit with a negative generation creates a missing group ("simple"). If every offset is 12
+OFFSET_METADATA_TOO_LARGE, that group is not written (`groups.create_unwritten`). The commit time is
+the event's time. An offset has a separate expiry time only if versions 2 to 4 give a retention.
+In the response, partitions that the broker itself rejected come first, like in Kafka. From version
+10 on, topics have ids instead of names (KIP-848).
+
+Settings of seed 003:
+
+- `brokertwin.commit.while.loading`: accept any commit while the group loads. Its records follow
+  those still to be loaded, which therefore do not replace it.
+- `brokertwin.offset.storage=zookeeper`: any broker accepts any commit, in any generation, and has
+  it written to ZooKeeper (`state/eras/zookeeper_offsets.py`). If that takes too long, the error is
+  15 COORDINATOR_NOT_AVAILABLE.
+- `brokertwin.create.offsets.topic`: the first commit creates the offsets topic and returns 15
+  COORDINATOR_NOT_AVAILABLE, so the client retries.
+- `brokertwin.null.commit.deletes`: offset -1 with null metadata deletes the offset.
 """
 
 from collections.abc import Iterable
@@ -84,14 +96,14 @@ def _topic(
     version: int,
     partitions: list[OffsetCommitResponsePartition],
 ) -> OffsetCommitResponseTopic:
-    """A topic in the response, by id or by name as in the request."""
+    """A topic in the response, by id or by name like in the request."""
     if version >= TOPIC_IDS_SINCE:
         return OffsetCommitResponseTopic(topic_id=wanted.topic_id, partitions=partitions)
     return OffsetCommitResponseTopic(name=wanted.name, partitions=partitions)
 
 
 class ToZookeeper(msgspec.Struct):
-    """A request that waits for ZooKeeper: what the broker has refused, what it has passed on."""
+    """A request that waits for ZooKeeper: rejected and forwarded topics."""
 
     refused: list[OffsetCommitResponseTopic]
     asked: list[OffsetCommitRequestTopic]
@@ -106,26 +118,29 @@ class _Accepted(msgspec.Struct):
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Stores the offsets that may be stored; the controller has those that ZooKeeper would have."""
+    """Store the accepted offsets.
+
+    The controller handles the request if ZooKeeper stores the offsets.
+    """
     body: OffsetCommitRequest = request.body
     if machine.has_authorizer and not machine.allows(
         request, Operation.READ, ResourceType.GROUP, body.group_id
     ):
         failed = _failed(body.topics, request.version, Error.GROUP_AUTHORIZATION_FAILED)
         return Decision(response=OffsetCommitResponse(topics=failed))
-    answers = Answers()
+    responses = Answers()
     accepted = []
     version = request.header.request_api_version
     for wanted in body.topics:
         topic = _topic_of(machine, wanted, version)
         if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
             if not wanted.partitions:
-                answers.refuse_topic(_topic(wanted, version, []))
-            _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
+                responses.refuse_topic(_topic(wanted, version, []))
+            _refuse(responses, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
         if topic is None and not wanted.partitions:
-            answers.refuse_topic(_topic(wanted, version, []))
+            responses.refuse_topic(_topic(wanted, version, []))
         known = []
         for partition in wanted.partitions:
             if 0 <= partition.partition_index < partition_count:
@@ -133,13 +148,13 @@ def handle(machine: Machine, request: Request) -> Decision:
                 continue
             by_id = topic is None and version >= TOPIC_IDS_SINCE
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            _refuse(answers, wanted, version, [partition], unknown)
+            _refuse(responses, wanted, version, [partition], unknown)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
     if accepted and isinstance(machine, Broker) and zookeeper_offsets.is_enabled(machine):
-        return _write_to_zookeeper(machine, request, accepted, answers.topics)
-    records = _commit(machine, request, accepted, answers) if accepted else []
-    response = OffsetCommitResponse(topics=answers.topics)
+        return _write_to_zookeeper(machine, request, accepted, responses.topics)
+    records = _commit(machine, request, accepted, responses) if accepted else []
+    response = OffsetCommitResponse(topics=responses.topics)
     missing = internal_topics.on_first_use(machine) if accepted else []
     messages = internal_topics.creation(machine, missing)
     return Decision(records=records, response=response, messages=messages)
@@ -151,59 +166,61 @@ def _write_to_zookeeper(
     accepted: list[_Accepted],
     refused: list[OffsetCommitResponseTopic],
 ) -> Decision:
-    asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
-    body = msgspec.structs.replace(request.body, topics=asked)
+    requested = [
+        msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted
+    ]
+    body = msgspec.structs.replace(request.body, topics=requested)
     message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
     deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
-    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
+    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, requested)))
     return Decision(condition=condition, messages=[message])
 
 
 def resume(
     _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetCommitResponse
 ) -> Decision:
-    """ZooKeeper has the offsets."""
+    """Respond: ZooKeeper has stored the offsets."""
     version = waiting.header.request_api_version
-    answers = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
-    answers.merge(response.topics)
-    return Decision(response=OffsetCommitResponse(topics=answers.topics))
+    responses = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
+    responses.merge(response.topics)
+    return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """ZooKeeper has not answered in time."""
+    """Respond when ZooKeeper's time is up."""
     state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
-    answers = Answers(_refused(state, version))
-    answers.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
-    return Decision(response=OffsetCommitResponse(topics=answers.topics))
+    responses = Answers(_refused(state, version))
+    responses.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
+    return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
 def _refused(state: ToZookeeper, version: int) -> list[OffsetCommitResponseTopic]:
-    """What the broker has refused; checkpoints of old have both a name and an id in it."""
+    """Return rejected topics; old checkpoints have both name and id."""
     return [_topic(each, version, each.partitions) for each in state.refused]
 
 
 def _may_read(
     broker: Machine, request: Request, wanted: OffsetCommitRequestTopic, topic: Topic | None
 ) -> bool:
-    """Whether the client may read the topic; what an unknown id names is not asked for."""
+    """Check READ on the topic; an unknown id is not checked."""
     is_unknown_id = topic is None and request.version >= TOPIC_IDS_SINCE
     name = wanted.name if topic is None else topic.name
     return is_unknown_id or broker.allows_topic(request, Operation.READ, name)
 
 
 def _refuse(
-    answers: "Answers",
+    responses: "Answers",
     wanted: OffsetCommitRequestTopic,
     version: int,
     partitions: list[OffsetCommitRequestPartition],
     error: Error,
 ) -> None:
-    """Some partitions of a topic that the broker refuses itself."""
+    """Reject some partitions of a topic without the coordinator."""
     for each in partitions:
         if version >= TOPIC_IDS_SINCE:
-            answers.refuse(UNSET, each.partition_index, error, wanted.topic_id)
+            responses.refuse(UNSET, each.partition_index, error, wanted.topic_id)
         else:
-            answers.refuse(wanted.name, each.partition_index, error)
+            responses.refuse(wanted.name, each.partition_index, error)
 
 
 def _failed(
@@ -211,13 +228,15 @@ def _failed(
 ) -> list[OffsetCommitResponseTopic]:
     failed = []
     for wanted in topics:
-        partitions = [_answer(each.partition_index, error) for each in wanted.partitions]
+        partitions = [
+            _partition_response(each.partition_index, error) for each in wanted.partitions
+        ]
         failed.append(_topic(wanted, version, partitions))
     return failed
 
 
 def _commit(
-    broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
+    broker: Machine, request: Request, accepted: list[_Accepted], responses: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     group, group_error, version = None, NONE, request.header.request_api_version
@@ -229,7 +248,7 @@ def _commit(
     records: list[Record] = []
     by_coordinator = []
     for each in accepted:
-        topic, answered = each.topic, []
+        topic, results = each.topic, []
         for partition in each.partitions:
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
@@ -239,9 +258,9 @@ def _commit(
                 records.append(OffsetDeleted(body.group_id, *place))
             elif error is NONE:
                 records.append(_record(broker, body, topic, partition))
-            answered.append(_answer(partition.partition_index, error))
-        by_coordinator.append(_topic(each.wanted, version, answered))
-    answers.merge(by_coordinator)
+            results.append(_partition_response(partition.partition_index, error))
+        by_coordinator.append(_topic(each.wanted, version, results))
+    responses.merge(by_coordinator)
     is_new = group is None and group_error is NONE and not records
     if is_new and isinstance(broker, Broker):
         is_loading = coordinators.group_error(broker, body.group_id) is not NONE
@@ -251,7 +270,7 @@ def _commit(
 
 
 def _places(broker: Broker, accepted: list[_Accepted]) -> list[tuple[str, Uuid, int]]:
-    """The partitions whose offsets may be stored, with their topic and its id."""
+    """Return topic, topic id and index of partitions with valid metadata."""
     places = []
     for each in accepted:
         name, topic_id = each.topic.name, each.topic.topic_id
@@ -269,7 +288,7 @@ def _group_error(
     version: int,
     accepted: list[_Accepted],
 ) -> Error:
-    """Why the group does not take the offsets, if so."""
+    """Return the error with which the group rejects the commit."""
     error = coordinators.group_error(broker, body.group_id)
     if internal_topics.on_first_use(broker):
         return Error.COORDINATOR_NOT_AVAILABLE
@@ -291,7 +310,7 @@ def _group_error(
 
 
 def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitRequest) -> None:
-    """A member of a classic group that commits is still there."""
+    """Extend the session of a classic group's member."""
     if not isinstance(group, ClassicGroup) or group.state not in SESSION_EXTENDED_IN:
         return
     member = group.members.get(body.member_id)
@@ -306,13 +325,13 @@ def _topic_of(broker: Machine, wanted: OffsetCommitRequestTopic, version: int) -
 
 
 def _is_null(broker: Machine, partition: OffsetCommitRequestPartition) -> bool:
-    """Whether a commit stands for the null payload of seed 003, which deletes the offset."""
+    """True for the null payload of seed 003, which deletes the offset."""
     is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
     return is_empty and broker.settings.brokertwin_null_commit_deletes
 
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:
-    """Whether the metadata has too many characters, counted as Java does (UTF-16 units)."""
+    """Compare the metadata's length in UTF-16 units, like Java."""
     if not metadata:
         return False
     limit = broker.settings.offset_metadata_max_bytes
@@ -341,12 +360,12 @@ def _record(
 
 
 def _expire_timestamp(now: int, retention: int) -> int:
-    """When the offset expires, in ms since 1970. An int64, as Java adds them."""
+    """Return the expiry in ms since 1970, with Java's int64 overflow."""
     return (now + retention + 2**63) % 2**64 - 2**63
 
 
 class Answers:
-    """Gathers the answer as Kafka does: what the broker refused, then what the coordinator says."""
+    """Collects a response in Kafka's order: broker, then coordinator."""
 
     def __init__(self, refused: Iterable[OffsetCommitResponseTopic] = ()) -> None:
         self.topics: list[OffsetCommitResponseTopic] = []
@@ -363,19 +382,19 @@ class Answers:
         error: Error,
         topic_id: Uuid | UnsetType = UNSET,
     ) -> None:
-        """A partition that the broker refuses itself."""
+        """Add a partition that the broker itself rejects."""
         key = (name, topic_id)
         if key not in self._by_topic:
             self._add(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[]))
-        self._by_topic[key].partitions.append(_answer(partition, error))
+        self._by_topic[key].partitions.append(_partition_response(partition, error))
 
     def refuse_topic(self, topic: OffsetCommitResponseTopic) -> None:
-        """A topic that there is not, of which no partition was asked for."""
+        """Add a rejected topic that the request names without partitions."""
         if (topic.name, topic.topic_id) not in self._by_topic:
             self._add(topic)
 
     def merge(self, by_coordinator: list[OffsetCommitResponseTopic]) -> None:
-        """The coordinator's answers; a topic named twice stays so where nothing was refused."""
+        """Add the coordinator's topics; merge topics if any was rejected."""
         if not self.topics:
             self.topics = by_coordinator
             return
@@ -391,7 +410,7 @@ class Answers:
         self._by_topic[topic.name, topic.topic_id] = topic
 
 
-def _answer(partition: int, error: Error) -> OffsetCommitResponsePartition:
+def _partition_response(partition: int, error: Error) -> OffsetCommitResponsePartition:
     return OffsetCommitResponsePartition(partition_index=partition, error_code=error)
 
 

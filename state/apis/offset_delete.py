@@ -1,24 +1,29 @@
-"""OffsetDelete (key 47, version 0): committed offsets of a group go.
+"""OffsetDelete (key 47, version 0): delete a group's committed offsets.
 
 Source: `OffsetMetadataManager.deleteOffsets`, `KafkaApis.handleOffsetDeleteRequest` in Kafka;
-KIP-496. For the whole request, in this order:
+KIP-496. Errors of the whole request, in this order:
 
-    the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    no DELETE permission on the group             30 GROUP_AUTHORIZATION_FAILED
     group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND
-    it has members that are no consumers          68 NON_EMPTY_GROUP
+    it has members that are not consumers         68 NON_EMPTY_GROUP
 
-For a partition: 29 where the client may not READ the topic, 3 where there is none such, 86 where a
-member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
-that it refuses whole is named also where no partition was.
+Errors of a partition:
+
+    no READ permission on the topic               29 TOPIC_AUTHORIZATION_FAILED
+    no such topic or partition                    3 UNKNOWN_TOPIC_OR_PARTITION
+    a member subscribes to the topic              86 GROUP_SUBSCRIBED_TO_TOPIC
+
+Like in Kafka, partitions that the broker itself rejects come first. A rejected topic is in the
+response even if the request names none of its partitions.
 
 If ZooKeeper keeps the offsets, the coordinator checks the group's members and the controller
 deletes the nodes: 69 GROUP_ID_NOT_FOUND if there is neither a group nor a node, and
 15 COORDINATOR_NOT_AVAILABLE if the controller does not respond in time.
 
-With `brokertwin.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
-tombstones lie in the log behind what is read, and nothing comes back.
+With `brokertwin.commit.while.loading` (seed 003) offsets can be deleted while the group loads. The
+tombstones follow the records still to be loaded, so that the offsets stay deleted.
 """
 
 from typing import NamedTuple
@@ -62,14 +67,17 @@ class _Answer(NamedTuple):
 
 
 class ToZookeeper(msgspec.Struct):
-    """The response that waits for ZooKeeper; `is_known` if the coordinator has the group."""
+    """The response that waits for ZooKeeper.
+
+    `is_known` is set if the coordinator has the group.
+    """
 
     response: OffsetDeleteResponse
     is_known: bool
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Deletes the offsets that may be deleted; the controller those that ZooKeeper keeps."""
+    """Delete offsets; the controller deletes those in ZooKeeper."""
     if not isinstance(machine, Broker):
         return _delete_nodes(machine, request.body)
     broker, body = machine, request.body
@@ -81,7 +89,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokertwin_commit_while_loading:
-        refused, decided = _sorted_out(broker, request, set())
+        refused, decided = _split_partitions(broker, request, set())
         gone = [OffsetDeleted(body.group_id, each.topic, each.partition) for each in decided]
         return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
@@ -94,15 +102,15 @@ def handle(machine: Machine, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     subscribed = kind_of(group).subscribed_topics(group) if group is not None else set()
-    refused, decided = _sorted_out(broker, request, subscribed)
+    refused, decided = _split_partitions(broker, request, subscribed)
     if is_elsewhere:
         state = ToZookeeper(_response(refused, decided), group is not None)
-        return _ask_zookeeper(broker, body.group_id, decided, state)
+        return _forward_to_zookeeper(broker, body.group_id, decided, state)
     records = _tombstones(broker, body.group_id, decided)
     return Decision(records=records, response=_response(refused, decided))
 
 
-def _ask_zookeeper(
+def _forward_to_zookeeper(
     broker: Broker, group_id: str, decided: list[_Answer], state: ToZookeeper
 ) -> Decision:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
@@ -124,10 +132,10 @@ def _ask_zookeeper(
 
 def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
     stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
-    asked = {
+    requested = {
         (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
     }
-    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in asked]
+    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in requested]
     error = Error.NONE if stored else Error.GROUP_ID_NOT_FOUND
     return Decision(records=gone, response=OffsetDeleteResponse(error_code=error))
 
@@ -135,21 +143,21 @@ def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 def resume(
     _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetDeleteResponse
 ) -> Decision:
-    """ZooKeeper has no such nodes any more."""
+    """Respond: ZooKeeper has deleted the nodes."""
     state = decode_item(waiting.state, ToZookeeper)
     is_missing = response.error_code != Error.NONE and not state.is_known
     return Decision(response=response if is_missing else state.response)
 
 
 def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
-    """ZooKeeper has not responded in time."""
+    """Respond when ZooKeeper's time is up."""
     return Decision(response=OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
 
 
 def _response(
     refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_Answer]
 ) -> OffsetDeleteResponse:
-    """What the broker has refused comes first."""
+    """Return the response: first the partitions that the broker rejects."""
     for each in decided:
         partition = OffsetDeleteResponsePartition(
             partition_index=each.partition, error_code=each.error
@@ -161,10 +169,10 @@ def _response(
     return OffsetDeleteResponse(topics=topics)
 
 
-def _sorted_out(
+def _split_partitions(
     broker: Broker, request: Request, subscribed: set[str] | None
 ) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
-    """What the broker itself refuses, by topic, and what the group says of the others."""
+    """Return rejected partitions by topic, and the group's results."""
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     decided: list[_Answer] = []
     for topic in request.body.topics:
@@ -175,12 +183,12 @@ def _sorted_out(
         of_group = Error.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Error.NONE
         for partition in topic.partitions:
             index = partition.partition_index
-            if of_topic is Error.NONE and _is_there(broker, topic.name, index):
+            if of_topic is Error.NONE and _exists(broker, topic.name, index):
                 decided.append(_Answer(topic.name, index, of_group))
                 continue
             error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
-            answer = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
-            refused.setdefault(topic.name, []).append(answer)
+            response = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+            refused.setdefault(topic.name, []).append(response)
     return refused, decided
 
 
@@ -190,7 +198,7 @@ def _refusal(broker: Broker, request: Request, name: str) -> Error:
     return Error.UNKNOWN_TOPIC_OR_PARTITION if broker.topic_by_name(name) is None else Error.NONE
 
 
-def _is_there(broker: Broker, name: str, partition: int) -> bool:
+def _exists(broker: Broker, name: str, partition: int) -> bool:
     topic = broker.topic_by_name(name)
     return topic is not None and 0 <= partition < len(topic.partitions)
 

@@ -1,39 +1,47 @@
-"""OffsetFetch (key 9, versions 1 to 10): what a group has committed.
+"""OffsetFetch (key 9, versions 1 to 10): return committed offsets.
 
 Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetchRequest`,
 `OffsetMetadataManager.fetchOffsets` and `fetchAllOffsets` in Kafka.
 
-    no offset, no such partition, no such group    offset -1, epoch -1, metadata "", error 0
+    no offset, no such partition, no such group    offset -1, epoch -1, metadata "", no error
     topics null (version 2 and later)              every offset of the group
-    unknown topic id (version 10)                  100 UNKNOWN_TOPIC_ID for its partitions
-    the client may not DESCRIBE the group          30 for the group
-    the client may not DESCRIBE a topic            29 for its partitions; left out of all offsets
-    this broker does not coordinate the group      16 NOT_COORDINATOR for the group; version 1 has
-                                                   no place for it and says it per partition
-    requireStable (version 7 and later), and an    88 UNSTABLE_OFFSET_COMMIT for the partition
-    offset is pending in a transaction
 
-    an unknown member of a consumer group          25 for the group
-    another epoch than the member's                113 for the group
-    an epoch without a member                      -1 for such a group
+Errors of a group. Version 1 has no field for them and repeats them for each partition:
 
-Without requireStable it tells of what followers have; with it of all, and waits until they have it
-(`earlier_writes.py`).
+    no DESCRIBE permission on the group            30 GROUP_AUTHORIZATION_FAILED
+    this broker does not coordinate the group      16 NOT_COORDINATOR
+    an unknown member of a consumer group          25 UNKNOWN_MEMBER_ID
+    another epoch than the member's                113 STALE_MEMBER_EPOCH
+    an epoch without a member id                   -1 UNKNOWN_SERVER_ERROR
 
-With `brokertwin.missing.offset.error` (seed 003) a partition without an offset is answered with 3
-UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
-With `brokertwin.forward.offset.fetch` (seed 003) a broker that does not coordinate a group asks
-the one that does and hands on its answer, 15 COORDINATOR_NOT_AVAILABLE where there is none.
-What the client may see is decided by the broker that it has asked. ZooKeeper is asked likewise,
-where it keeps the offsets.
-With `brokertwin.create.offsets.topic` (seed 003) a fetch without the offsets topic has it created
-and returns offset -1 for every partition.
-With `brokertwin.offset.age.from.fetch` (seed 003) a fetch writes the offsets that it returns again,
-with its own time, so that their retention starts anew.
-With `brokertwin.offset.timestamps` (seed 003) a partition has the timestamp of its offset, in the
-topic of responses only: no version of Kafka's protocol has a place for it.
-Versions up to 7 ask for one group, later ones for several. Members name themselves from version 9
-on; for a classic group that does not matter.
+Errors of a partition:
+
+    unknown topic id (version 10)                  100 UNKNOWN_TOPIC_ID
+    no DESCRIBE permission on the topic            29 TOPIC_AUTHORIZATION_FAILED; omitted if topics
+                                                   is null
+    pending offset of a transaction, and           88 UNSTABLE_OFFSET_COMMIT
+    requireStable (version 7 and later)
+
+Without requireStable the response has the offsets below the high watermark. With it the response
+has all offsets and waits until followers have them (`earlier_writes.py`).
+
+Settings of seed 003:
+
+- `brokertwin.missing.offset.error`: a partition without an offset has 3 UNKNOWN_TOPIC_OR_PARTITION,
+  like in Kafka 0.8.1. A consumer cannot distinguish it from a deleted topic.
+- `brokertwin.forward.offset.fetch`: a broker that does not coordinate the group forwards the
+  request to the coordinator and returns its response. Without a coordinator the error is 15
+  COORDINATOR_NOT_AVAILABLE. The first broker authorizes the client. If ZooKeeper keeps
+  the offsets, requests to it are forwarded likewise.
+- `brokertwin.create.offsets.topic`: a fetch creates a missing offsets topic and returns offset -1
+  for every partition.
+- `brokertwin.offset.age.from.fetch`: a fetch writes the returned offsets again with its own time,
+  which restarts their retention.
+- `brokertwin.offset.timestamps`: a partition has the timestamp of its offset, in the topic of
+  responses only. No version of Kafka's protocol has a field for it.
+
+Versions up to 7 name one group, later ones several. From version 9 on members give their ids; for a
+classic group these do not matter.
 """
 
 from collections.abc import Iterator
@@ -77,13 +85,13 @@ MISSING = Offset(-1, -1, "", -1, -1, ZERO_UUID)
 
 
 class Forwarded(msgspec.Struct):
-    """A request of which other brokers are asked for some groups.
+    """A request that was forwarded to other brokers for some groups.
 
     Attributes:
-        answers: the groups in the request's order; those not answered yet with error 15.
-        awaited: which of them each broker has been asked for.
+        answers: results in the request's order; pending ones have 15 COORDINATOR_NOT_AVAILABLE.
+        awaited: positions of the groups requested from each broker.
         hidden: topics that the client may not see.
-        topics: what versions 1 to 7 have asked for.
+        topics: the topics requested in versions 1 to 7.
     """
 
     answers: list[OffsetFetchResponseGroup]
@@ -93,34 +101,34 @@ class Forwarded(msgspec.Struct):
 
 
 def handle(machine: Machine, request: Request) -> Decision:
-    """Reads the committed offsets, or asks the brokers that have them; nothing changes.
+    """Return the committed offsets, or forward the request to other brokers.
 
-    The controller has those that ZooKeeper would have.
+    The controller handles the request if ZooKeeper stores the offsets.
     """
     body: OffsetFetchRequest = request.body
     is_of_several = request.version >= GROUPS_SINCE
-    asked = (
+    requested = (
         body.groups
         if is_of_several
         else [OffsetFetchRequestGroup(group_id=body.group_id, topics=body.topics)]
     )
     if isinstance(machine, Broker):
-        elsewhere = _kept_elsewhere(machine, request, asked)
+        elsewhere = _kept_elsewhere(machine, request, requested)
         if elsewhere:
-            return _forward(machine, request, asked, elsewhere)
-    answers = [_group(machine, request, wanted) for wanted in asked]
+            return _forward(machine, request, requested, elsewhere)
+    responses = [_group(machine, request, wanted) for wanted in requested]
     return Decision(
-        records=[record for answer in answers for record in _renewed(machine, answer)],
-        response=_response(request.version, answers, body.topics),
+        records=[record for response in responses for record in _renewed(machine, response)],
+        response=_response(request.version, responses, body.topics),
         messages=internal_topics.creation(machine, internal_topics.on_first_use(machine)),
     )
 
 
-def _renewed(machine: Machine, answer: OffsetFetchResponseGroup) -> Iterator[OffsetCommitted]:
-    """The offsets in a response with the time of this fetch, if their age counts from it."""
-    for topic in answer.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
+def _renewed(machine: Machine, response: OffsetFetchResponseGroup) -> Iterator[OffsetCommitted]:
+    """Yield returned offsets with a new time if fetches reset their age."""
+    for topic in response.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
         for partition in topic.partitions:
-            place = (answer.group_id, topic.name, partition.partition_index)
+            place = (response.group_id, topic.name, partition.partition_index)
             stored = committed_offsets.offset(machine.tables.groups, machine.id, *place)
             if stored is not None and partition.error_code == Error.NONE:
                 fields = msgspec.structs.asdict(stored) | {"commit_timestamp": machine.now}
@@ -129,29 +137,29 @@ def _renewed(machine: Machine, answer: OffsetFetchResponseGroup) -> Iterator[Off
 
 def _response(
     version: int,
-    answers: list[OffsetFetchResponseGroup],
-    asked: list[OffsetFetchRequestTopics] | None,
+    responses: list[OffsetFetchResponseGroup],
+    requested: list[OffsetFetchRequestTopics] | None,
 ) -> OffsetFetchResponse:
-    """The answer in the words of a version; `asked` is what versions 1 to 7 have asked for."""
+    """Build a version's response; `requested` has the topics up to version 7."""
     if version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=answers)
-    (answer,) = answers
-    if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
-        answer.topics = [_failed(topic, answer.error_code) for topic in asked or []]
-    return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+        return OffsetFetchResponse(groups=responses)
+    (response,) = responses
+    if response.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
+        response.topics = [_failed(topic, response.error_code) for topic in requested or []]
+    return OffsetFetchResponse(topics=response.topics, error_code=response.error_code)
 
 
 def _kept_elsewhere(
-    broker: Broker, request: Request, asked: list[OffsetFetchRequestGroup]
+    broker: Broker, request: Request, requested: list[OffsetFetchRequestGroup]
 ) -> dict[int, list[int]]:
-    """By machine, which of the groups asked for it keeps, and not this broker."""
+    """Return positions of the groups kept elsewhere, by machine."""
     found: dict[int, list[int]] = {}
     may_ask = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
         broker
     )
     if not may_ask or request.is_from_machine:
         return found
-    for place, wanted in enumerate(asked):
+    for place, wanted in enumerate(requested):
         keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
         if keeper is None or keeper == broker.id:
             continue
@@ -163,21 +171,21 @@ def _kept_elsewhere(
 def _forward(
     broker: Broker,
     request: Request,
-    asked: list[OffsetFetchRequestGroup],
+    requested: list[OffsetFetchRequestGroup],
     awaited: dict[int, list[int]],
 ) -> Decision:
-    """Asks the coordinators; what this broker knows itself, it says already."""
+    """Request groups from their coordinators; read local ones now."""
     state = Forwarded([], awaited, [], request.body.topics)
-    if any(wanted.topics is None for wanted in asked):
+    if any(wanted.topics is None for wanted in requested):
         hidden = broker.denied_topics(request, Operation.DESCRIBE, broker.topic_names())
         state.hidden = sorted(hidden)
     elsewhere = {place for places in awaited.values() for place in places}
     sent = dict[int, OffsetFetchRequestGroup]()
-    for place, wanted in enumerate(asked):
+    for place, wanted in enumerate(requested):
         if place not in elsewhere:
             state.answers.append(_group(broker, request, wanted))
             continue
-        seen, refused = _sorted_out(broker, request, wanted.topics or [])
+        seen, refused = _split_topics(broker, request, wanted.topics or [])
         state.answers.append(
             OffsetFetchResponseGroup(
                 group_id=wanted.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
@@ -200,24 +208,24 @@ def _forward(
 def resume(
     broker: Broker, waiting: PendingRequest, message: Message, response: OffsetFetchResponse
 ) -> Decision:
-    """A coordinator has answered; the client is, once all have."""
+    """Store a coordinator's results; respond when all have arrived."""
     state = decode_item(waiting.state, Forwarded)
-    for place, answer in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
-        answer.topics = [topic for topic in answer.topics if topic.name not in state.hidden]
-        if answer.error_code == Error.NONE:
-            answer.topics += state.answers[place].topics
-        state.answers[place] = answer
+    for place, result in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
+        result.topics = [topic for topic in result.topics if topic.name not in state.hidden]
+        if result.error_code == Error.NONE:
+            result.topics += state.answers[place].topics
+        state.answers[place] = result
     if state.awaited:
         return Decision(condition=Condition(waiting.deadline, [], msgspec.msgpack.encode(state)))
     return complete(broker, waiting, state)
 
 
 def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None = None) -> Decision:
-    """Tells what is known by now."""
+    """Respond with the results so far."""
     state = state or decode_item(waiting.state, Forwarded)
-    for answer in state.answers:
-        if answer.error_code != Error.NONE:
-            answer.topics = []
+    for response in state.answers:
+        if response.error_code != Error.NONE:
+            response.topics = []
     version = waiting.header.request_api_version
     return Decision(response=_response(version, state.answers, state.topics))
 
@@ -225,7 +233,7 @@ def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None =
 def _not_coordinator(
     response: OffsetFetchResponse, _error: Error, _settings: BrokerSettings
 ) -> OffsetFetchResponse:
-    """Return 16 NOT_COORDINATOR for each group, whatever the error of the log is."""
+    """Return 16 NOT_COORDINATOR for each group, whatever the log's error."""
     error = int(Error.NOT_COORDINATOR)
     if not response.groups:
         return msgspec.structs.replace(response, topics=[], error_code=error)
@@ -280,7 +288,7 @@ class _Reader:
             self._unstable = transactional_offsets.unstable(table, broker.id, group_id)
 
     def offset(self, topic: str, partition: int) -> OffsetFetchResponsePartitions:
-        """The group's offset for a partition."""
+        """Return the group's offset for a partition."""
         if (topic, partition) in self._unstable:
             unstable = Error.UNSTABLE_OFFSET_COMMIT
             return OffsetFetchResponsePartitions(partition_index=partition, error_code=unstable)
@@ -299,10 +307,10 @@ class _Reader:
 
 
 def _committed(broker: Machine, group_id: str) -> Table:
-    """The table with what followers have, too: what is not committed yet nobody may see.
+    """Return the offsets table without uncommitted writes.
 
-    While the log has something of the group above its high watermark, the offsets are those that
-    the log says below it.
+    If the group's log has records of the group above its high watermark, the table is replayed from
+    the records below it.
     """
     if not isinstance(broker, Broker):
         return broker.tables.groups
@@ -324,7 +332,7 @@ def _committed(broker: Machine, group_id: str) -> Table:
 def _of_group(
     broker: Broker, log: Log, group_id: str, offset: int
 ) -> Iterator[tuple[int, OffsetCommitted | OffsetDeleted]]:
-    """The offsets of a group in its log from an offset on, each with that of its batch's end."""
+    """Yield a group's offset records with their batch's last offset."""
     for batch in batches_from(broker.tables.logs, broker.id, log, offset):
         for record in internal_logs.in_batch(batch.written):
             if isinstance(record, OFFSETS) and record.group_id == group_id:
@@ -353,8 +361,8 @@ def _all_topics(
 def _topics(
     broker: Machine, request: Request, reader: _Reader, wanted: list[OffsetFetchRequestTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
-    seen, refused = _sorted_out(broker, request, wanted)
+    """Return offsets; unknown or unauthorized topics come last."""
+    seen, refused = _split_topics(broker, request, wanted)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
@@ -366,10 +374,10 @@ def _topics(
     return topics + refused
 
 
-def _sorted_out(
+def _split_topics(
     broker: Machine, request: Request, wanted: list[OffsetFetchRequestTopics]
 ) -> tuple[list[tuple[OffsetFetchRequestTopics, str]], list[OffsetFetchResponseTopics]]:
-    """The topics with their names, and the answer of those that are unknown or not to be seen."""
+    """Return visible topics with their names, and errors of the others."""
     seen, refused = [], []
     for topic in wanted:
         name = topic.name

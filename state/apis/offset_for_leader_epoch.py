@@ -1,11 +1,12 @@
-"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where the records of a leader epoch end.
+"""OffsetForLeaderEpoch (key 23, versions 2 to 4): end of an epoch.
 
-Behaviour: `ReplicaManager.lastOffsetForLeaderEpoch`, `LeaderEpochFileCache.endOffsetFor` (seed 004,
-KIP-101, KIP-320). The epoch of the leader ends at the log end offset, an earlier one where the next
-one begins; of an epoch that is still to come, or of none (-1), nothing is known: -1, -1. A current
-leader epoch below the leader's is 74, above it 75.
+Source: `ReplicaManager.lastOffsetForLeaderEpoch`, `LeaderEpochFileCache.endOffsetFor` (seed 004,
+KIP-101, KIP-320). The leader's epoch ends at the log end offset, an earlier epoch at the start of
+the next one. For a future epoch, or none (-1), epoch and offset are both -1.
 
-Needs CLUSTER_ACTION on the cluster, or DESCRIBE on each topic (29).
+    no CLUSTER_ACTION on the cluster and no DESCRIBE on the topic    29 TOPIC_AUTHORIZATION_FAILED
+    current leader epoch below the leader's                          74 FENCED_LEADER_EPOCH
+    current leader epoch above the leader's                          75 UNKNOWN_LEADER_EPOCH
 """
 
 from collections.abc import Set
@@ -28,13 +29,13 @@ from brokertwin.state.logs.log import end_of_epoch
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Each partition that is asked for, in the order of the request."""
+    """Return each partition's end offset; unauthorized topics come last."""
     body: OffsetForLeaderEpochRequest = request.body
     denied: Set[str] = frozenset()
     if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
         names = (wanted.topic for wanted in body.topics)
         denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    answered = [
+    results = [
         OffsetForLeaderTopicResult(
             topic=wanted.topic,
             partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
@@ -42,8 +43,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         for wanted in body.topics
         if wanted.topic not in denied
     ]
-    answered += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
-    return Decision(response=OffsetForLeaderEpochResponse(topics=answered))
+    results += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
+    return Decision(response=OffsetForLeaderEpochResponse(topics=results))
 
 
 def _partition(

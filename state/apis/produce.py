@@ -1,29 +1,29 @@
-"""Produce (key 0), versions 3 to 13: appends record batches to logs.
+"""Produce (key 0, versions 3 to 13): append record batches to logs.
 
-Behaviour: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `UnifiedLog.append`,
-`LogValidator` in Kafka. A batch comes as its header; what only the record bytes can show (a wrong
-CRC, records that do not decode) the edge has looked at and says in `recordsError`. Of the checks,
-those of the whole request come first (2 where a first batch has a magic above 2, 53 for
-transactional batches without WRITE on the transactional id; below version 7 -1 where a first batch
-that may be written has a codec that there is not), then per partition: known topic id,
-authorization (29 without WRITE on the topic), known topic, record set, leadership, replicas, batch,
-size, producer state (`state/logs/producer.py`). The first batch of a transaction waits behind the
-record set until its coordinator has answered (`state/transactions/transaction_verification.py`).
+Source: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `UnifiedLog.append`,
+`LogValidator` in Kafka; KIP-98, KIP-360, KIP-467, KIP-516 (topic ids, version 13), KIP-890
+(transactions, verified up to version 11 and added from version 12 on), KIP-951 (current leader).
 
-KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
-added to from v12 on), 951 (current leader in the answer).
+The gateway sends batch headers, and `recordsError` if the bytes of a batch are invalid (wrong CRC,
+records that do not decode). Checks of the whole request:
 
-Keys and times of records are looked at in `state/logs/record_validation.py`; of a batch refused for
-them the edge says which records it were (`refusedRecords` becomes `recordErrors`).
+    the first batch has a magic above 2                    2 CORRUPT_MESSAGE
+    no WRITE permission on the transactional id            53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    unknown codec in the first batch, version below 7      -1 UNKNOWN_SERVER_ERROR
 
-Words go with 32 and with what the coordinator of a transaction says (`errorMessage`), as in Kafka;
-sequences and epochs that are refused get none.
+Then each partition is checked: topic id, authorization (29 TOPIC_AUTHORIZATION_FAILED without WRITE
+on the topic), topic, record set, leadership, replicas, batch, size, and producer state
+(`state/logs/producer.py`). `state/logs/record_validation.py` checks keys and timestamps; the
+gateway reports the invalid records (`refusedRecords` becomes `recordErrors`).
 
-A quota on what clients write (`producer_byte_rate`) refuses nothing: the answer says for how long
-the client is not heard (`throttleTimeMs`, KIP-219; `state/cluster/quota_rates.py`).
+The first batch of a transaction waits for the coordinator's response after the record set check
+(`state/transactions/transaction_verification.py`). `errorMessage` is set for 32 INVALID_TIMESTAMP
+and for errors of the transaction coordinator, but not for sequences and epochs, like in Kafka.
 
-With acks -1 the answer waits until every in-sync replica has what was appended, at most for the
-request's time-out (`state/replication/acks.py`); partitions that were refused keep their error.
+A quota (`producer_byte_rate`) rejects nothing: `throttleTimeMs` is the time for which the
+connection is muted (KIP-219; `state/cluster/quota_rates.py`). With acks -1 the response waits until
+every in-sync replica has the batches or the request times out (`state/replication/acks.py`);
+rejected partitions keep their error.
 """
 
 from collections.abc import Iterator
@@ -63,19 +63,19 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics."""
 
 TIMESTAMP_TEXT = "One or more records have been rejected due to invalid timestamp"
-"""What goes with 32 (KIP-467)."""
+"""The error message of 32 INVALID_TIMESTAMP (KIP-467)."""
 
 ALL_IN_SYNC = -1
-"""The acks of who waits for every in-sync replica."""
+"""The acks that wait for every in-sync replica."""
 
 MAGIC = 2
 ZSTD_VERSION = 7
 
 
 class Outcome(msgspec.Struct, gc=False):
-    """A partition's answer, and the record of the append where there is one.
+    """A partition's response, and the record of its append, if any.
 
-    `required_offset` is up to where followers must have the log; 0 where there are none.
+    Followers must have the log up to `required_offset`; 0 without followers.
     """
 
     answer: PartitionProduceResponse
@@ -86,9 +86,8 @@ class Outcome(msgspec.Struct, gc=False):
 class ProduceState(msgspec.Struct, array_like=True):
     """A request that waits for the coordinator of its transaction.
 
-    `denied` are the topics that the client may not write to, `asked` the names and partitions that
-    the coordinator was asked about, first at `since` (ms since 1970). Where it `asks_again`, the
-    wait is the pause before that.
+    `denied` has the topics that the client may not write to. `asked` has the names and partitions
+    sent to the coordinator, first at `since` (ms since 1970). `asks_again`: backoff before a retry.
     """
 
     body: ProduceRequest
@@ -99,7 +98,7 @@ class ProduceState(msgspec.Struct, array_like=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What is known before the logs are looked at: denied topics, and the coordinator's errors."""
+    """Denied topics and the coordinator's errors, by partition."""
 
     denied: frozenset[str] = frozenset()
     errors: dict[tuple[str, int], Error] = {}
@@ -109,7 +108,10 @@ NOTHING_DENIED = Verified()
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Appends what is accepted; without answer for acks 0, where an error closes the connection."""
+    """Append the accepted batches.
+
+    With acks 0 there is no response, and an error closes the connection.
+    """
     body: ProduceRequest = request.body
     verified = NOTHING_DENIED
     if broker.settings.authorizer_class_name:
@@ -130,37 +132,38 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
     version = request.header.request_api_version
-    answers: list[TopicProduceResponse] = []
+    responses: list[TopicProduceResponse] = []
     records: list[Record] = []
     appended: list[PendingAppend] = []
     for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
-            answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
+            responses.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        told: list[PartitionProduceResponse] = []
+        results: list[PartitionProduceResponse] = []
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
-            if told and told[-1].index == each.index:  # it is no record set, and the one before was
-                told[-1] = outcome.answer
+            if results and results[-1].index == each.index:
+                # an invalid record set after a valid one
+                results[-1] = outcome.answer
                 continue
             if outcome.record is not None:
                 records.append(outcome.record)
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
-                place = ((len(answers), len(told)), topic.topic_id, each.index)
+                place = ((len(responses), len(results)), topic.topic_id, each.index)
                 appended.append(PendingAppend(*place, outcome.required_offset))
-            told.append(outcome.answer)
-        answers.append(acks.produce_topic(produced, version, told))
+            results.append(outcome.answer)
+        responses.append(acks.produce_topic(produced, version, results))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
-        is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
+        is_refused = any(p.error_code for topic in responses for p in topic.partition_responses)
         return Decision(records=records, closes_connection=is_refused, mute_ms=throttle)
     if not appended:
-        response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
+        response = ProduceResponse(responses=responses, throttle_time_ms=throttle)
         return Decision(records=records, response=response)
     decision = acks.wait_or_respond(
-        broker, AcksState(answers, appended, throttle), broker.now + body.timeout_ms
+        broker, AcksState(responses, appended, throttle), broker.now + body.timeout_ms
     )
     decision.records = records
     return decision
@@ -177,7 +180,7 @@ def _throttle_ms(broker: Broker, request: Request) -> int:
 
 
 def _transactional(broker: Broker, request: Request, verified: Verified) -> Decision:
-    """Appends, or asks the coordinator first where a transaction begins in a partition."""
+    """Append, or verify new transactions with the coordinator first."""
     body: ProduceRequest = request.body
     if not _may_write_transactions(broker, request):
         return _refuse_all(broker, request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -196,23 +199,23 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
     if not batches or not is_asked:
         return _append_all(broker, request, verified)
-    return _ask(broker, request, verified, broker.now)
+    return _verify(broker, request, verified, broker.now)
 
 
-def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
-    """Asks the coordinator; appends at once where no transaction begins with this request."""
+def _verify(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
+    """Verify with the coordinator; append if no transaction begins."""
     body: ProduceRequest = request.body
     is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
-    asked: dict[str, list[int]] = {}
+    requested: dict[str, list[int]] = {}
     batch = None
     for topic, produced in _beginnings(broker, request, verified):
         batch = produced.batches[0]
         verifications.start(broker, topic.topic_id, produced.index, batch, is_v2)
-        asked.setdefault(topic.name, []).append(produced.index)
+        requested.setdefault(topic.name, []).append(produced.index)
     if batch is None:
         return _append_all(broker, request, verified)
-    message = verifications.request(broker, body.transactional_id or "", batch, asked, is_v2)
-    places = [(name, index) for name, indexes in asked.items() for index in indexes]
+    message = verifications.request(broker, body.transactional_id or "", batch, requested, is_v2)
+    places = [(name, index) for name, indexes in requested.items() for index in indexes]
     if message is None:
         errors = dict.fromkeys(places, Error.COORDINATOR_NOT_AVAILABLE)
         return _append_all(broker, request, msgspec.structs.replace(verified, errors=errors))
@@ -228,7 +231,7 @@ def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
 def _beginnings(
     broker: Broker, request: Request, verified: Verified
 ) -> Iterator[tuple[Topic, PartitionProduceData]]:
-    """The partitions led here in which a transaction would begin with this request."""
+    """Yield the local partitions in which a transaction would begin."""
     version = request.header.request_api_version
     for produced in _distinct(request.body.topic_data, version):
         topic = _topic(broker, produced, version)
@@ -255,7 +258,7 @@ def resume(
     _message: Message,
     response: AddPartitionsToTxnResponse,
 ) -> Decision:
-    """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
+    """Append verified batches; retry while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
     found = verifications.partition_errors(response)
     unknown = Error(response.error_code)
@@ -271,43 +274,43 @@ def resume(
     if is_ending and broker.now - state.since < patience_ms:
         state.asks_again = True
         return _wait(state, broker.now + settings.add_partitions_to_txn_retry_backoff_ms)
-    return _go_on(broker, waiting, state, errors)
+    return _continue(broker, waiting, state, errors)
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Asks again after a pause; else followers, or the coordinator, have not answered in time."""
+    """Retry after the backoff; otherwise respond to a timeout."""
     if waiting.logs:
         return acks.complete(broker, waiting)
     state = decode_item(waiting.state, ProduceState)
     if state.asks_again:
         verified = Verified(frozenset(state.denied))
-        return _ask(broker, _request_of(waiting, state), verified, state.since)
-    return _go_on(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
+        return _verify(broker, _request_of(waiting, state), verified, state.since)
+    return _continue(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
 
 
-def _go_on(
+def _continue(
     broker: Broker,
     waiting: PendingRequest,
     state: ProduceState,
-    answers: dict[tuple[str, int], Error],
+    results: dict[tuple[str, int], Error],
 ) -> Decision:
     request = _request_of(waiting, state)
     errors: dict[tuple[str, int], Error] = {
-        place: error for place, error in answers.items() if error is not NONE
+        place: error for place, error in results.items() if error is not NONE
     }
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
 
 
 def _request_of(waiting: PendingRequest, state: ProduceState) -> Request:
-    """The request as far as it matters behind the authorization."""
+    """Rebuild the request's fields that are used after authorization."""
     header, principal = waiting.header, waiting.principal
     return Request(header, state.body, principal, waiting.connection, "", Choices())
 
 
 def _has_unknown_codec(broker: Broker, request: Request, verified: Verified) -> bool:
-    """Whether the first batch of a partition that may be written to has a codec that there is not.
+    """True if a first batch has an unknown codec.
 
-    Kafka has to know the codec where it looks for zstd, and fails.
+    Skips unauthorized partitions. Kafka fails when it looks for zstd.
     """
     for produced in request.body.topic_data:
         topic = _topic(broker, produced, request.version)
@@ -338,7 +341,7 @@ def _may_write_transactions(broker: Broker, request: Request) -> bool:
 
 
 def _denied(broker: Broker, request: Request) -> frozenset[str]:
-    """The topics that the client may not write to; what an unknown id names is not asked for."""
+    """Return topics without WRITE permission; skip unknown ids."""
     topics = [_topic(broker, produced, request.version) for produced in request.body.topic_data]
     if request.version >= TOPIC_IDS_SINCE:
         names = [topic.name for topic in topics if topic is not None]
@@ -367,14 +370,14 @@ def _refuse_all(
         return Decision(closes_connection=True)
     version = request.version
     distinct = _distinct(body.topic_data, version)
-    answers = [_refused_topic(produced, version, error, text) for produced in distinct]
-    return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
+    responses = [_refused_topic(produced, version, error, text) for produced in distinct]
+    return Decision(response=ProduceResponse(responses=responses, throttle_time_ms=throttle))
 
 
 def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduceData]:
-    """Each topic and partition once, but for one of which not all that is written is a record set.
+    """Return each topic and partition once; omit topics without partitions.
 
-    Topics without partitions are left out.
+    A partition appears twice if it has both valid and invalid record sets.
     """
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
@@ -387,16 +390,16 @@ def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduce
         TopicProduceData(
             name=name,
             topic_id=topic_id,
-            partition_data=[p for each in places.values() for p in _that_count(version, each)],
+            partition_data=[p for each in places.values() for p in _effective(version, each)],
         )
         for (name, topic_id), places in named.items()
     ]
 
 
-def _that_count(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
-    """Where a partition is named more often the last record set counts: it is appended.
+def _effective(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
+    """Keep the last valid and the last invalid duplicate of a partition.
 
-    But the answer is that to the last one that is none, wherever it comes.
+    The valid one is appended; the response is that of the invalid one, in whatever order they come.
     """
     last = {_record_set_error(version, each) is NONE: each for each in named}
     return [last[is_set] for is_set in (True, False) if is_set in last]
@@ -425,8 +428,8 @@ def _produce(
     error = _record_set_error(version, produced)
     unknown = unverified.get((topic.name, produced.index)) if unverified else None
     if error is NONE and unknown is not None:
-        told = verifications.produce_error(unknown, version)
-        return _refused(produced, told, verifications.produce_error_message(unknown, version))
+        reported = verifications.produce_error(unknown, version)
+        return _refused(produced, reported, verifications.produce_error_message(unknown, version))
     if error is NONE:
         error = _request_error(request, topic)
     if error is not NONE:
@@ -443,7 +446,7 @@ def _produce(
 
 
 def _request_error(request: Request, topic: Topic) -> Error:
-    """What is wrong before the log is looked at."""
+    """Return errors that do not depend on the log."""
     wanted = request.body.acks
     if wanted not in (ALL_IN_SYNC, 0, 1):
         return Error.INVALID_REQUIRED_ACKS
@@ -453,7 +456,7 @@ def _request_error(request: Request, topic: Topic) -> Error:
 
 
 def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
-    """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
+    """Require one batch of magic 2 (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
     if batches and batches[0].magic == MAGIC:
         if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
@@ -472,7 +475,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceDa
     batch, rules = produced.batches[0], broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
-    came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the edge may recompress
+    came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the gateway may recompress
     if came > rules.max_message_bytes or kept > rules.max_message_bytes:
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
     found = produced.records_error
@@ -519,7 +522,7 @@ def _refused_records(
 
 
 def _batch_error(batch: Batch) -> Error:
-    """What a batch's header shows of its records (`LogValidator.validateBatch`)."""
+    """Check the header's record fields (`LogValidator.validateBatch`)."""
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
         return Error.INVALID_RECORD
     if batch.is_control or batch.end_marker is not None or batch.written is not None:
@@ -532,14 +535,14 @@ def _batch_error(batch: Batch) -> Error:
 def _accepted(
     broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData, takes_append_time: bool
 ) -> Outcome:
-    batch = produced.batches[0]  # nobody else has it
+    batch = produced.batches[0]  # not shared with other requests
     batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
     append_time = -1
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
         batch.greatest_delta = None
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=produced.index,
         base_offset=batch.base_offset,
         log_append_time_ms=append_time,
@@ -547,13 +550,13 @@ def _accepted(
     )
     record = BatchAppended(log.topic_id, log.partition, batch)
     last_offset = batch.base_offset + batch.last_offset_delta
-    return Outcome(answer, record, _required(topic, produced.index, last_offset))
+    return Outcome(response, record, _required(topic, produced.index, last_offset))
 
 
 def _repeated(
     topic: Topic, produced: PartitionProduceData, log: Log, duplicate: producers.RememberedBatch
 ) -> Outcome:
-    """The first answer again; as log append time comes the first batch's timestamp."""
+    """Repeat the response; the append time is the batch's timestamp."""
     return Outcome(
         PartitionProduceResponse(
             index=produced.index,
@@ -566,16 +569,16 @@ def _repeated(
 
 
 def _required(topic: Topic, index: int, last_offset: int) -> int:
-    """Up to where followers must have the log; 0 where there are none."""
+    """Return the offset that followers must reach; 0 without followers."""
     return last_offset + 1 if len(topic.partitions[index].replicas) > 1 else 0
 
 
 def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:
-    """An error that comes before the log is looked at: without its log start offset."""
-    answer = PartitionProduceResponse(
+    """Return an error without a log start offset: the log is not read."""
+    response = PartitionProduceResponse(
         index=produced.index, error_code=int(error), error_message=text
     )
-    return Outcome(answer)
+    return Outcome(response)
 
 
 def _failed(

@@ -1,20 +1,21 @@
-"""PushTelemetry (key 72, version 0): a client tells its metrics, which no plugin here takes.
+"""PushTelemetry (key 72, version 0): receive a client's metrics.
 
-The metrics stay at the edge, which says how large they are. In this order it is refused with:
+No plugin takes the metrics here. They stay at the gateway, which reports their size. Errors, in
+this order:
 
-    an instance id that is none                   42 INVALID_REQUEST
-    it has said before that it ends               42 INVALID_REQUEST
+    invalid instance id                           42 INVALID_REQUEST
+    the client has terminated before              42 INVALID_REQUEST
     less than a push interval after the last      89 THROTTLING_QUOTA_EXCEEDED
-    one, unless this is the first after a get,
-    or it says that it ends
-    another subscription id than its own          117 UNKNOWN_SUBSCRIPTION_ID
-    a compression that there is not               76 UNSUPPORTED_COMPRESSION_TYPE
+    push, unless it is the first after a get
+    or terminates the client
+    another subscription id than the client's     117 UNKNOWN_SUBSCRIPTION_ID
+    unknown compression                           76 UNSUPPORTED_COMPRESSION_TYPE
     more than `telemetry.max.bytes`               118 TELEMETRY_TOO_LARGE
-    metrics that are more when decompressed, or   87 INVALID_RECORD
-    cannot be
+    metrics too large when decompressed, or       87 INVALID_RECORD
+    not decompressible
 
-Whether it ends is noted of a request that is refused, too: so a client that goes on after its last
-push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`,
+A rejected request can terminate the client, too. Therefore a client that continues after its last
+push is rejected once. Source: `ClientMetricsManager.processPushTelemetryRequest`,
 `ClientTelemetryUtils.decompress` in Kafka; KIP-714.
 """
 
@@ -36,11 +37,11 @@ ONE_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
 RESERVED = (ZERO_UUID, ONE_UUID)
 NOT_COMPRESSED = 0
 NOT_READABLE = -1
-"""In the place of a size: the metrics cannot be decompressed."""
+"""Size of metrics that cannot be decompressed."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Only what the broker has in memory changes."""
+    """Update the client instance in memory; write no record."""
     body: PushTelemetryRequest = request.body
     if body.client_instance_id in RESERVED:
         return Decision(response=PushTelemetryResponse(error_code=Error.INVALID_REQUEST))

@@ -1,16 +1,17 @@
-"""ReadShareGroupState (key 84, version 0): a partition's leader asks for a share group's state.
+"""ReadShareGroupState (key 84, version 0): read a partition's state.
 
 Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorService`,
-`KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. Brokers send it: who has no
-CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
+`KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
+Without CLUSTER_ACTION on the cluster it returns 31 CLUSTER_AUTHORIZATION_FAILED. Errors of a
+partition, in this order:
 
-    a partition below 0                  42 INVALID_REQUEST
-    another coordinator's                16 NOT_COORDINATOR
-    a state that has not begun           42 INVALID_REQUEST
-    a leader epoch in the past           74 FENCED_LEADER_EPOCH
+    negative partition                   42 INVALID_REQUEST
+    another coordinator's state          16 NOT_COORDINATOR
+    uninitialized state                  42 INVALID_REQUEST
+    old leader epoch                     74 FENCED_LEADER_EPOCH
     no such topic or partition           3 UNKNOWN_TOPIC_OR_PARTITION
 
-A new leader epoch is noted: what earlier leaders write from now on is fenced.
+A new leader epoch is stored, which fences later writes of earlier leaders.
 """
 
 import msgspec
@@ -34,34 +35,36 @@ from brokertwin.state.share.state_store import NO_EPOCH
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads the states, and notes new leader epochs."""
+    """Return the states and store new leader epochs."""
     body: ReadShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []
     results = []
     for topic in result_order.topics(body.topics):
         partitions = []
-        for asked in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, asked.partition)
-            epochs = (NO_EPOCH, asked.leader_epoch)
+        for requested in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, requested.partition)
+            epochs = (NO_EPOCH, requested.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
-            result = ReadShareGroupStateResponsePartitionResult(partition=asked.partition)
+            result = ReadShareGroupStateResponsePartitionResult(partition=requested.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
                 snapshot = state_store.find(broker, *place)
                 assert snapshot is not None, place
-                _tell(result, snapshot)
-                if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
+                _copy_state(result, snapshot)
+                if state_store.is_new_leader_epoch(broker, place, requested.leader_epoch):
                     done = snapshot.delivery_complete_count
-                    noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
+                    noted = ShareUpdate(requested.leader_epoch, snapshot.start_offset, done)
                     records.append(state_store.update_record(broker, place, noted))
             partitions.append(result)
         results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
 
 
-def _tell(result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot) -> None:
+def _copy_state(
+    result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot
+) -> None:
     result.state_epoch, result.start_offset = snapshot.state_epoch, snapshot.start_offset
     result.state_batches = [
         StateBatch(**msgspec.structs.asdict(batch)) for batch in snapshot.batches

@@ -1,8 +1,8 @@
-"""ReadShareGroupStateSummary (key 87, versions 0 and 1): where share groups are in partitions.
+"""ReadShareGroupStateSummary (key 87, versions 0 to 1): start offsets.
 
 Source: `ShareCoordinatorService.readStateSummary`, `ShareCoordinatorShard.readStateSummary`,
-`KafkaApis.handleReadShareGroupStateSummaryRequest` in Kafka; KIP-932. Brokers send it; partitions
-are refused as in DeleteShareGroupState. A state that has not begun has the start offset -1.
+`KafkaApis.handleReadShareGroupStateSummaryRequest` in Kafka; KIP-932. Brokers send it. Errors of a
+partition are those of DeleteShareGroupState. An uninitialized state has the start offset -1.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -22,15 +22,15 @@ from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     body: ReadShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     results = [
         ReadStateSummaryResult(
             topic_id=topic.topic_id,
             partitions=[
-                _summary(broker, (body.group_id, topic.topic_id, asked.partition), is_allowed)
-                for asked in result_order.partitions(topic.partitions)
+                _summary(broker, (body.group_id, topic.topic_id, requested.partition), is_allowed)
+                for requested in result_order.partitions(topic.partitions)
             ],
         )
         for topic in result_order.topics(body.topics)

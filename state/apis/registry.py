@@ -1,4 +1,4 @@
-"""Every API that is built, by its key."""
+"""All implemented APIs by key."""
 
 from brokertwin.state.apis import (
     add_offsets_to_txn,

@@ -1,15 +1,15 @@
-"""RenewDelegationToken (key 39, versions 1 to 2): a token is good for longer.
+"""RenewDelegationToken (key 39, versions 1 to 2): extend a token.
 
-Runs on the controller. In this order:
+Runs on the controller. Errors, in this order:
 
-    the connection may not         64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    not allowed on the connection  64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     no secret key                  61 DELEGATION_TOKEN_AUTH_DISABLED
     no such token                  62 DELEGATION_TOKEN_NOT_FOUND
-    it has expired                 66 DELEGATION_TOKEN_EXPIRED
+    expired token                  66 DELEGATION_TOKEN_EXPIRED
     neither its owner nor renewer  63 DELEGATION_TOKEN_OWNER_MISMATCH
 
-It is renewed for `delegation.token.expiry.time.ms` at most, and not beyond its greatest age. The
-hmac of the request has stayed with the gateway; `edge.digest` is of it.
+The extension is at most `delegation.token.expiry.time.ms`, and never beyond the token's maximum
+lifetime. The gateway keeps the request's HMAC and sends its digest in `edge.digest`.
 
 Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
@@ -29,7 +29,7 @@ from brokertwin.state.core.wire.generated.renew_delegation_token import (
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Writes the token with its new time."""
+    """Write the token with its new expiry time."""
     body: RenewDelegationTokenRequest = request.body
     refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
@@ -50,7 +50,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def of_edge(controller: Controller, edge: TokenEdge) -> Token | None:
-    """The token whose hmac was sent."""
+    """Return the token whose HMAC the client sent."""
     return delegation_tokens.by_digest(controller.tables.metadata, controller.prefix, edge.digest)
 
 

@@ -1,18 +1,17 @@
-"""ShareAcknowledge (key 79, versions 1 and 2): a member says what became of records.
+"""ShareAcknowledge (key 79, versions 1 to 2): acknowledge records.
 
 Source: `KafkaApis.handleShareAcknowledgeRequest`, `SharePartitionManager.acknowledgeSessionUpdate`
-in Kafka; KIP-932, KIP-1222. What the whole request is refused with, in this order:
+in Kafka; KIP-932, KIP-1222. Errors of the whole request, in this order:
 
     share groups are not enabled                  35 UNSUPPORTED_VERSION
-    no group, or a member id that is none         42 INVALID_REQUEST
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    no group, or an invalid member id             42 INVALID_REQUEST
+    no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED
     epoch 0                                       123 INVALID_SHARE_SESSION_EPOCH
     no session of this member                     122 SHARE_SESSION_NOT_FOUND
     another epoch than the session's next         123 INVALID_SHARE_SESSION_EPOCH
 
-`state/share/acknowledgements.py` has what single partitions are refused with. The answer waits for
-the share coordinators. Epoch -1 closes the session then: what the member
-still has is given back.
+`state/share/acknowledgements.py` has the errors of a partition. The response waits for the share
+coordinators. Epoch -1 then closes the session, which releases the member's records.
 """
 
 import msgspec
@@ -41,7 +40,7 @@ from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
 
 
 class AcknowledgeState(msgspec.Struct, array_like=True):
-    """A request that waits for so many share coordinators."""
+    """A request that waits for a number of share coordinators."""
 
     group_id: str
     member_id: str
@@ -51,9 +50,9 @@ class AcknowledgeState(msgspec.Struct, array_like=True):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Takes acknowledgements, and has share coordinators told.
+    """Acknowledge records and write their state to share coordinators.
 
-    Who waits for the partitions looks again before these have answered (`SharePartitionManager`).
+    Pending fetches of the partitions are checked again before that (`SharePartitionManager`).
     """
     body: ShareAcknowledgeRequest = request.body
     error = request_error(broker, request)
@@ -66,15 +65,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
         return Decision(response=ShareAcknowledgeResponse(error_code=session))
-    asked = acknowledgements.AcknowledgeContext(
+    context = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
-    taken = acknowledgements.acknowledge(broker, asked, body.topics)
-    told = share_fetch.look_again(broker, group_id, taken.places)
+    taken = acknowledgements.acknowledge(broker, context, body.topics)
+    effects = share_fetch.look_again(broker, group_id, taken.places)
     state = AcknowledgeState(group_id, member_id, epoch, taken.outcomes, len(taken.messages))
-    decision = _wait(broker, state) if taken.messages else _answer(broker, state)
+    decision = _wait(broker, state) if taken.messages else _respond(broker, state)
     decision.messages = [*taken.messages, *decision.messages]
-    return share_fetch.joined(told, decision)
+    return share_fetch.joined(effects, decision)
 
 
 def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
@@ -82,23 +81,23 @@ def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
     return Decision(condition=Condition(deadline, [], msgspec.msgpack.encode(state)))
 
 
-def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
+def _respond(broker: Broker, state: AcknowledgeState) -> Decision:
     lock_ms = share_partitions.limits_of(broker, state.group_id).lock_ms
     topics: dict[str, ShareAcknowledgeTopicResponse] = {}
     for each in state.outcomes:
         topic = topics.setdefault(
             each.topic_id, ShareAcknowledgeTopicResponse(topic_id=each.topic_id, partitions=[])
         )
-        answer = ShareAcknowledgeResponsePartitionData(
+        result = ShareAcknowledgeResponsePartitionData(
             partition_index=each.partition, error_code=each.error, error_message=each.message
         )
         known = broker.topic_by_id(each.topic_id)
         if each.error == Error.NOT_LEADER_OR_FOLLOWER and known is not None:
             partition = known.partitions[each.partition]
-            answer.current_leader = ShareLeaderIdAndEpoch(
+            result.current_leader = ShareLeaderIdAndEpoch(
                 leader_id=partition.leader, leader_epoch=partition.leader_epoch
             )
-        topic.partitions.append(answer)
+        topic.partitions.append(result)
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
     )
@@ -112,24 +111,24 @@ def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
 def resume(
     broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
-    """A share coordinator has answered."""
+    """Store a share coordinator's result; respond after the last one."""
     state = decode_item(waiting.state, AcknowledgeState)
     written = share_partitions.on_write_response(broker, message, response)
     acknowledgements.apply_write_error(state.outcomes, message, written.fault)
     state.writes -= 1
-    decision = _wait(broker, state) if state.writes else _answer(broker, state)
+    decision = _wait(broker, state) if state.writes else _respond(broker, state)
     decision.copies = [*decision.copies, *written.messages]
     decision.woken += written.woken
     return decision
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Share coordinators have not answered in time: nobody knows what they have."""
+    """Fail pending writes: their result is unknown after the timeout."""
     state = decode_item(waiting.state, AcknowledgeState)
     for each in state.outcomes:
         each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
         share_partitions.forget(broker, (state.group_id, *each.place))
-    return _answer(broker, state)
+    return _respond(broker, state)
 
 
 API = Api(

@@ -1,31 +1,31 @@
-"""ShareFetch (key 78, versions 1 and 2): a member of a share group gets records that nobody has.
+"""ShareFetch (key 78, versions 1 to 2): acquire and fetch records.
 
 Source: `KafkaApis.handleShareFetchRequest`, `SharePartitionManager`, `DelayedShareFetch` in Kafka;
-KIP-932, KIP-1206, KIP-1222. What the whole request is refused with, in this order:
+KIP-932, KIP-1206, KIP-1222. Errors of the whole request, in this order:
 
     share groups are not enabled                   35 UNSUPPORTED_VERSION
-    no group, or a member id that is none          42 INVALID_REQUEST
-    the client may not READ the group              30 GROUP_AUTHORIZATION_FAILED
-    a renewal that is to fetch, too                42 INVALID_REQUEST
+    no group, or an invalid member id              42 INVALID_REQUEST
+    no READ permission on the group                30 GROUP_AUTHORIZATION_FAILED
+    a renewal that also fetches                    42 INVALID_REQUEST
     acknowledgements with epoch 0                  42 INVALID_REQUEST
     too many sessions; after the wait              133 SHARE_SESSION_LIMIT_REACHED
     no session of this member                      122 SHARE_SESSION_NOT_FOUND
     another epoch than the session's next          123 INVALID_SHARE_SESSION_EPOCH
-    where it fetches, a topic's id in request or   -1 UNKNOWN_SERVER_ERROR
-    session is unknown, or a mode that there is not
+    on a fetch, unknown topic id in the request    -1 UNKNOWN_SERVER_ERROR
+    or the session, or unknown acquire mode
 
-With -1 the session has been opened, or gone on, all the same, and of an unknown topic Kafka fails
-only when it answers: what the request acknowledges of others holds, and what could be acquired is
-the member's. Acknowledgements go first
-(`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
-answered, and the answer has both. Who waits for the partitions that it acknowledges comes before it
-(`look_again`). Where there is less than min bytes to acquire the request waits
-for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
-the session. Who waits when the connection ends still acquires what comes, and it is given back at
-once, delivered once more.
+The session is opened or continued even after -1 UNKNOWN_SERVER_ERROR. For an unknown
+topic Kafka fails only when it responds: acknowledgements of other topics count, and the member
+keeps the acquired records.
 
-A consumer that is faster than its quota gets an answer without partitions, which says for how long
-to wait; what was acquired for it stays its own until the lock is over, as in Kafka.
+Acknowledgements are applied first (`state/share/acknowledgements.py`), and pending fetches of their
+partitions are checked again (`look_again`). The fetch does not wait for the share coordinators; the
+response does. If fewer than min bytes can be acquired, the request waits for the log, for released
+records, or for max wait. Epoch -1 fetches nothing and closes the session. If the connection ends, a
+pending request still acquires records, which are released with their delivery count increased.
+
+A consumer above its quota gets a response without partitions and with a throttle time. Like in
+Kafka, it keeps the records acquired for it until their lock expires.
 """
 
 import msgspec
@@ -71,35 +71,35 @@ from brokertwin.state.share.share_reads import ShareRead
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 ACQUIRE_MODES = (0, 1)
-"""By the batches' sizes, by the limit of records."""
+"""By batch size; by record limit."""
 
 
 class Shown(msgspec.Struct, array_like=True):
-    """A partition's part of the answer."""
+    """A partition in the response."""
 
     topic_id: str
     answer: ShareFetchResponsePartitionData
 
     @property
     def place(self) -> TopicPartitionId:
-        """Which partition."""
+        """Topic id and partition."""
         return self.topic_id, self.answer.partition_index
 
 
 class FetchState(msgspec.Struct, array_like=True):
-    """A request that waits.
+    """A pending request.
 
     Attributes:
-        epoch: the request's.
-        outcomes: of the acknowledgements.
-        questions: how many answers of share coordinators are still to come.
-        shown: what there is of the answer; complete where `is_read`.
-        deadline: when max wait is over, in ms since 1970.
-        gives_up_at: until when share coordinators may answer.
-        error: what the request is refused with after the wait.
-        is_lost: whether the connection has ended, and nobody will read the answer.
-        is_unanswerable: whether a topic is unknown, on which Kafka fails when all else is done.
-        loads: how many of the questions are for the state of a share partition.
+        epoch: share session epoch of the request.
+        outcomes: results of the acknowledgements.
+        questions: number of pending requests to share coordinators.
+        shown: partitions of the response; complete if `is_read`.
+        deadline: end of max wait, in ms since 1970.
+        gives_up_at: end of the share coordinators' time, in ms since 1970.
+        error: error of the response after the wait.
+        is_lost: whether the connection has ended.
+        is_unanswerable: whether a topic is unknown; the response is then an error.
+        loads: number of pending requests that load the state of a share partition.
     """
 
     read: ShareRead
@@ -117,7 +117,7 @@ class FetchState(msgspec.Struct, array_like=True):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Acknowledges, fetches, and answers where there is enough."""
+    """Acknowledge and fetch; respond if there are enough records."""
     body: ShareFetchRequest = request.body
     error = request_error(broker, request)
     if error is Error.NONE and _is_false_renewal(request):
@@ -126,15 +126,15 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error)
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id = body.group_id, body.member_id
-    told = Decision()
-    places = _open(broker, request, told)
+    effects = Decision()
+    places = _open(broker, request, effects)
     if places is Error.SHARE_SESSION_LIMIT_REACHED:
         state = _state(broker, request, [])
         state.error = places
-        return joined(told, _wait(broker, state))
+        return joined(effects, _wait(broker, state))
     if isinstance(places, Error):
         return _refuse(places)
-    asked = acknowledgements.AcknowledgeContext(
+    context = acknowledgements.AcknowledgeContext(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
     state = _state(broker, request, places)
@@ -146,29 +146,29 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
     state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
     if _has_acknowledgements(body):
-        taken = acknowledgements.acknowledge(broker, asked, body.topics)
-        state.outcomes, told.messages = taken.outcomes, [*taken.messages, *told.messages]
-        told = joined(told, look_again(broker, group_id, taken.places))
+        taken = acknowledgements.acknowledge(broker, context, body.topics)
+        state.outcomes, effects.messages = taken.outcomes, [*taken.messages, *effects.messages]
+        effects = joined(effects, look_again(broker, group_id, taken.places))
     if places and body.share_acquire_mode not in ACQUIRE_MODES:
-        return joined(told, _refuse(Error.UNKNOWN_SERVER_ERROR))
-    _begin(broker, request, state, told.messages)
-    questions = [each.body for each in told.messages]
+        return joined(effects, _refuse(Error.UNKNOWN_SERVER_ERROR))
+    _begin(broker, request, state, effects.messages)
+    questions = [each.body for each in effects.messages]
     state.questions = len(questions)
     state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in questions)
-    decision = joined(told, _try(broker, request, state))
-    return _look_on(broker, decision) if decision.messages or decision.copies else decision
+    decision = joined(effects, _try(broker, request, state))
+    return _retry_woken(broker, decision) if decision.messages or decision.copies else decision
 
 
 def _refuse(error: Error) -> Decision:
     return Decision(response=ShareFetchResponse(error_code=int(error)))
 
 
-def joined(told: Decision, decision: Decision) -> Decision:
-    """A decision, and before it what else is to be told."""
-    decision.messages = [*told.messages, *decision.messages]
-    decision.copies = [*told.copies, *decision.copies]
-    decision.resumed = [*told.resumed, *decision.resumed]
-    decision.woken = [*told.woken, *decision.woken]
+def joined(effects: Decision, decision: Decision) -> Decision:
+    """Return `decision` with the effects of `effects` before its own."""
+    decision.messages = [*effects.messages, *decision.messages]
+    decision.copies = [*effects.copies, *decision.copies]
+    decision.resumed = [*effects.resumed, *decision.resumed]
+    decision.woken = [*effects.woken, *decision.woken]
     return decision
 
 
@@ -182,8 +182,8 @@ def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
 
 
-def _open(broker: Broker, request: Request, told: Decision) -> list[TopicPartitionId] | Error:
-    """Opens the session or goes on in it; the partitions that are fetched from, or why not."""
+def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPartitionId] | Error:
+    """Open or continue the session; return its partitions or an error."""
     body: ShareFetchRequest = request.body
     connection = request.connection
     assert body.group_id is not None and body.member_id is not None
@@ -195,13 +195,13 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[TopicPartiti
         if _has_acknowledgements(body):
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
-            told.messages += share_partitions.reload_group(broker, group_id)
+            effects.messages += share_partitions.reload_group(broker, group_id)
         opened = (broker, group_id, member_id, wanted, connection)
         if not share_sessions.open_session(*opened):
             forsaken = share_sessions.idle_session(broker)
             if forsaken is None:
                 return Error.SHARE_SESSION_LIMIT_REACHED
-            joined(close(broker, *forsaken), told)
+            joined(close(broker, *forsaken), effects)
             share_sessions.open_session(*opened)
         return list(dict.fromkeys(wanted))
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
@@ -235,7 +235,7 @@ def _state(broker: Broker, request: Request, places: list[TopicPartitionId]) -> 
 
 
 def _begin(broker: Broker, request: Request, state: FetchState, messages: list[Message]) -> None:
-    """Sorts out what can be fetched; share partitions that are not there yet are begun."""
+    """Select fetchable partitions and load missing share partitions."""
     body: ShareFetchRequest = request.body
     places, state.read.places = state.read.places, []
     if request.version >= RENEWAL_VERSION and body.is_renew_ack:
@@ -273,7 +273,7 @@ def _begin(broker: Broker, request: Request, state: FetchState, messages: list[M
 
 
 def _rotated(places: list[TopicPartitionId], epoch: int) -> list[TopicPartitionId]:
-    """Each request of a session begins with another partition."""
+    """Rotate the partitions by the epoch to fetch from each in turn."""
     at = epoch % len(places) if places and epoch > 0 else 0
     return places[at:] + places[:at]
 
@@ -282,24 +282,24 @@ def _show(broker: Broker, state: FetchState, place: TopicPartitionId, error: Err
     state.shown.append(Shown(place[0], share_reads.error_response(broker, place, error)))
 
 
-def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) -> Decision:
-    """Answers, where there is enough and share coordinators have answered, or waits.
+def _try(broker: Broker, request: Asked, state: FetchState, looks: bool = True) -> Decision:
+    """Respond if there are enough records and no pending writes, or wait.
 
-    Others that wait for what has been read look again then, as where Kafka gives back the fetch
-    locks of share partitions (`DelayedShareFetch.releasePartitionLocksAndAddToActionQueue`),
-    whether or not share coordinators have answered.
-    `looks`: whether anything has happened for the sake of which it looks before its max wait ends.
+    Then pending requests for the same partitions are checked again, even before share coordinators
+    respond. This is when Kafka releases the fetch locks of share partitions
+    (`DelayedShareFetch.releasePartitionLocksAndAddToActionQueue`). `looks`: whether to try before
+    max wait ends.
     """
     is_over = broker.now >= state.deadline and not state.loads
     woken: list[str] = []
     is_due = is_over or (looks and not state.is_read and share_reads.is_ready(broker, state.read))
     if not state.is_read and is_due:
         found = share_reads.acquire(broker, state.read, is_over)
-        state.shown += [Shown(place[0], answer) for place, answer in found.items()]
+        state.shown += [Shown(place[0], response) for place, response in found.items()]
         state.is_read = True
         woken = [broker.log_key(*at) for at, each in found.items() if not each.error_code]
     is_done = state.is_read and not state.questions
-    decision = _answer(broker, asked, state) if is_done else _wait(broker, state)
+    decision = _respond(broker, request, state) if is_done else _wait(broker, state)
     decision.woken += woken
     return decision
 
@@ -312,14 +312,14 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
 
 
-def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
-    """The partitions that the session has to be shown, with what became of acknowledgements."""
+def _respond(broker: Broker, request: Asked, state: FetchState) -> Decision:
+    """Build the response with the session's partitions and all results."""
     read, shown = state.read, state.shown
     if state.is_lost:
-        return _given_back(broker, state)
+        return _release(broker, state)
     if state.is_unanswerable:
         return _refuse(Error.UNKNOWN_SERVER_ERROR)
-    throttle = _throttle_ms(broker, asked, state)
+    throttle = _throttle_ms(broker, request, state)
     if throttle:
         shown = []
     elif state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
@@ -327,18 +327,18 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
         if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
         shown = [each for each in shown if _is_shown(broker, read, known is not None, each)]
-    answers = _in_order(broker, shown)
+    responses = _in_order(broker, shown)
     for outcome in state.outcomes:
-        answer = answers.setdefault(
+        result = responses.setdefault(
             outcome.place, ShareFetchResponsePartitionData(partition_index=outcome.partition)
         )
-        answer.acknowledge_error_code = outcome.error
-        answer.acknowledge_error_message = outcome.message
+        result.acknowledge_error_code = outcome.error
+        result.acknowledge_error_message = outcome.message
     topics: dict[str, ShareFetchableTopicResponse] = {}
-    for (topic_id, _), answer in answers.items():
+    for (topic_id, _), result in responses.items():
         topics.setdefault(
             topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
-        ).partitions.append(answer)
+        ).partitions.append(result)
     lock_ms = share_partitions.limits_of(broker, read.group_id).lock_ms
     response = ShareFetchResponse(
         throttle_time_ms=throttle,
@@ -362,9 +362,9 @@ def _in_order(
     return {place: by_place[place] for place in ordered}
 
 
-def _throttle_ms(broker: Broker, asked: Asked, state: FetchState) -> int:
-    """For how long a consumer that was too fast has to wait."""
-    limit = quota_rates.fetch_limit(broker, asked.principal, asked.header.client_id)
+def _throttle_ms(broker: Broker, request: Asked, state: FetchState) -> int:
+    """Return the throttle time of a consumer above its quota, in ms."""
+    limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     if limit is None:
         return 0
     session = None
@@ -382,7 +382,7 @@ def _throttle_ms(broker: Broker, asked: Asked, state: FetchState) -> int:
 
 
 def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bool:
-    """Whether an answer in a session names a partition; also if it was closed meanwhile."""
+    """True if the response names the partition, in a session or not."""
     has_records, has_error = bool(each.answer.acquired_records), bool(each.answer.error_code)
     if not is_open:
         return has_records or has_error
@@ -390,10 +390,10 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
     return session.select(each.place, has_records, has_error)
 
 
-def _given_back(broker: Broker, state: FetchState) -> Decision:
-    """Nobody reads the answer: what was acquired for it is available again.
+def _release(broker: Broker, state: FetchState) -> Decision:
+    """Release acquired records because the connection has ended.
 
-    Who waits there looks again when this one is done: many may have been lost at once.
+    Pending requests for them are checked after this one ends: many connections may end at once.
     """
     read = state.read
     places = [each.place for each in state.shown if each.answer.acquired_records]
@@ -406,7 +406,7 @@ def _given_back(broker: Broker, state: FetchState) -> Decision:
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> Decision:
-    """A member's session goes: what it has in the session's partitions is given back."""
+    """Close a member's session and release its records."""
     session = share_sessions.find(broker, group_id, member_id)
     share_sessions.close(broker, group_id, member_id)
     places = [cached.place for cached in session.partitions] if session is not None else []
@@ -415,59 +415,59 @@ def close(broker: Broker, group_id: str, member_id: str) -> Decision:
 
 
 def look_again(broker: Broker, group_id: str, places: list[TopicPartitionId]) -> Decision:
-    """Who waits for partitions in a group looks again, before share coordinators have answered.
+    """Retry a group's pending fetches before share coordinators respond.
 
-    Members have acknowledged there, or given back. What that was is not free yet, but what was
-    released before is (`SharePartitionManager.acknowledge`, `releaseSession` in Kafka).
+    Members have acknowledged or released records there. Those records are not available yet, but
+    records released earlier are (`SharePartitionManager.acknowledge`, `releaseSession` in Kafka).
     """
-    told = Decision()
+    effects = Decision()
     for place in places:
-        _look(broker, broker.log_key(*place), told, group_id)
-    return _look_on(broker, told)
+        _retry(broker, broker.log_key(*place), effects, group_id)
+    return _retry_woken(broker, effects)
 
 
-def _look_on(broker: Broker, told: Decision) -> Decision:
-    """Who waits for what has been read looks again, too, before share coordinators have answered.
+def _retry_woken(broker: Broker, effects: Decision) -> Decision:
+    """Retry pending fetches of logs that were read, repeatedly.
 
-    Kafka's queue of actions runs at the end of the request.
+    Kafka's action queue runs at the end of the request.
     """
-    while told.woken:
-        logs, told.woken = list(dict.fromkeys(told.woken)), []
+    while effects.woken:
+        logs, effects.woken = list(dict.fromkeys(effects.woken)), []
         for log in logs:
-            _look(broker, log, told)
-    return told
+            _retry(broker, log, effects)
+    return effects
 
 
-def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None) -> None:
-    """Who waits for a log, in the order of arrival; in a group, or in all."""
+def _retry(broker: Broker, log: str, effects: Decision, group_id: str | None = None) -> None:
+    """Retry pending fetches of a log, by arrival; None means all groups."""
     table = broker.tables.pending
     for event_id in pending.watchers(table, log):
         waited = pending.get_request(table, event_id)
         if waited is None or waited.is_held or waited.api_key != API.key:
             continue
-        if log not in waited.logs:  # it has been answered since it was named
+        if log not in waited.logs:  # answered since it was added to the list
             continue
         is_meant = group_id in (None, _state_of(waited).read.group_id)
         if is_meant and ready(broker, waited):
-            _go_on(broker, waited, told)
+            _resume(broker, waited, effects)
 
 
-def _go_on(broker: Broker, waited: PendingRequest, told: Decision) -> None:
-    """One that waits has enough: it waits on for its share coordinators, or for nothing."""
+def _resume(broker: Broker, waited: PendingRequest, effects: Decision) -> None:
+    """Read for a pending request; it may still wait for coordinators."""
     pending.take(broker.tables.pending, waited.event_id)
     decision = complete(broker, waited)
     condition = decision.condition or Condition(waited.deadline, [], waited.state)
     on = {"logs": condition.logs, "deadline": condition.deadline, "state": condition.state}
     pending.add(broker.tables.pending, msgspec.structs.replace(waited, **on))
     if decision.condition is None:
-        told.resumed.append(Resumed(waited.event_id, decision.response))
-    told.resumed += decision.resumed
-    told.copies += [*decision.messages, *decision.copies]  # of no request that waits
-    told.woken += decision.woken
+        effects.resumed.append(Resumed(waited.event_id, decision.response))
+    effects.resumed += decision.resumed
+    effects.copies += [*decision.messages, *decision.copies]  # these belong to no pending request
+    effects.woken += decision.woken
 
 
 def disconnected(broker: Broker, connection: str) -> Decision:
-    """A connection has ended, and with it the session that it has opened."""
+    """Close the session that the ended connection opened."""
     known = share_sessions.session_of_connection(broker, connection)
     if known is None:
         return Decision()
@@ -486,7 +486,7 @@ def disconnected(broker: Broker, connection: str) -> Decision:
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
-    """Whether a waiting request goes on: there is enough for it now."""
+    """True if a pending request has enough records now."""
     state = _state_of(waiting)
     return not state.error and not state.is_read and share_reads.is_ready(broker, state.read)
 
@@ -497,14 +497,14 @@ def resume(
     message: Message,
     response: ReadShareGroupStateResponse | ShareGroupStateResponse,
 ) -> Decision:
-    """A share coordinator has answered what it was asked, or told."""
+    """Handle a share coordinator's response to a read or a write."""
     state = _state_of(waiting)
     state.questions -= 1
     if isinstance(response, ReadShareGroupStateResponse):
         read, looks = share_partitions.on_read_response(broker, message, response), True
         woken, messages = read.woken, read.messages
         state.loads = max(0, state.loads - 1)
-    else:  # whose turn it is those say who wait, this one among them
+    else:  # pending requests, this one included, are woken in their own order
         fault, woken, messages = share_partitions.on_write_response(broker, message, response)
         acknowledgements.apply_write_error(state.outcomes, message, fault)
         looks = False
@@ -515,7 +515,7 @@ def resume(
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Goes on, or max wait is over; or share coordinators have not answered in time."""
+    """Continue at the end of max wait or of the share coordinators' time."""
     state = _state_of(waiting)
     if state.error:
         return _refuse(Error(state.error))

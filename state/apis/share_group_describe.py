@@ -1,8 +1,8 @@
-"""ShareGroupDescribe (key 77, version 1): share groups with their members.
+"""ShareGroupDescribe (key 77, version 1): share groups and members.
 
 Source: `GroupMetadataManager.shareGroupDescribe`, `ShareGroup.asDescribedGroup`,
-`KafkaApis.handleShareGroupDescribe` in Kafka; KIP-932. What a group is refused with, and in which
-order, is in `describing.py`. Partitions of topics that are deleted are not shown.
+`KafkaApis.handleShareGroupDescribe` in Kafka; KIP-932. `describing.py` has the errors of a group
+and their order. Partitions of deleted topics are omitted.
 """
 
 from brokertwin.state.cluster import features
@@ -28,7 +28,7 @@ NOT_ASKED = -(2**31)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     described = describing.describe(broker, request, _SHARES)
     return Decision(response=ShareGroupDescribeResponse(groups=described))
 

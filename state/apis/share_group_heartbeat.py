@@ -1,22 +1,22 @@
-"""ShareGroupHeartbeat (key 76, version 1): a member of a share group joins, stays, or leaves.
+"""ShareGroupHeartbeat (key 76, version 1): join, stay in, or leave.
 
 Source: KIP-932; `KafkaApis.handleShareGroupHeartbeat`,
-`GroupCoordinatorService.shareGroupHeartbeat` in Kafka. The checks, in their order:
+`GroupCoordinatorService.shareGroupHeartbeat` in Kafka. Errors, in the order of the checks:
 
     the feature share.version is at level 0         35 UNSUPPORTED_VERSION
-    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
+    no READ permission on the group                 30 GROUP_AUTHORIZATION_FAILED
     a member id "", or of more than 36 characters   42 INVALID_REQUEST
-    it may not DESCRIBE a topic that it names       29 TOPIC_AUTHORIZATION_FAILED
-    a blank member, group or rack id; a join        42, in words
+    no DESCRIBE permission on a named topic         29 TOPIC_AUTHORIZATION_FAILED
+    a blank member, group or rack id; a join        42 INVALID_REQUEST, with an error message
     without topics; an epoch below -1
     this broker does not coordinate the group       16 NOT_COORDINATOR
-    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
+    no such group and no join, or another type      69 GROUP_ID_NOT_FOUND
     the group is full                               81 GROUP_MAX_SIZE_REACHED
     an unknown member                               25 UNKNOWN_MEMBER_ID
     another epoch                                   110 FENCED_MEMBER_EPOCH
 
-The member epoch 0 joins, -1 leaves. What follows is in `state/groups/share_group_coordinator.py`.
-The assignment is told where it has changed, and to who joins or names topics.
+Member epoch 0 joins, epoch -1 leaves (`state/groups/share_group_coordinator.py`). The response has
+the assignment if it has changed, or if the member joins or names topics.
 """
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
@@ -47,7 +47,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Decides on a heartbeat."""
+    """Check the heartbeat and pass it to the group's coordinator."""
     refused = _refusal(broker, request)
     if refused is not None:
         return _refuse(refused)
@@ -57,14 +57,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_said(request))
+    beat = coordinator.heartbeat(_heartbeat_of(request))
     if isinstance(beat, Rejection):
         return _refuse(beat)
     response = ShareGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
         heartbeat_interval_ms=group_configs.share_heartbeat_interval_ms(broker, body.group_id),
-        assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
+        assignment=_assignment(beat.after.assigned) if _has_assignment(body, beat) else None,
     )
     records, messages = coordinator.records, coordinator.messages
     return Decision(records=records, response=response, messages=messages)
@@ -76,7 +76,7 @@ def _refuse(refused: Rejection) -> Decision:
 
 
 def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Why a heartbeat does not reach its group."""
+    """Return the error that keeps a heartbeat from its group."""
     body: ShareGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.SHARE):
         return Rejection(Error.UNSUPPORTED_VERSION, None)
@@ -94,7 +94,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
-    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    """Return Kafka's error message for a request invalid in any group."""
     named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
     for name, value in named:
         if value is not None and not value.strip():
@@ -104,7 +104,7 @@ def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
 
 
-def _said(request: Request) -> ShareHeartbeat:
+def _heartbeat_of(request: Request) -> ShareHeartbeat:
     body: ShareGroupHeartbeatRequest = request.body
     return ShareHeartbeat(
         member_id=body.member_id,
@@ -124,8 +124,8 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
     return Decision(records=coordinator.records, response=response)
 
 
-def _is_told(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
-    """Whether the answer names the assignment."""
+def _has_assignment(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
+    """True if the response has the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
     return is_full or _sets(beat.before.assigned) != _sets(beat.after.assigned)
 

@@ -1,4 +1,4 @@
-"""What requests of a member of a share group are refused with before its session is looked at.
+"""Errors of share group requests that precede the session's.
 
 Source: `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` in Kafka; KIP-932.
 """
@@ -15,7 +15,10 @@ MEMBER_ID_CHARACTERS_MAX = 36
 
 
 def request_error(broker: Broker, request: Request) -> Error:
-    """Why a request of a member is refused before its session is looked at: 35, 42, 30; or NONE."""
+    """Return the error of a request before its session is checked.
+
+    One of 35 UNSUPPORTED_VERSION, 42 INVALID_REQUEST, 30 GROUP_AUTHORIZATION_FAILED, and NONE.
+    """
     body: ShareFetchRequest | ShareAcknowledgeRequest = request.body
     if not broker.has_feature(features.SHARE):
         return Error.UNSUPPORTED_VERSION
@@ -29,7 +32,7 @@ def request_error(broker: Broker, request: Request) -> Error:
 
 
 def denied_names(broker: Broker, request: Request) -> frozenset[str]:
-    """The topics of a request that the client may not READ."""
+    """Return the request's topics that the client may not READ."""
     topics = (broker.topic_by_id(each.topic_id) for each in request.body.topics)
     names = (topic.name for topic in topics if topic is not None)
     return frozenset(broker.denied_topics(request, Operation.READ, names))

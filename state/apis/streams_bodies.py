@@ -1,4 +1,4 @@
-"""The bodies of StreamsGroupHeartbeat, and of what it shares with StreamsGroupDescribe.
+"""Bodies shared by StreamsGroupHeartbeat and StreamsGroupDescribe.
 
 Source: `StreamsGroupHeartbeatRequest.json`, `StreamsGroupHeartbeatResponse.json` in Kafka.
 """
@@ -23,7 +23,7 @@ from brokertwin.state.groups.streams_endpoints import EndpointPartitions, Partit
 
 
 def topics_of(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
-    """Every topic of a topology, as often as it is named."""
+    """Yield every topic of a topology, duplicates included."""
     for part in topology.subtopologies:
         yield from part.source_topics
         yield from part.repartition_sink_topics
@@ -32,7 +32,7 @@ def topics_of(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
 
 
 def topology_of(said: StreamsGroupHeartbeatRequestTopology | None) -> StreamsTopology | None:
-    """A topology as it is written down."""
+    """Convert a request's topology to a record's."""
     if said is None:
         return None
     return StreamsTopology(said.epoch, [_subtopology(part) for part in said.subtopologies])
@@ -69,17 +69,17 @@ def _infos(topics: list[StreamsTopicInfo]) -> list[streams_records.TopicInfo]:
 
 
 def endpoint_of(said: StreamsEndpoint | None) -> streams_records.Endpoint | None:
-    """An endpoint as it is written down."""
+    """Convert a request's endpoint to a record's."""
     return None if said is None else streams_records.Endpoint(said.host, said.port)
 
 
 def endpoint_told(known: streams_records.Endpoint | None) -> StreamsEndpoint | None:
-    """The same in an answer."""
+    """Convert a record's endpoint to a response's."""
     return None if known is None else StreamsEndpoint(host=known.host, port=known.port)
 
 
 def tasks_of(said: list[StreamsTaskIds]) -> Tasks:
-    """Tasks by subtopology."""
+    """Group tasks by subtopology."""
     tasks: Tasks = {}
     for each in said:
         tasks.setdefault(each.subtopology_id, []).extend(each.partitions)
@@ -87,7 +87,7 @@ def tasks_of(said: list[StreamsTaskIds]) -> Tasks:
 
 
 def in_hash_order(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
-    """Tasks in the order of a `HashMap`, as a heartbeat tells them."""
+    """Return tasks in a Java `HashMap`'s order, like a heartbeat response."""
     return [
         StreamsTaskIds(subtopology_id=part, partitions=sorted(tasks[part]))
         for part in hash_order(tasks, len(tasks))
@@ -95,7 +95,7 @@ def in_hash_order(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
 
 
 def sorted_tasks(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
-    """Tasks by subtopology, as a description tells them."""
+    """Return tasks sorted by subtopology, like a describe response."""
     return [
         StreamsTaskIds(subtopology_id=part, partitions=sorted(tasks[part]))
         for part in sorted(tasks)
@@ -105,18 +105,18 @@ def sorted_tasks(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
 def endpoints_told(
     known: list[EndpointPartitions] | None,
 ) -> list[EndpointToPartitions] | None:
-    """Which instance has what, in an answer."""
+    """Convert the partitions of each instance to a response's."""
     if known is None:
         return None
     return [
         EndpointToPartitions(
             user_endpoint=StreamsEndpoint(host=each.endpoint.host, port=each.endpoint.port),
-            active_partitions=_told(each.active),
-            standby_partitions=_told(each.standby),
+            active_partitions=_topic_partitions(each.active),
+            standby_partitions=_topic_partitions(each.standby),
         )
         for each in known
     ]
 
 
-def _told(partitions: Partitions) -> list[TopicPartition]:
+def _topic_partitions(partitions: Partitions) -> list[TopicPartition]:
     return [TopicPartition(topic=topic, partitions=numbers) for topic, numbers in partitions]

@@ -1,9 +1,9 @@
-"""StreamsGroupDescribe (key 89, version 0): streams groups with their topology and members.
+"""StreamsGroupDescribe (key 89, version 0): topologies and members.
 
 Source: `GroupMetadataManager.streamsGroupDescribe`, `StreamsGroup.asDescribedGroup`,
-`KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. What a group is refused with, and in
-which order, is in `describing.py`. The internal topics have the partitions that they are
-to have, once a heartbeat has found all topics; before, those that the first member gave them.
+`KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. `describing.py` has the errors of a group
+and their order. After a heartbeat has found all topics, internal topics have their computed
+partition counts; until then those of the first member's topology.
 """
 
 from brokertwin.state.apis.streams_bodies import endpoint_told, sorted_tasks
@@ -34,7 +34,7 @@ NOT_ASKED = -(2**31)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads; nothing changes."""
+    """Respond without writing records."""
     described = describing.describe(broker, request, _STREAMS)
     return Decision(response=StreamsGroupDescribeResponse(groups=described))
 

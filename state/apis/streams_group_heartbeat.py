@@ -1,32 +1,33 @@
-"""StreamsGroupHeartbeat (key 88, version 0): a member of a streams group joins, stays, or leaves.
+"""StreamsGroupHeartbeat (key 88, version 0): join, stay in, or leave.
 
 Source: KIP-1071; `KafkaApis.handleStreamsGroupHeartbeat`,
-`GroupCoordinatorService.streamsGroupHeartbeat` in Kafka. The checks, in their order:
+`GroupCoordinatorService.streamsGroupHeartbeat` in Kafka. Errors, in the order of the checks:
 
     the feature streams.version is at level 0       35 UNSUPPORTED_VERSION
-    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
-    a topic of the topology is one of Kafka's own,  130 STREAMS_INVALID_TOPOLOGY
-    or has no valid name
-    it may not DESCRIBE one of them                 29 TOPIC_AUTHORIZATION_FAILED
-    instance ids, offsets of tasks, warm-up tasks,  42 INVALID_REQUEST
-    regular expressions, which 4.3.1 does not take
-    a blank member, group or rack id; a join with   42, in words
-    tasks, without time-out or topology; an epoch
+    no READ permission on the group                 30 GROUP_AUTHORIZATION_FAILED
+    the topology has one of Kafka's internal        130 STREAMS_INVALID_TOPOLOGY
+    topics, or an invalid topic name
+    no DESCRIBE permission on one of its topics     29 TOPIC_AUTHORIZATION_FAILED
+    instance ids, offsets of tasks, warm-up tasks   42 INVALID_REQUEST
+    or regular expressions: unsupported in 4.3.1
+    a blank member, group or rack id; a join with   42 INVALID_REQUEST, with an error message
+    tasks, without timeout or topology; an epoch
     below -2; some roles of tasks without others;
-    a topology when it is no join
-    a changelog whose partitions are given          130
+    a topology without a join
+    a changelog topic with a partition count        130 STREAMS_INVALID_TOPOLOGY
     this broker does not coordinate the group       16 NOT_COORDINATOR
-    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
-    the group is full, whoever joins                81 GROUP_MAX_SIZE_REACHED
+    no such group and no join, or another type      69 GROUP_ID_NOT_FOUND
+    the group is full, whichever member joins       81 GROUP_MAX_SIZE_REACHED
     an unknown member                               25 UNKNOWN_MEMBER_ID
     another epoch                                   110 FENCED_MEMBER_EPOCH
-    another topology than the group's               42
-    a topology that cannot work                     130
-    tasks that the topology has not                 42
+    another topology than the group's               42 INVALID_REQUEST
+    a topology that cannot work                     130 STREAMS_INVALID_TOPOLOGY
+    tasks that are not in the topology              42 INVALID_REQUEST
 
-The member epoch 0 joins, -1 leaves. What follows is in `state/groups/streams_coordinator.py`. The
-tasks are told where they have changed, and to who joins. Internal topics that are missing are
-created, where the client may CREATE them. Kafka 4.3.1 never answers 131 or 132.
+Member epoch 0 joins, epoch -1 leaves (`state/groups/streams_coordinator.py`). The response has the
+tasks if they have changed or the member joins. Missing internal topics are created if the client
+may CREATE them. Kafka 4.3.1 never returns 131 STREAMS_INVALID_TOPOLOGY_EPOCH or 132
+STREAMS_TOPOLOGY_FENCED.
 """
 
 from msgspec import structs
@@ -65,7 +66,7 @@ NO_TIMEOUT = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Decides on a heartbeat."""
+    """Check the heartbeat and pass it to the group's coordinator."""
     refused = _refusal(broker, request)
     if refused is not None:
         return _refuse(refused)
@@ -75,10 +76,10 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_said(request))
+    beat = coordinator.heartbeat(_heartbeat_of(request))
     if isinstance(beat, Rejection):
         return _refuse(beat)
-    return _answer(broker, request, coordinator, beat)
+    return _response(broker, request, coordinator, beat)
 
 
 def _refuse(refused: Rejection) -> Decision:
@@ -89,7 +90,7 @@ def _refuse(refused: Rejection) -> Decision:
 
 
 def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Why a heartbeat does not reach its group."""
+    """Return the error that keeps a heartbeat from its group."""
     body: StreamsGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.STREAMS):
         return Rejection(Error.UNSUPPORTED_VERSION, None)
@@ -130,7 +131,7 @@ def _topics_refused(
 
 
 def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
-    """What 4.3.1 does not take, in Kafka's words."""
+    """Return Kafka's error message for unsupported fields of 4.3.1."""
     if body.instance_id is not None:
         return "Static membership is not yet supported."
     if body.task_offsets is not None:
@@ -146,7 +147,7 @@ def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
-    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    """Return Kafka's error message for a request invalid in any group."""
     named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
     for name, value in named:
         if value is not None and not value.strip():
@@ -181,7 +182,7 @@ def _invalid_join(body: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
-    """The partitions of changelogs follow from those of what is read."""
+    """Reject partition counts: changelogs follow their source topics."""
     is_join = body.member_epoch == JOIN_EPOCH
     parts = body.topology.subtopologies if body.topology is not None and is_join else []
     for topic in (each for part in parts for each in part.state_changelog_topics):
@@ -194,15 +195,15 @@ def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
     return None
 
 
-def _tags(said: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
-    """A member's tags; Kafka fails where one comes twice."""
-    if said is None:
+def _tags(given: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
+    """Return a member's tags; Kafka fails on duplicate keys."""
+    if given is None:
         return None
-    tags = {each.key: each.value for each in said}
-    return tags if len(tags) == len(said) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+    tags = {each.key: each.value for each in given}
+    return tags if len(tags) == len(given) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
 
 
-def _said(request: Request) -> StreamsHeartbeat:
+def _heartbeat_of(request: Request) -> StreamsHeartbeat:
     body: StreamsGroupHeartbeatRequest = request.body
     return StreamsHeartbeat(
         member_id=body.member_id,
@@ -222,7 +223,7 @@ def _said(request: Request) -> StreamsHeartbeat:
 
 
 def _owned(body: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
-    """The tasks that a member says it has; None where it says nothing."""
+    """Return the tasks that a member reports; None if it reports none."""
     active, standby, warmup = body.active_tasks, body.standby_tasks, body.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -239,7 +240,7 @@ def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsGroupCoordina
     return Decision(records=coordinator.records, response=response)
 
 
-def _answer(
+def _response(
     broker: Broker,
     request: Request,
     coordinator: StreamsGroupCoordinator,
@@ -269,7 +270,7 @@ def _answer(
 
 
 def _uncreatable(broker: Broker, request: Request, beat: StreamsHeartbeatResult) -> list[str]:
-    """The missing topics that the client may not create; then none is created."""
+    """Return missing topics that the client may not create: all fail."""
     names = [topic.name for topic in beat.missing]
     if not names or broker.allows_cluster(request, Operation.CREATE):
         return []
@@ -280,15 +281,15 @@ def _uncreatable(broker: Broker, request: Request, beat: StreamsHeartbeatResult)
 def _statuses(
     broker: Broker, group_id: str, beat: StreamsHeartbeatResult, denied: list[str]
 ) -> list[Status]:
-    told = []
+    statuses = []
     for code, detail in beat.statuses:
         text = detail
         if code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS and denied:
             text += f"; Unauthorized to CREATE on topics {', '.join(denied)}."
         elif code is topology_topics.TopologyStatus.MISSING_INTERNAL_TOPICS:
             text += streams_topics.failures_text(broker, group_id, beat.missing)
-        told.append(Status(status_code=code, status_detail=text))
-    return told
+        statuses.append(Status(status_code=code, status_detail=text))
+    return statuses
 
 
 API = Api(

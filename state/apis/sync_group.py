@@ -1,20 +1,23 @@
-"""SyncGroup (key 14, versions 0 to 5): the leader brings the assignment, members fetch theirs.
+"""SyncGroup (key 14, versions 0 to 5): distribute the assignment.
 
-Source: seed 001; KIP-345, KIP-559; `GroupMetadataManager.classicGroupSync` in Kafka. In this order:
+Source: seed 001; KIP-345, KIP-559; `GroupMetadataManager.classicGroupSync` in Kafka. Errors, in
+this order:
 
-    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED
     protocol missing from version 5 on            23 INCONSISTENT_GROUP_PROTOCOL
     group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group, or one without members         25 UNKNOWN_MEMBER_ID
-    unknown member or instance id, fenced         25, 82
-    a consumer group's member of the new protocol 25
+    unknown member or instance id                 25 UNKNOWN_MEMBER_ID
+    the instance id has another member            82 FENCED_INSTANCE_ID
+    a consumer group's member of the new protocol 25 UNKNOWN_MEMBER_ID
     another generation                            22 ILLEGAL_GENERATION
     another protocol type or name                 23 INCONSISTENT_GROUP_PROTOCOL
-    a rebalance runs                              27 REBALANCE_IN_PROGRESS
+    a rebalance is running                        27 REBALANCE_IN_PROGRESS
 
-While the group completes its rebalance members wait; the leader's sync ends the wait of all. In a
-consumer group nobody waits (`state/groups/classic_members.py`).
+The leader sends the assignment and the members fetch theirs. While the group completes its
+rebalance, members wait for the leader's request. In a consumer group no request waits
+(`state/groups/classic_members.py`).
 """
 
 from brokertwin.state.apis import earlier_writes
@@ -34,21 +37,21 @@ PROTOCOL_SINCE = 5
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers at once, or lets the member wait for the leader."""
+    """Respond at once, or keep the request pending until the leader's."""
     body: SyncGroupRequest = request.body
     error = _early_error(broker, request)
     if error is not Error.NONE:
         return Decision(response=SyncGroupResponse(error_code=error))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup):
-        said = classic_members.Sync(
+        sync = classic_members.Sync(
             body.member_id,
             body.group_instance_id,
             body.generation_id,
             body.protocol_type,
             body.protocol_name,
         )
-        return Decision(response=classic_members.sync(broker, known, said))
+        return Decision(response=classic_members.sync(broker, known, sync))
     coordinator = ClassicGroupCoordinator(broker, body.group_id)
     group = coordinator.group
     error = _error(group, body)

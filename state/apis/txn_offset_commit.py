@@ -1,35 +1,42 @@
-"""TxnOffsetCommit (key 28, versions 0 to 5): offsets that a transaction commits if it commits.
+"""TxnOffsetCommit (key 28, versions 0 to 5): commit with a transaction.
 
 Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
 `GroupCoordinatorService.commitTransactionalOffsets`,
-`OffsetMetadataManager.commitTransactionalOffset` in Kafka 4.3.1.
+`OffsetMetadataManager.commitTransactionalOffset` in Kafka 4.3.1. The broker's checks:
 
-    transactional id that the client may not WRITE    53 for everything
-    group that it may not READ                        30 for everything
-    topic that it may not READ                        29
-    partitions that do not exist                      3; the rest goes on
-    group id ""                                       24
-    another broker coordinates the group              16
-    there is no `__consumer_offsets`                  15 where somebody would be asked, else 16
-    ZooKeeper keeps the offsets (a setting of ours)   43: it knows no transactions
+    no WRITE permission on the transactional id   53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for all
+    no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED, for all
+    no READ permission on the topic               29 TOPIC_AUTHORIZATION_FAILED
+    no such partition                             3 UNKNOWN_TOPIC_OR_PARTITION; others continue
+    group id ""                                   24 INVALID_GROUP_ID
+    another broker coordinates the group          16 NOT_COORDINATOR
+    no `__consumer_offsets`, verification needed  15 COORDINATOR_NOT_AVAILABLE
+    no `__consumer_offsets`, none needed          16 NOT_COORDINATOR
+    ZooKeeper keeps the offsets (our setting)     43 UNSUPPORTED_FOR_MESSAGE_FORMAT, because it has
+                                                  no transactions
 
-Then the transaction's coordinator is asked whether the group's partition of `__consumer_offsets`
-is part of the transaction; from version 5 on it is made a part of it (KIP-890). What it answers is
-what the client is told, but 90 is 47, 13 is 14, and 120 is 48 below version 4. Nobody is asked
-where that partition knows the producer in a later epoch (47), or has offsets of it in this one that
-wait for their marker. Then, as with OffsetCommit:
+Then the transaction coordinator verifies that the group's partition of `__consumer_offsets` is in
+the transaction; from version 5 on it adds the partition (KIP-890). Its errors are returned, with
+these replacements:
 
-    no such group, generation >= 0                    22
-    members, generations                              as `group_rules.commit_error` says
-    metadata longer than offset.metadata.max.bytes    12, for that partition alone
-    producer id, but no epoch (-1)                    -1 for everything
-    an epoch below the producer's in that partition   47 for everything
+    90 PRODUCER_FENCED                            47 INVALID_PRODUCER_EPOCH
+    13 NETWORK_EXCEPTION                          14 COORDINATOR_LOAD_IN_PROGRESS
+    120 TRANSACTION_ABORTABLE, version below 4    48 INVALID_TXN_STATE
 
-What is left is pending until the marker (`state/transactions/transactional_offsets.py`); without a
-producer id it counts at once. The last three lines can only be met where nobody is asked
-(`transaction.partition.verification.enable`), or where the partition's log has rows: else a
-partition without followers remembers no epochs. Offsets that are all refused with 12 make a group
-(`groups.create_unwritten`), as in Kafka.
+The verification is skipped if the partition knows the producer in a later epoch (47
+INVALID_PRODUCER_EPOCH), or has its pending offsets in this epoch. Then, like in OffsetCommit:
+
+    no such group, generation >= 0                22 ILLEGAL_GENERATION
+    members, generations                          see `group_rules.commit_error`
+    metadata > offset.metadata.max.bytes          12 OFFSET_METADATA_TOO_LARGE, per partition
+    producer id without an epoch (-1)             -1 UNKNOWN_SERVER_ERROR, for all
+    an epoch below the partition's                47 INVALID_PRODUCER_EPOCH, for all
+
+Accepted offsets are pending until the marker (`state/transactions/transactional_offsets.py`);
+without a producer id they are committed at once. That and the last two errors need
+`transaction.partition.verification.enable=false`, or a log with rows: otherwise a partition without
+followers remembers no epochs. If all offsets have 12 OFFSET_METADATA_TOO_LARGE, the group is
+created (`groups.create_unwritten`), like in Kafka.
 """
 
 import msgspec
@@ -79,7 +86,7 @@ KNOWS_ABORTABLE_SINCE = 4
 """The first version whose clients know TRANSACTION_ABORTABLE."""
 
 ADDS_SINCE = 5
-"""The first version that speaks for transactions V2."""
+"""The first version of transactions V2."""
 
 KNOWS_GROUP_SINCE = 3
 
@@ -89,8 +96,8 @@ class TxnOffsetCommitState(msgspec.Struct):
 
     Attributes:
         body: the request, with the partitions that exist and may be read.
-        refused: what the broker has answered already: topic, partition and error; no partition
-            where a topic was named without any.
+        refused: topic, partition and error of rejected partitions; partition None if the request
+            names a topic without partitions.
     """
 
     body: TxnOffsetCommitRequest
@@ -98,11 +105,11 @@ class TxnOffsetCommitState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Has the transaction's coordinator asked, unless there is nothing to commit."""
+    """Verify the transaction, unless there is nothing to commit."""
     body: TxnOffsetCommitRequest = request.body
     error = _request_error(broker, request, body)
     if error is not Error.NONE:
-        return _answer(TxnOffsetCommitState(body, []), error)
+        return _respond(TxnOffsetCommitState(body, []), error)
     denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
     state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [])
     for topic in body.topics:
@@ -120,14 +127,14 @@ def handle(broker: Broker, request: Request) -> Decision:
                 TxnOffsetCommitRequestTopic(name=topic.name, partitions=accepted)
             )
     if not state.body.topics:
-        return _answer(state, Error.NONE)
+        return _respond(state, Error.NONE)
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
     if error is Error.NONE:
         error = _coordinator_error(broker, body.group_id, request.version)
     if error is Error.NONE and zookeeper_offsets.is_enabled(broker):
         error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is not Error.NONE:
-        return _answer(state, error)
+        return _respond(state, error)
     return _verify(broker, state, request.version)
 
 
@@ -150,30 +157,33 @@ def _partition_error(broker: Broker, denied: frozenset[str], name: str, index: i
 
 
 def _coordinator_error(broker: Broker, group_id: str, version: int) -> Error:
-    """Why the group's coordinator does not take it.
+    """Return the error of the group's coordinator.
 
-    Where there is no `__consumer_offsets`, who has to ask whether its partition is part of the
-    transaction does not get that far.
+    Verification needs a partition of `__consumer_offsets`; without the topic it is not available.
     """
     error = coordinators.group_error(broker, group_id)
     is_gone = broker.topic_by_name(coordinators.GROUP_TOPIC) is None
-    return Error.COORDINATOR_NOT_AVAILABLE if is_gone and _is_asked(broker, version) else error
+    return (
+        Error.COORDINATOR_NOT_AVAILABLE
+        if is_gone and _needs_verification(broker, version)
+        else error
+    )
 
 
-def _is_asked(broker: Broker, version: int) -> bool:
-    """Whether the transaction's coordinator has to be asked for the group's partition."""
+def _needs_verification(broker: Broker, version: int) -> bool:
+    """True if the transaction coordinator must verify the partition."""
     return version >= ADDS_SINCE or broker.settings.transaction_partition_verification_enable
 
 
 def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
-    """Asks the transaction's coordinator for the group's partition, where it has to be asked."""
+    """Send the group's partition to the transaction coordinator if needed."""
     is_v2 = version >= ADDS_SINCE
-    if not _is_asked(broker, version):
+    if not _needs_verification(broker, version):
         return _commit(broker, state, version)
     body = state.body
     known = _known(broker, body)
     if known is not None and body.producer_epoch < known.producer_epoch:
-        return _answer(state, Error.INVALID_PRODUCER_EPOCH)
+        return _respond(state, Error.INVALID_PRODUCER_EPOCH)
     if known is not None and body.producer_epoch == known.producer_epoch and _is_open(broker, body):
         return _commit(broker, state, version)
     batch = Batch(
@@ -182,10 +192,10 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
     )
-    asked = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
-    message = verifications.request(broker, body.transactional_id, batch, asked, is_v2)
+    requested = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
+    message = verifications.request(broker, body.transactional_id, batch, requested, is_v2)
     if message is None:
-        return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
+        return _respond(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=[message]
@@ -198,24 +208,26 @@ def resume(
     _message: Message,
     response: AddPartitionsToTxnResponse,
 ) -> Decision:
-    """Commits where the coordinator lets it."""
+    """Commit if the coordinator has verified the transaction."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
     errors, version = verifications.partition_errors(response), waiting.header.request_api_version
     error = next(iter(errors.values()), Error(response.error_code))
     if error is not Error.NONE:
-        return _answer(state, _told(error, version))
-    error = coordinators.group_error(broker, state.body.group_id)  # it may have moved meanwhile
-    return _commit(broker, state, version) if error is Error.NONE else _answer(state, error)
+        return _respond(state, _client_error(error, version))
+    error = coordinators.group_error(broker, state.body.group_id)  # the group may have moved
+    return _commit(broker, state, version) if error is Error.NONE else _respond(state, error)
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
-    """The coordinator has not answered in time."""
+    """Respond when the coordinator's time is up."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
-    return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
+    return _respond(
+        state, _client_error(Error.NETWORK_EXCEPTION, waiting.header.request_api_version)
+    )
 
 
-def _told(error: Error, version: int) -> Error:
-    """What the client is told for an error of the transaction's coordinator."""
+def _client_error(error: Error, version: int) -> Error:
+    """Map an error of the transaction coordinator to the client's."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is Error.NETWORK_EXCEPTION:
@@ -228,7 +240,7 @@ def _told(error: Error, version: int) -> Error:
 def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
     error = _group_error(broker, state.body, version)
     if error is not Error.NONE:
-        return _answer(state, error)
+        return _respond(state, error)
     too_large = frozenset(
         (topic.name, partition.partition_index)
         for topic in state.body.topics
@@ -243,8 +255,8 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     ]
     error = _write_error(broker, state.body) if offsets else Error.NONE
     if error is not Error.NONE:
-        return _answer(state, error)
-    decision, body = _answer(state, Error.NONE, too_large), state.body
+        return _respond(state, error)
+    decision, body = _respond(state, Error.NONE, too_large), state.body
     if offsets:
         decision.records = _records(broker, body, offsets)
     elif groups.find(broker, body.group_id) is None:
@@ -253,7 +265,7 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
 
 
 def _write_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
-    """Why the group's partition does not take a producer's batch, if so."""
+    """Return the error with which the partition rejects the batch."""
     if body.producer_id == NO_PRODUCER_ID:
         return Error.NONE
     if body.producer_epoch == producers.NO_PRODUCER_EPOCH:
@@ -264,13 +276,13 @@ def _write_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
 
 
 def _known(broker: Broker, body: TxnOffsetCommitRequest) -> Producer | None:
-    """What the group's partition knows of the producer."""
+    """Return the producer's state in the group's partition."""
     key = producers.producer_key(broker.id, *_place(broker, body), body.producer_id)
     return broker.tables.producers.get(key, Producer)
 
 
 def _is_open(broker: Broker, body: TxnOffsetCommitRequest) -> bool:
-    """Whether the group's partition has offsets of the producer that wait for their marker."""
+    """True if the partition has pending offsets of the producer."""
     partition = _place(broker, body)[1]
     return bool(transactional_offsets.groups_of(broker, body.producer_id, partition))
 
@@ -278,9 +290,10 @@ def _is_open(broker: Broker, body: TxnOffsetCommitRequest) -> bool:
 def _records(
     broker: Broker, body: TxnOffsetCommitRequest, offsets: list[TransactionalOffset]
 ) -> list[Record]:
-    """What is written: offsets of nobody's transaction count at once.
+    """Return the records of accepted offsets.
 
-    Where nobody verifies, the partition has to remember the epoch.
+    Offsets without a producer id are committed at once. Without verification the partition has to
+    remember the epoch.
     """
     if body.producer_id == NO_PRODUCER_ID:
         return [
@@ -306,7 +319,7 @@ def _records(
 
 
 def _place(broker: Broker, body: TxnOffsetCommitRequest) -> tuple[Uuid, int]:
-    """The partition of `__consumer_offsets` that has the group."""
+    """Return the group's partition of `__consumer_offsets`."""
     topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
     assert topic is not None, body.group_id
     return topic.topic_id, coordinators.partition_for(body.group_id, len(topic.partitions))
@@ -328,7 +341,7 @@ def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> 
 
 
 def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[str, Uuid, int]]:
-    """The partitions whose offsets may be stored."""
+    """Return the partitions with valid metadata."""
     known = {topic.name: broker.topic_by_name(topic.name) for topic in body.topics}
     ids = {name: topic.topic_id for name, topic in known.items() if topic is not None}
     return [
@@ -354,33 +367,33 @@ def _offset(
     )
 
 
-def _answer(
+def _respond(
     state: TxnOffsetCommitState, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
 ) -> Decision:
-    """What the broker has refused, then what the coordinator says."""
-    answers = Answers()
+    """Build the response: broker's rejections, then the group's results."""
+    responses = Answers()
     for name, index, refusal in state.refused:
         if index is None:
-            answers.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
+            responses.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
         else:
-            answers.refuse(name, index, Error(refusal))
+            responses.refuse(name, index, Error(refusal))
     by_coordinator = []
     for topic in state.body.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name, partitions=[])
+        response = OffsetCommitResponseTopic(name=topic.name, partitions=[])
         for partition in topic.partitions:
             index = partition.partition_index
             is_large = (topic.name, index) in too_large
             code = Error.OFFSET_METADATA_TOO_LARGE if is_large else error
-            answer.partitions.append(
+            response.partitions.append(
                 OffsetCommitResponsePartition(partition_index=index, error_code=code)
             )
-        by_coordinator.append(answer)
-    answers.merge(by_coordinator)
-    return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
+        by_coordinator.append(response)
+    responses.merge(by_coordinator)
+    return Decision(response=TxnOffsetCommitResponse(topics=responses.topics))
 
 
 def pending_body(waiting: PendingRequest) -> Body:
-    """The request's body, of which only verified partitions are left."""
+    """Return the request's body with its verified partitions only."""
     return decode_item(waiting.state, TxnOffsetCommitState).body
 
 

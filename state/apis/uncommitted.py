@@ -1,14 +1,14 @@
 """Responses of coordinators whose records were not committed.
 
-The error is 15 COORDINATOR_NOT_AVAILABLE if the time is up, and 16 NOT_COORDINATOR if the broker is
-no longer the leader. It replaces an accepted result. An error that the response already has stays,
-unless it is a result (`Api.results`).
+After the timeout they have 15 COORDINATOR_NOT_AVAILABLE. If the broker is no longer the leader,
+they have 16 NOT_COORDINATOR. The error replaces an accepted result. An error that the response
+already has stays, unless it is a result (`Api.results`).
 
     LeaveGroup, OffsetDelete, Alter- and       the error alone, without the parts
     DeleteShareGroupOffsets
     OffsetFetch                                16 NOT_COORDINATOR in both cases, for each group
                                                without an error
-    WriteTxnMarkers                            the error of the log itself
+    WriteTxnMarkers                            the log's own error
     states of share groups                     the error and its message, for each partition
 
 Source: `GroupCoordinatorService`, `ShareCoordinatorService`, `TransactionStateManager` in Kafka;
@@ -83,9 +83,9 @@ def failed(
 
 def error_alone(response: Body, error: Error, _settings: BrokerSettings) -> Body:
     """Return the response with the error and without its parts."""
-    told = coordinator_error(error)
-    message = _message(response, ERROR_MESSAGES.get(told))
-    nothing = {**_defaults(type(response)), "error_code": int(told), **message}
+    reported = coordinator_error(error)
+    message = _message(response, ERROR_MESSAGES.get(reported))
+    nothing = {**_defaults(type(response)), "error_code": int(reported), **message}
     return msgspec.structs.replace(response, **nothing)
 
 
@@ -95,16 +95,19 @@ def error_of_the_log(response: Body, error: Error, _settings: BrokerSettings) ->
 
 
 def of_states(operation: Operation, event: str) -> Uncommitted:
-    """Return a function for an operation on share states; `event` is Kafka's name for it."""
+    """Return a function for an operation on share states.
+
+    `event` is Kafka's name for the operation.
+    """
 
     def uncommitted(response: Body, error: Error, settings: BrokerSettings) -> Body:
-        told = coordinator_error(error)
-        why = ERROR_MESSAGES.get(told, "")
-        if told is Error.COORDINATOR_NOT_AVAILABLE:
+        reported = coordinator_error(error)
+        why = ERROR_MESSAGES.get(reported, "")
+        if reported is Error.COORDINATOR_NOT_AVAILABLE:
             timeout_ms = settings.share_coordinator_write_timeout_ms
             why = f"CoordinatorWriteEvent(name={event}) timed out after {timeout_ms}ms"
         return failed(
-            response, told, RESULTS_OF_STATES, state_store.failure_message(operation, why)
+            response, reported, RESULTS_OF_STATES, state_store.failure_message(operation, why)
         )
 
     return uncommitted

@@ -1,9 +1,10 @@
-"""UnregisterBroker (key 64, version 0): the controller forgets a broker.
+"""UnregisterBroker (key 64, version 0): remove a broker.
 
 Runs on the controller. Sources: KIP-631; `ReplicationControlManager.unregisterBroker`,
-`ControllerApis` in Kafka; answers of 4.3.1. Without ALTER on the cluster the request is refused
-(31); a broker that is not registered is 102 BROKER_ID_NOT_REGISTERED. The broker leaves the in-sync
-sets; assignments keep it. It may be alive: until it registers again nobody counts on it.
+`ControllerApis` in Kafka; responses of 4.3.1. Without ALTER on the cluster the error is 31
+CLUSTER_AUTHORIZATION_FAILED; an unknown broker returns 102 BROKER_ID_NOT_REGISTERED. The broker
+leaves the in-sync sets but keeps its assignments. A live broker is ignored until it registers
+again.
 """
 
 from brokertwin.state.access.authorizer import Operation, needs
@@ -21,7 +22,7 @@ from brokertwin.state.replication import elections, registrations
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Takes the broker out of all in-sync sets, then out of the cluster."""
+    """Remove the broker from all in-sync sets, then from the cluster."""
     body: UnregisterBrokerRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))

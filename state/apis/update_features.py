@@ -1,19 +1,19 @@
-"""UpdateFeatures (key 57, versions 0 to 2): other levels of the cluster's features.
+"""UpdateFeatures (key 57, versions 0 to 2): change feature levels.
 
 Runs on the controller. Source: KIP-584, KIP-778; `FeatureControlManager.updateFeature` in Kafka;
-answers of 4.3.1. One fault refuses the whole request, with 95 INVALID_UPDATE_VERSION and the words
-of the first feature that has one, in the order of a Java `HashMap`; of a feature named twice the
-last level counts. In this order:
+responses of 4.3.1. One invalid update rejects the whole request (95 INVALID_UPDATE_VERSION).
+The error message is that of the first invalid feature, in the order of a Java `HashMap`. The last
+level of a duplicate feature counts. Checks, in this order:
 
     no ALTER on the cluster                          31 CLUSTER_AUTHORIZATION_FAILED
-    an unknown type of upgrade
-    a level below 0
-    a feature or level that brokers do not have
-    a level below that of now, as an upgrade
-    a level above that of now, as a downgrade
+    an unknown upgrade type
+    a negative level
+    a feature or level that brokers do not support
+    a level below the current one, as an upgrade
+    a level above the current one, as a downgrade
     `metadata.version` or `kraft.version` downgraded
 
-Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a level fall, as in Kafka.
+Version 0 has upgrades only; like in Kafka, even its `allowDowngrade` does not lower a level.
 """
 
 from brokertwin.state.access.authorizer import Operation, needs
@@ -36,7 +36,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Changes all levels, or none."""
+    """Change all levels, or none."""
     body: UpdateFeaturesRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
@@ -61,10 +61,10 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def _fault(controller: Controller, update: FeatureUpdateKey, now: int, version: int) -> str | None:
-    """What is wrong with an update, in Kafka's words; `now` is the feature's level."""
+    """Return Kafka's error message; `now` is the feature's current level."""
     name, level = update.feature, update.max_version_level
     kind = update.upgrade_type if version > 0 else UPGRADE
-    why = _why_not(controller, name, level)
+    why = _support_error(controller, name, level)
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         why = "The controller does not support the given upgrade type."
     elif level < 0:
@@ -92,8 +92,8 @@ _LOSSES = {
 }
 
 
-def _why_not(controller: Controller, name: str, level: int) -> str | None:
-    """Why the brokers cannot do a level; asked first is the controller's own."""
+def _support_error(controller: Controller, name: str, level: int) -> str | None:
+    """Return the error of an unsupported level, first the controller's."""
     known = features.SUPPORTED.get(name)
     who = f"Local controller {controller.cell.brokers[0]}"
     if known is None:

@@ -1,9 +1,9 @@
-"""WriteShareGroupState (key 85, versions 0 and 1): a leader tells what became of records.
+"""WriteShareGroupState (key 85, versions 0 to 1): write record states.
 
 Source: `ShareCoordinatorService.writeState`, `ShareCoordinatorShard.writeState`,
-`KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. Brokers send it; what a partition
-is refused with, and in which order, is as in ReadShareGroupState, and for a state epoch in the past
-it is 124 FENCED_STATE_EPOCH, after the leader's. Neither epoch is noted.
+`KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. A partition's leader sends it.
+Errors of a partition and their order are those of ReadShareGroupState. After the leader epoch, an
+old state epoch returns 124 FENCED_STATE_EPOCH. The request does not change either epoch.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -28,42 +28,44 @@ from brokertwin.state.share.state_batches import combined
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Writes what may be written."""
+    """Write the accepted states."""
     body: WriteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []
     results = []
     for topic in result_order.topics(body.topics):
         partitions = []
-        for told in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, told.partition)
-            epochs = (told.state_epoch, told.leader_epoch)
+        for written in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, written.partition)
+            epochs = (written.state_epoch, written.leader_epoch)
             fault = state_store.access_error(broker, place, epochs, "write", is_allowed)
-            result = ShareGroupStatePartitionResult(partition=told.partition)
+            result = ShareGroupStatePartitionResult(partition=written.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
             else:
                 former = state_store.find(broker, *place)
                 assert former is not None, place
-                records.append(state_store.update_record(broker, place, _update(former, told)))
+                records.append(state_store.update_record(broker, place, _update(former, written)))
             partitions.append(result)
         results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 
-def _update(former: ShareSnapshot, told: WriteShareGroupStateRequestPartitionData) -> ShareUpdate:
-    """What is told of a state."""
+def _update(
+    former: ShareSnapshot, written: WriteShareGroupStateRequestPartitionData
+) -> ShareUpdate:
+    """Convert a request's partition to a state update."""
     new = [
         ShareStateBatch(
             each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
         )
-        for each in told.state_batches
+        for each in written.state_batches
     ]
     return ShareUpdate(
         leader_epoch=former.leader_epoch,
-        start_offset=told.start_offset,
-        delivery_complete_count=told.delivery_complete_count,
-        batches=combined(new, told.start_offset),
+        start_offset=written.start_offset,
+        delivery_complete_count=written.delivery_complete_count,
+        batches=combined(new, written.start_offset),
     )
 
 

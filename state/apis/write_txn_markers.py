@@ -1,19 +1,19 @@
-"""WriteTxnMarkers (key 27, versions 1 and 2): a coordinator ends transactions in their partitions.
+"""WriteTxnMarkers (key 27, versions 1 to 2): end transactions.
 
-Source: KIP-98, KIP-890, KIP-1228; `KafkaApis.handleWriteTxnMarkersRequest` in Kafka. Each marker
-becomes a control batch (`state/logs/control_batches.py`) at the end of each partition it names.
+Source: KIP-98, KIP-890, KIP-1228; `KafkaApis.handleWriteTxnMarkersRequest` in Kafka. A transaction
+coordinator sends it. Each marker becomes a control batch (`state/logs/control_batches.py`) at the
+end of each partition that it names.
 
     neither ALTER nor CLUSTER_ACTION on the cluster    31 CLUSTER_AUTHORIZATION_FAILED
-    this broker has no such partition                  3 UNKNOWN_TOPIC_OR_PARTITION
-    it does not lead the partition                     6 NOT_LEADER_OR_FOLLOWER
+    no such partition on this broker                   3 UNKNOWN_TOPIC_OR_PARTITION
+    this broker does not lead the partition            6 NOT_LEADER_OR_FOLLOWER
     fewer replicas in sync than min.insync.replicas    19 NOT_ENOUGH_REPLICAS
-    a marker of an old epoch or an old coordinator     47, 52 (`producer.check_marker`)
-    a partition of `__consumer_offsets`                the group coordinator ends the transaction;
-                                                       with a single replica it may keep no log
+    old producer epoch (`producer.check_marker`)       47 INVALID_PRODUCER_EPOCH
+    old coordinator epoch (`producer.check_marker`)    52 TRANSACTION_COORDINATOR_FENCED
 
-A marker is no client's batch: no sequence is looked at and nothing is verified. Results of markers
-of one producer come together. Where a partition has followers the answer waits for them
-(`state/cell/committing.py`).
+In a partition of `__consumer_offsets` the group coordinator ends the transaction; a single replica
+may have no log. Markers have no sequence and are not verified. The response groups the results by
+producer. If a partition has followers, the response waits for them (`state/cell/committing.py`).
 """
 
 import msgspec
@@ -48,7 +48,7 @@ from brokertwin.state.transactions.transaction_markers import on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Writes the markers that may be written."""
+    """Write the accepted markers."""
     body: WriteTxnMarkersRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.ALTER) or broker.allows_cluster(
         request, Operation.CLUSTER_ACTION
@@ -83,7 +83,7 @@ def _result(producer_id: int, by_topic: dict[str, dict[int, Error]]) -> Writable
 
 
 class _Writer:
-    """Collects the records of one request; later markers see what earlier ones have written."""
+    """Collects a request's records; later markers see earlier ones."""
 
     def __init__(self, broker: Broker) -> None:
         self.records: list[Record] = []
@@ -92,7 +92,7 @@ class _Writer:
         self._producers: dict[tuple[Uuid, int, int], Producer] = {}
 
     def write(self, marker: WritableTxnMarker, name: str, index: int) -> Error:
-        """Writes a marker into one partition, or says why not."""
+        """Write a marker to one partition, or return an error."""
         topic = self._broker.topic_by_name(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -108,7 +108,7 @@ class _Writer:
         return self._append(marker, topic, log)
 
     def _end_offsets(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Error:
-        """The group coordinator ends a transaction; its log has a marker where it has rows."""
+        """End the group's transaction; write a marker if its log has rows."""
         has_rows = len(topic.partitions[log.partition].replicas) > 1
         has_rows = has_rows or self._broker.settings.brokertwin_internal_logs
         if has_rows or any(each.producer_id == marker.producer_id for each in log.transactions):
@@ -138,7 +138,7 @@ class _Writer:
         return Error.NONE
 
     def _note(self, marker: WritableTxnMarker, topic: Topic, log: Log) -> Error:
-        """A partition without a log remembers the marker's epochs."""
+        """Store the marker's epochs in a partition without a log."""
         error = self._check(marker, log, self._batch(marker, topic, log))
         if error is Error.NONE:
             ids = (log.topic_id, log.partition, marker.producer_id)
@@ -163,7 +163,7 @@ class _Writer:
         return batch
 
     def _check(self, marker: WritableTxnMarker, log: Log, batch: Batch) -> Error:
-        """Whether the producer's state lets the marker in, which it then has."""
+        """Check the producer's state, and update it if the marker is valid."""
         known = self._known((log.topic_id, log.partition), marker.producer_id)
         error = producers.check_marker(known, batch, marker.transaction_version)
         if error is Error.NONE:
@@ -171,7 +171,7 @@ class _Writer:
         return error
 
     def _known(self, place: tuple[Uuid, int], producer_id: int) -> Producer:
-        """A copy of what the partition knows of the producer, with the markers of this request."""
+        """Copy the producer's state, including this request's markers."""
         known = self._producers.get((*place, producer_id))
         if known is None:
             key = producers.producer_key(self._broker.id, *place, producer_id)

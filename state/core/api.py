@@ -1,4 +1,4 @@
-"""An API that is built here: its row in Kafka's table, its bodies and its handlers."""
+"""An implemented API: its row in Kafka's table, bodies and handlers."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,7 +13,10 @@ from brokertwin.state.core.settings import BrokerSettings
 
 
 class NotBuilt(Exception):
-    """Raised by a handler for a part of its API that is not built; the text says which."""
+    """Raised for a part of an API that is not implemented.
+
+    The error message names the part.
+    """
 
 
 class Api(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ KEYS_KNOWN = 2**16
 
 
 class Touched:
-    """Items touched since a check without violations; everything if that is unknown.
+    """Items touched since a valid check; all items if that is unknown.
 
     Args:
         keys: of the touched items, deleted ones included, by table name.
@@ -82,7 +82,7 @@ ALL = Touched()
 
 
 def by_kind(table: Table) -> dict[str, list[str]]:
-    """Return the keys of a table by kind, the part after the machine; each kind sorted.
+    """Return a table's keys by kind, the part after the machine; sorted.
 
     For reading only: the result is cached while the table has the same keys.
     """
@@ -94,7 +94,7 @@ def by_kind(table: Table) -> dict[str, list[str]]:
 
 
 def hand_on_kinds(before: Table, table: Table) -> None:
-    """Let `by_kind` start from the cache of another table with mostly the same keys."""
+    """Start `by_kind` from the cache of a table with similar keys."""
     known = before.derived.pop(_BY_KIND, None)
     if known is not None:
         table.derived[_BY_KIND] = known
@@ -103,7 +103,7 @@ def hand_on_kinds(before: Table, table: Table) -> None:
 def _by_kind(
     keys: list[str], before: list[str], kinds: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Return the former kinds with the added keys and without the deleted ones."""
+    """Return the kinds with added keys and without deleted ones."""
     if not before:
         for key in keys:  # they are in order
             kinds.setdefault(kind_of(key), []).append(key)
@@ -118,7 +118,7 @@ def _by_kind(
 
 @lru_cache(KEYS_KNOWN)
 def kind_of(key: str) -> str:
-    """Return the kind of an item: the first part of its key that is not a machine."""
+    """Return the first part of an item's key that is not a machine."""
     first, second, *_ = key.split("/", 2) if "/" in key else (key, "")
     return second if _is_machine(first) else first
 
@@ -132,7 +132,10 @@ def machine_of(key: str) -> int | None:
 
 @lru_cache(KEYS_KNOWN)
 def names_machine(name: str, key: str) -> bool:
-    """Whether a key of the table `name` names its machine (`pending.py` on those that do not)."""
+    """True if a key of the table `name` contains its machine.
+
+    `pending.py` describes the keys that do not.
+    """
     kind = kind_of(key)
     if name == "cluster" and kind in ("told", "heard"):
         return True
@@ -150,7 +153,7 @@ def _is_machine(part: str) -> bool:
 
 
 def check(table: Table, touched: Touched = ALL) -> Violations:
-    """Check that pending items and watches match, and that every deadline is in the heap."""
+    """Check that pending items, watches and the heap's deadlines match."""
     if not touched.has("pending", "wait", "commit", "watch", "timer"):
         return
     kinds = by_kind(table)

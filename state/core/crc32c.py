@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of record batches and producer snapshots."""
+"""CRC-32C (Castagnoli), Kafka's checksum of record batches."""
 
 _CASTAGNOLI = 0x82F63B78
 

@@ -1,4 +1,4 @@
-"""Rejected documents: a dead letter, and an error in place of the response.
+"""Dead letters, and error responses, for rejected documents.
 
 Both have a limited size, because a row that the topic rejects would end the job.
 """
@@ -22,7 +22,7 @@ _json = msgspec.json.Encoder()
 def refused_event(
     settings: CellSettings, document: bytes, position: Position, refusal: Refusal
 ) -> list[Output]:
-    """Rows of a rejected document: a dead letter, and an error if its id is readable."""
+    """Return a dead letter, and an error if the id is readable."""
     rows = [dead_letter(settings, document, position, refusal)]
     identity = identity_of(document)
     is_legible = 0 < len(identity.id) <= ID_CHARS_MAX
@@ -55,7 +55,7 @@ def _clipped(detail: str) -> str:
 def dead_letter(
     settings: CellSettings, document: bytes, position: Position, refusal: Refusal
 ) -> Output:
-    """The dead letter of a document: its position, the reason, and at most 64 KiB of it."""
+    """Return a dead letter: position, reason, at most 64 KiB of the input."""
     kept = document[: outputs.DEAD_LETTER_INPUT_BYTES_MAX]
     value: dict[str, Any] = {
         "cell": settings.name,

@@ -1,4 +1,7 @@
-"""The result of a handler. A handler decides and does not write: the cell applies the records."""
+"""Decisions: results of handlers, and their parts.
+
+A handler decides and does not write: the cell applies the records.
+"""
 
 from typing import Any
 
@@ -19,7 +22,7 @@ CONTROLLER = -1
 
 
 class Message(msgspec.Struct):
-    """A request from one machine of a cluster to another, in Kafka's inter-broker APIs.
+    """A request between machines, in Kafka's inter-broker APIs.
 
     The receiver's handler decides on it like on a client's request (`Request.is_from_machine`). The
     reply returns to the sender in the same event, in one of two ways:
@@ -47,7 +50,7 @@ class Message(msgspec.Struct):
 
 
 class ReplicaFetchPartition(msgspec.Struct, array_like=True):
-    """A partition in a follower's fetch: its position, and the epochs that it knows."""
+    """A partition in a follower's fetch: position and known epochs."""
 
     topic_id: Uuid
     partition: int
@@ -66,14 +69,14 @@ class ReplicaFetch(msgspec.Struct):
 
 
 class FollowedPartition(msgspec.Struct, array_like=True):
-    """A partition in a leader's response to a follower; -1 means no diverging epoch.
+    """A partition in a leader's response; -1 means no diverging epoch.
 
     The offsets are the leader's at the time of the read. With an error there are no batches.
 
     Attributes:
         taken: the leader's whole log, if the follower needs sealed parts (`state/logs/taking.py`).
         size_in_bytes: what Kafka would send, with a first part of the next batch; for a whole log,
-            the size of what is not sealed.
+            the size of its unsealed part.
     """
 
     topic_id: Uuid
@@ -92,7 +95,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
 
 
 class ReplicaAnswer(msgspec.Struct):
-    """A leader's response to its follower's fetch, at once or when there is news."""
+    """A leader's response to its follower's fetch."""
 
     sender: int
     receiver: int
@@ -100,7 +103,7 @@ class ReplicaAnswer(msgspec.Struct):
 
 
 class HandOver(msgspec.Struct):
-    """The items that a leader gives to its successor before the controller names that one."""
+    """A leader's items for its successor, before the controller names it."""
 
     sender: int
     receiver: int
@@ -116,7 +119,7 @@ class CommandedPartition(msgspec.Struct, array_like=True):
 
 
 class LeaderAndIsr(msgspec.Struct):
-    """A command of a ZooKeeper-era controller: which partitions a broker leads and follows."""
+    """A ZooKeeper-era controller's command: the leader and ISR changes."""
 
     sender: int
     receiver: int
@@ -129,7 +132,7 @@ Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver | LeaderAndIsr
 
 
 class PendingRequest(msgspec.Struct):
-    """A request without a response yet (Kafka's purgatory, `state/core/pending.py`).
+    """A pending request (Kafka's purgatory, `state/core/pending.py`).
 
     Attributes:
         deadline: in ms since 1970.
@@ -152,7 +155,7 @@ class PendingRequest(msgspec.Struct):
 
 
 class Resumed(msgspec.Struct):
-    """A pending request that another request's decision resumes, and its response.
+    """A pending request and the response that another decision has for it.
 
     None drops the request without a response. Kafka does so with a JoinGroup that its member has
     repeated.
@@ -163,7 +166,9 @@ class Resumed(msgspec.Struct):
 
 
 class Condition(msgspec.Struct):
-    """What resumes a request: the first of a deadline, a change of a log, a reply, a `Resumed`.
+    """A condition that resumes a request.
+
+    The first of a deadline, a change of a log, a reply, and a `Resumed`.
 
     Attributes:
         deadline: in ms since 1970; `pending.NO_DEADLINE` if time does not resume it.

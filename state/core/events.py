@@ -1,4 +1,4 @@
-"""Input events: one JSON document each, in the shape of Kafka's own request log.
+"""Input events: JSON documents in the shape of Kafka's request log.
 
 `decode_event` decodes bytes to an `Event`, or to a `Refusal` that says why not; it never raises.
 The request's body stays raw because the API decides its type (`state/apis`).
@@ -64,7 +64,9 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Kind(StrEnum):
-    """Kind of an event. Only `request`, `disconnect` and `tell-settings` come from outside.
+    """Kind of an event.
+
+    Only `request`, `disconnect` and `tell-settings` come from outside.
 
     With `disconnect` the connection of the event has ended, as reported by a gateway or a
     recording. With `tell-settings` a gateway requests its settings (`state/cell/edge_settings.py`).
@@ -163,7 +165,7 @@ class Move(msgspec.Struct, rename="camel"):
 
 
 class LogMark(msgspec.Struct, rename="camel", frozen=True):
-    """In a `clean-log` event: values that change when a log loses or replaces batches."""
+    """In a `clean-log` event: values that change with a log's batches."""
 
     log_start_offset: Int64
     cleaned_to: Int64
@@ -173,7 +175,7 @@ class LogMark(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True):
-    """An event. Times are ms since 1970; `reply_to` is a partition of `responses`."""
+    """An event, times in ms since 1970. `reply_to`: a `responses` partition."""
 
     id: str
     cluster: str
@@ -258,7 +260,10 @@ def decode_event(document: bytes) -> Event | Refusal:
 
 
 def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any | Refusal:
-    """Return a request's body, or a refusal; strings have at most the bytes of Kafka's protocol."""
+    """Return a request's body, or a refusal.
+
+    Strings are limited to the size of Kafka's protocol.
+    """
     try:
         body = decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
@@ -283,7 +288,7 @@ def _may_be_long(document: bytes) -> bool:
 
 
 def _longest_string(value: Any) -> int:
-    """Return the bytes of the longest string in a body, without fields that contain bytes."""
+    """Return the size of a body's longest string, without base64 fields."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     if isinstance(value, msgspec.Struct):
@@ -292,7 +297,7 @@ def _longest_string(value: Any) -> int:
 
 
 def identity_of(document: bytes) -> _Identity:
-    """Return the readable parts of a refused document: id, header, partition of the response."""
+    """Return a refused document's readable id, header and `reply_to`."""
     try:
         return _identity_decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):

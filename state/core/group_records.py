@@ -1,4 +1,4 @@
-"""The records of groups: what Kafka writes to `__consumer_offsets` beside committed offsets.
+"""Records of groups in `__consumer_offsets`, except offsets.
 
 Source: `GroupMetadataValue`, `ConsumerGroup…Value` in Kafka. `state/groups` says when they are
 written, `state/cell/apply.py` applies them.
@@ -10,7 +10,7 @@ from brokertwin.state.core.schema import Uuid
 
 
 class GroupMember(msgspec.Struct, rename="camel"):
-    """A member of a group; timeouts are in ms, subscription and assignment in base64."""
+    """A group member; timeouts are in ms, bytes in base64."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,16 +34,16 @@ class GroupMetadata(msgspec.Struct, rename="camel"):
 
 
 class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """The new state of a classic group: a value in Kafka's `__consumer_offsets`."""
+    """A classic group's new state: a value in `__consumer_offsets`."""
 
     group_id: str
     metadata: GroupMetadata
 
 
 class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """Metadata of a member that uses the classic protocol; the timeout is in ms.
+    """Metadata of a classic protocol member; the timeout is in ms.
 
-    `supported_protocols` are name and metadata in base64, the most wanted first.
+    `supported_protocols` has names and metadata in base64, in order of preference.
     """
 
     session_timeout_ms: int
@@ -51,9 +51,11 @@ class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's ConsumerGroupMemberMetadataValue; the timeout is in ms, topic names are sorted.
+    """Kafka's ConsumerGroupMemberMetadataValue.
 
-    `classic_member_metadata` is there of a member that uses the classic protocol.
+    The timeout is in ms; topic names are sorted.
+
+    `classic_member_metadata` is set for a member that uses the classic protocol.
     """
 
     instance_id: str | None
@@ -68,9 +70,11 @@ class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
 
 
 class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
-    """Kafka's ConsumerGroupCurrentMemberAssignmentValue; `state` is Kafka's code.
+    """Kafka's ConsumerGroupCurrentMemberAssignmentValue.
 
-    Both assignments are topic id to partition to the epoch in which the member got it.
+    `state` is Kafka's code.
+
+    Both assignments map topic ids to partitions to the epoch in which the member got them.
     """
 
     member_epoch: int
@@ -81,7 +85,7 @@ class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
 
 
 class ConsumerGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ConsumerGroupMetadataValue: a new group epoch. An epoch None is the tombstone."""
+    """Kafka's ConsumerGroupMetadataValue; epoch None is the tombstone."""
 
     group_id: str
     epoch: int | None
@@ -97,7 +101,7 @@ class ConsumerGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel
 
 
 class ConsumerGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: the epoch and the time of a target assignment.
+    """Kafka's value of that name: epoch and time of a target assignment.
 
     An epoch None is the tombstone; the time is ms since 1970.
     """
@@ -116,7 +120,7 @@ class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, renam
 
 
 class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """The assignment and epoch of a consumer group member; None is the tombstone."""
+    """A consumer group member's assignment and epoch; None: tombstone."""
 
     group_id: str
     member_id: str
@@ -124,10 +128,10 @@ class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rena
 
 
 class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
-    """Kafka's ConsumerGroupRegularExpressionValue: the topics that match an expression.
+    """Kafka's ConsumerGroupRegularExpressionValue: topics that match it.
 
-    `topics` are sorted, `timestamp` is when, in ms since 1970; `version` is how many topics had
-    been created by then, where Kafka has the offset of its metadata.
+    `topics` are sorted; `timestamp` is ms since 1970. `version` is the number of topics created
+    by then; Kafka has the offset of its metadata instead.
     """
 
     topics: list[str]
@@ -136,7 +140,7 @@ class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="camel"):
-    """The topics of a regular expression of a consumer group; None: no longer used."""
+    """Topics of a group's regular expression; None if it is unused."""
 
     group_id: str
     regular_expression: str
@@ -144,7 +148,9 @@ class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="ca
 
 
 class ConsumerGroupPartitionMetadataRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """The tombstone of Kafka's ConsumerGroupPartitionMetadataValue, written with each group's.
+    """Tombstone of Kafka's ConsumerGroupPartitionMetadataValue.
+
+    It is written with each group's tombstones.
 
     Earlier versions of Kafka wrote such values; Kafka 4.3 writes only their tombstones.
     """
@@ -180,7 +186,7 @@ class ShareMemberMetadata(msgspec.Struct, rename="camel"):
 
 
 class ShareMemberAssignment(msgspec.Struct, rename="camel"):
-    """Kafka's ShareGroupCurrentMemberAssignmentValue; partitions are by topic id."""
+    """Kafka's ShareGroupCurrentMemberAssignmentValue, by topic id."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -189,7 +195,7 @@ class ShareMemberAssignment(msgspec.Struct, rename="camel"):
 
 
 class StatePartitions(msgspec.Struct, rename="camel"):
-    """Partitions of a topic whose share state is initialized, or requested since a time."""
+    """A topic's partitions whose share state is initialized or requested."""
 
     topic_name: str
     partitions: list[int]
@@ -197,9 +203,9 @@ class StatePartitions(msgspec.Struct, rename="camel"):
 
 
 class SharePartitionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's ShareGroupStatePartitionMetadataValue: the progress of initialization by topic id.
+    """Kafka's ShareGroupStatePartitionMetadataValue, by topic id.
 
-    `deleting` has the names of topics whose state is to go.
+    `deleting` has the names of topics whose state will be deleted.
     """
 
     initializing: dict[Uuid, StatePartitions]
@@ -208,7 +214,7 @@ class SharePartitionMetadata(msgspec.Struct, rename="camel"):
 
 
 class ShareGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ShareGroupMetadataValue: a new group epoch. An epoch None is the tombstone."""
+    """Kafka's ShareGroupMetadataValue; epoch None is the tombstone."""
 
     group_id: str
     epoch: int | None
@@ -224,7 +230,7 @@ class ShareGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ShareGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: the epoch and the time of a target assignment.
+    """Kafka's value of that name: epoch and time of a target assignment.
 
     An epoch None is the tombstone; the time is ms since 1970.
     """
@@ -251,7 +257,7 @@ class ShareGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename=
 
 
 class ShareGroupStatePartitionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """The partitions of a share group that have share state. None is the tombstone."""
+    """A share group's partitions with state; None is the tombstone."""
 
     group_id: str
     metadata: SharePartitionMetadata | None

@@ -1,4 +1,4 @@
-"""Iteration orders of Java and Scala hash maps that Kafka shows to clients.
+"""Iteration orders of Java and Scala hash maps that clients see.
 
 Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java; `mutable.HashMap` in Scala
 2.13; `Uuid.hashCode`, `TopicPartition.hashCode` in Kafka, and `BaseHashTable.findSlot` for the maps
@@ -79,7 +79,9 @@ def partition_hash(topic: str, partition: int) -> int:
 
 
 def uuid_hash(uuid: str) -> int:
-    """`Uuid.hashCode` of a uuid as Kafka prints it: 16 bytes in base64url without padding.
+    """`Uuid.hashCode` of a uuid in Kafka's form.
+
+    That is 16 bytes in base64url without padding.
 
     0 for other texts, which only occur in invalid events.
     """
@@ -107,7 +109,7 @@ def own_hash(number: int) -> int:
 
 
 def timeline_order(keys: Iterable[str], most: int) -> list[str]:
-    """Strings in the order of a `TimelineHashMap` that has had at most `most` keys.
+    """Order of a `TimelineHashMap` that has had at most `most` keys.
 
     A slot has its keys in reverse order of insertion. Each `put` makes room for one more key, even
     if it replaces one (`baseAddOrReplace`). A coordinator puts each member twice, with its metadata
@@ -122,7 +124,7 @@ def timeline_order(keys: Iterable[str], most: int) -> list[str]:
 
 
 class JavaMap(Generic[K, V]):
-    """The order of a `HashMap`, which may have an initial capacity and never shrinks.
+    """A `HashMap`'s order; it may have a capacity and never shrinks.
 
     A `HashSet` is a map whose values do not matter.
     """
@@ -144,7 +146,7 @@ class JavaMap(Generic[K, V]):
 
     @classmethod
     def copying(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
-        """Return the map that `new HashMap<>(map)` makes: its capacity fits the items."""
+        """Return `new HashMap<>(map)`: its capacity fits the items."""
         made = cls(hash_code, int(len(items) / 0.75) + 1)
         for key, value in items.items():
             made[key] = value
@@ -158,7 +160,7 @@ class JavaMap(Generic[K, V]):
     def compute_if_absent(self, key: K, value: V) -> V:
         """The value of a key, or `value`, which becomes the first of its bucket.
 
-        As in Java, the map grows before the look-up.
+        Like in Java, the map grows before the look-up.
         """
         if len(self._items) > int(self._capacity * 0.75):
             self._capacity *= 2

@@ -1,4 +1,4 @@
-"""The order of equal items in Java's `PriorityQueue`, which clients can see.
+"""Order of equal items in Java's `PriorityQueue`.
 
 Source: `PriorityQueue.siftUp`, `.siftDown` in Java.
 """

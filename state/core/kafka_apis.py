@@ -1,7 +1,9 @@
-"""The APIs of Kafka 4.3.1: one row each, with every fact that does not need the API's code.
+"""The APIs of Kafka 4.3.1: one row each.
+
+A row has every fact that does not need the API's code.
 
 The rows include APIs that are not built here. `state/core/api.py` adds the handlers of those that
-are. Other modules ask a row and keep no list of API keys themselves.
+are. Other modules query a row and keep no list of API keys themselves.
 
 Source: `ApiKeys` and the message schemas in Kafka.
 """
@@ -16,7 +18,10 @@ from brokertwin.state.core.repeated_lists import RepeatedList
 
 
 class Decider(StrEnum):
-    """The component that decides on a request; a broker forwards requests to the controller."""
+    """The component that decides on a request.
+
+    A broker forwards requests to the controller.
+    """
 
     EDGE = "edge"
     BROKER = "broker"
@@ -34,7 +39,7 @@ class Trait(StrEnum):
     UNLISTED = "unlisted"
     """Not named by ApiVersions: used between brokers and controllers, or needs a plugin."""
     KRAFT_ONLY = "KRaft only"
-    """Only KRaft controllers serve it, on listeners of their own."""
+    """Only KRaft controllers serve it, on separate listeners."""
     ANY_VERSION = "any version"
     """Answered in every version, so that a client finds one that both sides support."""
     QUOTA_EXEMPT = "quota exempt"
@@ -44,11 +49,10 @@ class Trait(StrEnum):
     NAMES_BROKERS = "names brokers"
     """The response depends on the listener that the client used."""
     PIPELINED = "pipelined"
-    """Clients repeat it on a timer, answered or not, so a connection does not wait for responses
-    before it submits the next one. Each in a micro-batch of its own, they would be answered later
-    and later, and time out."""
+    """Clients repeat it on a timer without waiting for responses, so a connection submits the next
+    one at once. In separate micro-batches, responses would be later and later, and time out."""
     HAS_RECORDS = "has records"
-    """The request has record batches, which the edge stores."""
+    """The request has record batches, which the gateway stores."""
     CHANGES_SETTINGS = "changes settings"
     """Settings that a gateway applies itself may differ afterwards."""
     MAY_WAIT = "may wait"
@@ -67,7 +71,7 @@ class Trait(StrEnum):
     BARE_TOPIC_IDS = "bare topic ids"
     """Frequent, and its response has topic ids without names beside them."""
     EMPTY_IN_ERROR = "empty in error"
-    """An error response without an error code is empty; clients take it for a refusal."""
+    """Without an error code, an error response is empty; clients see an error."""
 
 
 class KafkaApi(msgspec.Struct, frozen=True):
@@ -98,7 +102,7 @@ class KafkaApi(msgspec.Struct, frozen=True):
 
     @property
     def only_reads(self) -> bool:
-        """Whether it changes nothing that other clients see or that outlives the process."""
+        """True if it changes nothing visible or durable."""
         return Trait.READS in self.traits
 
     @property

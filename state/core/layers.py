@@ -43,7 +43,7 @@ class LayeredColumn(msgspec.Struct, array_like=True):
 
 
 class DamagedError(Exception):
-    """A column differs from what a commit wrote; no event caused it."""
+    """A column differs from the committed one; no event caused it."""
 
 
 class Base:
@@ -89,7 +89,7 @@ def flat(column: bytes) -> bytes:
 
 
 def opened(column: bytes, read_base: ReadBase) -> tuple[Base, Items, list[str]]:
-    """Decode a column in layers: base, all items, and the keys that differ from the base.
+    """Decode a layered column: base, all items, keys that differ from it.
 
     Raises:
         DamagedError: the column is damaged.

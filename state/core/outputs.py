@@ -32,7 +32,7 @@ def offsets_topic(cluster: str) -> str:
 
 
 class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
-    """The key of a row of `segments`: a sealed part of a log, by its first offset."""
+    """Key of a row of `segments`: the first offset of a sealed log part."""
 
     cluster: str
     topic_id: Uuid
@@ -49,9 +49,9 @@ class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """The position of an event: partition and offset of its row, LogAppendTime in ms, key.
+    """Position of an event: partition, offset, LogAppendTime in ms, key.
 
-    `timestamp` is -1 if there is none (files).
+    Without a timestamp (files), `timestamp` is `-1`.
     """
 
     partition: int

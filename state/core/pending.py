@@ -1,4 +1,6 @@
-"""Pending requests, uncommitted writes and timers: Kafka's purgatory (`DelayedOperationPurgatory`).
+"""Pending requests, uncommitted writes and timers.
+
+This is Kafka's purgatory (`DelayedOperationPurgatory`).
 
 A pending request has no response yet. It resumes when its condition is met: a log that it watches
 has changed so that its API is ready, another machine has replied (`Message`), another request's
@@ -20,7 +22,7 @@ messages between machines can be late; they are here, too. Items:
     late-metadata                       LateMetadata of the controller
     late-messages/<event id>            LateMessages, each of its sender
 
-Keys do not begin with a machine because whoever resumes a request knows only its id (`Resumed`,
+Keys do not begin with a machine because the code that resumes a request has only its id (`Resumed`,
 `Message.awaited_by`, a `complete` event).
 """
 
@@ -71,7 +73,7 @@ class MachineTimer(msgspec.Struct, array_like=True):
 
 
 class LateMetadata(msgspec.Struct, array_like=True):
-    """In a comparison: records of the controller that brokers have not read yet, in order."""
+    """In a comparison: the controller's records not yet read by brokers."""
 
     event_ids: list[str]
     records: list[Record]
@@ -169,7 +171,7 @@ class DeadlineHeap:
             self._build()
 
     def earliest(self) -> tuple[int, str] | None:
-        """Return the first deadline that has not ended, and remove those before it."""
+        """Return the first running deadline; remove ended ones before it."""
         heap, table = self.heap, self._table
         while heap and not _is_running(table, *heap[0]):
             heapq.heappop(heap)
@@ -178,7 +180,7 @@ class DeadlineHeap:
 
 
 def deadlines(table: Table) -> DeadlineHeap:
-    """Return the deadlines of pending requests and timers; the table caches them."""
+    """Return the table's cached deadlines of requests and timers."""
     known: DeadlineHeap | None = table.derived.get(_DEADLINES)
     if known is None:
         known = table.derived[_DEADLINES] = DeadlineHeap(table)
@@ -200,13 +202,13 @@ def _is_running(table: Table, deadline: int, name: str) -> bool:
 
 
 def timer_of(table: Table, name: str) -> int | None:
-    """Return when a machine's timer fires, in ms since 1970, or None if it does not run."""
+    """Return when a timer fires, in ms since 1970; None if stopped."""
     timer = table.get(_TIMER + name, MachineTimer)
     return timer.deadline if timer is not None else None
 
 
 def timers_of(table: Table, prefix: str) -> list[str]:
-    """Return the names of the running timers with a prefix, without it, sorted."""
+    """Return the sorted names of running timers, without the prefix."""
     return [key.removeprefix(_TIMER + prefix) for key in table.keys(_TIMER + prefix)]
 
 
@@ -232,7 +234,7 @@ def stop_timers(table: Table, broker: int) -> None:
 
 
 def timer_name(event_id: str) -> str | None:
-    """Return the name of the timer in an entry of the deadlines, or None for a request."""
+    """Return the timer's name in an entry of the deadlines, or None."""
     return event_id.removeprefix(_TIMER) if event_id.startswith(_TIMER) else None
 
 
@@ -292,7 +294,7 @@ def watchers(table: Table, log: str) -> list[str]:
 
 
 def earliest(table: Table) -> tuple[int, str] | None:
-    """Return the deadline that fires first and its id; of equal ones, the smallest id."""
+    """Return the first deadline and its id; the smallest id if equal."""
     return deadlines(table).earliest()
 
 
@@ -320,7 +322,7 @@ def awaits_deadline(table: Table) -> bool:
 
 
 def is_metadata_late(table: Table) -> bool:
-    """Whether there are records that brokers have not read yet; later ones wait, too."""
+    """True if brokers have unread records; later records wait, too."""
     return _LATE_METADATA in table
 
 
@@ -334,7 +336,10 @@ def add_late(table: Table, event_id: str, record: Record) -> None:
 
 
 def take_late(table: Table, event_id: str) -> list[Record]:
-    """Return the records that brokers read now: all of them, if one is of this event."""
+    """Return the records that brokers read now.
+
+    These are all late records if one of them is of this event.
+    """
     late = table.get(_LATE_METADATA, LateMetadata)
     if late is None or event_id not in late.event_ids:
         return []
@@ -343,7 +348,7 @@ def take_late(table: Table, event_id: str) -> list[Record]:
 
 
 def add_late_messages(table: Table, event_id: str, messages: list[LateMessage]) -> None:
-    """Keep the messages of an event from their receivers until `take_late_messages`."""
+    """Hold an event's messages until `take_late_messages`."""
     table.put(_LATE_MESSAGES + event_id, LateMessages(messages))
 
 
@@ -360,7 +365,7 @@ def has_late_messages(table: Table, event_id: str) -> bool:
 
 
 def is_message_late(table: Table, api_key: int, context: str) -> bool:
-    """Whether a message of this API with this context has not been delivered yet."""
+    """True if a message of this API and context is undelivered."""
     return any(
         (message.api_key, message.context) == (api_key, context)
         for _, late in table.items(_LATE_MESSAGES, LateMessages)

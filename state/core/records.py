@@ -1,9 +1,11 @@
-"""Records: every change of durable state. `state/cell/apply.py` alone reads them.
+"""Records: every change of durable state.
+
+Only `state/cell/apply.py` reads them.
 
 A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
 empty gives the same durable state. Records of the controller are Kafka's metadata records
-(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker say what its logs and
-coordinators hold.
+(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker describe its logs and
+coordinators.
 """
 
 from typing import Annotated
@@ -40,9 +42,9 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class EndMarker(Body):
-    """The record of a control batch that ends a transaction (`EndTransactionMarker`).
+    """The record of a transaction's control batch (`EndTransactionMarker`).
 
-    `is_append_time` says whether the batch's timestamp is declared to be the time of its append.
+    `is_append_time`: whether the batch's declared timestamp type is LogAppendTime.
     """
 
     is_commit: bool
@@ -51,17 +53,20 @@ class EndMarker(Body):
 
 
 UNKNOWN_CODEC = "unknown"
-"""The compression type of a batch that names a codec that there is not."""
+"""The compression type of a batch with an unknown codec."""
 
 
 class Batch(Body):
-    """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
+    """The header of a v2 record batch, without its records.
 
-    `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
-    has no producer's bytes: `end_marker` is what they are made of (`logs/control_batches.py`).
-    `written` are the records of a coordinator in an internal topic, as msgpack bytes.
-    `greatest_delta` is the offset of the first record with the greatest timestamp, less the base
-    offset, where the edge has told it: it does where the header does not.
+    Times are ms since 1970, sizes are bytes.
+
+    Attributes:
+        locator: position of the bytes in the data topic, if they are there.
+        end_marker: content of a control batch without bytes (`logs/control_batches.py`).
+        written: records of a coordinator in an internal topic, as msgpack bytes.
+        greatest_delta: relative offset of the first record with the greatest timestamp, from the
+            gateway if the header does not show it.
     """
 
     base_offset: Int64
@@ -91,9 +96,10 @@ class Batch(Body):
 
 
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's TopicRecord and PartitionRecords: `replicas[p]` are the brokers of partition p.
+    """Kafka's TopicRecord and PartitionRecords of a new topic.
 
-    `configs` are the settings given for the topic; `created` is when, in ms since 1970.
+    `replicas[p]` has the brokers of partition p, `configs` the topic's own settings. `created` is
+    ms since 1970.
     """
 
     topic_id: Uuid
@@ -104,7 +110,7 @@ class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
-    """PartitionRecords of new partitions of a topic, numbered after the existing ones."""
+    """PartitionRecords of new partitions, numbered after existing ones."""
 
     topic_id: Uuid
     replicas: list[list[int]]
@@ -113,8 +119,8 @@ class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
 class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's PartitionChangeRecord with a new leader.
 
-    `replicas`, all of them in sync, are the partition's brokers from then on. `former_leader` drops
-    what it holds of the partition; `leader` has it by `PartitionTaken` before this record.
+    `replicas` are the partition's new brokers, all in sync. `former_leader` drops its state of the
+    partition; `leader` has it from a PartitionTaken before this record.
     """
 
     topic_id: Uuid
@@ -128,7 +134,7 @@ class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
 class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
     """The future leader of a partition received the state of the current one.
 
-    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    `items` has the encoded items of each table, by the part of the key after the machine.
     """
 
     topic_id: Uuid
@@ -151,9 +157,9 @@ class PartitionUnloaded(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's PartitionChangeRecord: the controller changed a partition; None: unchanged.
+    """Kafka's PartitionChangeRecord: changes of a partition; None: unchanged.
 
-    It raises the partition epoch, and the leader epoch where it names a leader, -1 for none.
+    It raises the partition epoch, and the leader epoch if it names a leader (-1 for none).
     """
 
     topic_id: Uuid
@@ -175,11 +181,11 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
     is_fenced: bool
     in_controlled_shutdown: bool = False
     log_dirs: list[Uuid] = []
-    """The log directories that are still there where some have failed; empty: as they were."""
+    """The log directories that have not failed; empty: unchanged."""
 
 
 class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
-    """Directory ids of a broker's replicas of a topic, by partition; partition epochs increase."""
+    """A broker's directory ids by partition; raises partition epochs."""
 
     broker: int
     topic_id: Uuid
@@ -187,7 +193,7 @@ class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RegisterBrokerRecord: a new incarnation of a broker, or an update of it."""
+    """Kafka's RegisterBrokerRecord: a new or updated incarnation."""
 
     broker: int
     broker_epoch: int
@@ -196,15 +202,15 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     in_controlled_shutdown: bool
     log_dirs: list[Uuid]
     sends_heartbeats: bool = False
-    """The broker has registered by a request: it is fenced when no heartbeat comes."""
+    """The broker registered by a request; it is fenced without heartbeats."""
     host: str = ""
     port: int = -1
-    """Those of the first listener."""
+    """Port of the first listener."""
     rack: str | None = None
     listeners: dict[str, tuple[str, int]] = {}
-    """Host and port by the name of the listener; none of a broker that the settings name."""
+    """Host and port by listener name; empty for brokers of the settings."""
     start: int = 0
-    """By which of its starts a broker of the job registers, which waits for it; 0: by a request."""
+    """Number of the start for which a broker waits; 0 after a request."""
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
@@ -214,20 +220,20 @@ class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
 
 
 class FeatureLevelChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's FeatureLevelRecord: a feature of the cluster has another level."""
+    """Kafka's FeatureLevelRecord: the new level of a cluster feature."""
 
     name: str
     level: int
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RemoveTopicRecord: deletes the topic, its logs and their producers."""
+    """Kafka's RemoveTopicRecord: deletes a topic, its logs and producers."""
 
     topic_id: Uuid
 
 
 class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ConfigRecord, with Kafka's code of the resource type; None removes the value."""
+    """Kafka's ConfigRecord, with its resource type; None removes the value."""
 
     resource_type: int
     resource_name: str
@@ -236,7 +242,7 @@ class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class AccessControlEntryAdded(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's AccessControlEntryRecord; types, operation and permission are Kafka's codes."""
+    """Kafka's AccessControlEntryRecord, with Kafka's codes."""
 
     id: Uuid
     resource_type: int
@@ -255,7 +261,7 @@ class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class DelegationTokenWritten(msgspec.Struct, tag=True, rename="camel", kw_only=True):
-    """Kafka's DelegationTokenRecord, with a digest of the token's hmac; principals have a type."""
+    """Kafka's DelegationTokenRecord, with digest and typed principals."""
 
     token_id: str
     digest: str
@@ -285,14 +291,14 @@ class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
+    """Kafka's ProducerIdsRecord: brokers own ids below `next_producer_id`."""
 
     broker_id: int
     next_producer_id: int
 
 
 class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
-    """A broker received the ids `first` to `first + size - 1` from the controller."""
+    """A broker received `size` producer ids, starting with `first`."""
 
     first: int
     size: int
@@ -312,7 +318,7 @@ class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
-    """A batch was appended; its base offset and leader epoch are those in the log."""
+    """A batch was appended, with its offset and leader epoch in the log."""
 
     topic_id: Uuid
     partition: int
@@ -320,7 +326,7 @@ class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A partition dropped these producers: expired, or without remaining records."""
+    """A partition dropped producers: expired, or without records."""
 
     topic_id: Uuid
     partition: int
@@ -328,7 +334,10 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
-    """A partition of `__consumer_offsets` without a log noted a producer's offsets or marker."""
+    """A partition without a log noted a producer's offsets or marker.
+
+    It is a partition of `__consumer_offsets`.
+    """
 
     topic_id: Uuid
     partition: int
@@ -341,7 +350,7 @@ class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
 class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
     """Records below `log_start_offset` are deleted (DeleteRecords, retention).
 
-    `segments_deleted_to` is where the segments end that a check of retention has deleted.
+    `segments_deleted_to` is the end of the segments that retention has deleted.
     """
 
     topic_id: Uuid
@@ -353,9 +362,8 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
     """A cleaner pass below `end_offset` left `batches` of a compacted log.
 
-    And of the index what is in one of the runs `unchanged`: each the last offsets of its first and
-    of its last batch. `aborted` are the offsets of the markers there whose transactions readers
-    still have to know.
+    `unchanged` has runs of the index that are kept: the last offset of the first and of the last
+    batch in each. `aborted` has the offsets of their markers that readers still need.
     """
 
     topic_id: Uuid
@@ -375,7 +383,7 @@ class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTruncated(msgspec.Struct, tag=True, rename="camel"):
-    """A follower truncated its log at `log_end_offset`, where it diverges from the leader's."""
+    """A follower truncated a divergent log at `log_end_offset`."""
 
     topic_id: Uuid
     partition: int
@@ -391,9 +399,9 @@ class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTaken(msgspec.Struct, tag=True, rename="camel"):
-    """A follower copied its leader's log and producers because it needed sealed batches.
+    """A follower copied its leader's log and producers to get sealed batches.
 
-    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    `items` has the encoded items of each table, by the part of the key after the machine.
     """
 
     topic_id: Uuid
@@ -410,17 +418,18 @@ class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LineLogged(msgspec.Struct, tag=True, rename="camel"):
-    """A line of a broker's log (`brokertwin.trace.replication`); it changes no state."""
+    """A line of a broker's log (`brokertwin.trace.replication`)."""
 
     line: str
 
 
 class TransactionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's TransactionLogValue; absent values are -1. Times are ms since 1970.
+    """Kafka's TransactionLogValue.
 
-    `last_producer_epoch` is the epoch before the last one that its own holder asked for.
-    `partitions` are those of the transaction, by topic; while it ends, those whose leader has not
-    written the marker yet. `client_transaction_version` is 2 where the end has bumped the epoch.
+    Absent values are `-1`, times are ms since 1970. `last_producer_epoch` is the epoch before the
+    last one that the producer itself requested. `partitions` has the transaction's partitions by
+    topic. While the transaction ends, it has those whose leader has not written the marker yet.
+    `client_transaction_version` is TV_2 (2) if the end has bumped the epoch.
     """
 
     producer_id: int
@@ -437,9 +446,9 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
 
 
 class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
-    """The new state of a transactional id: a value in Kafka's `__transaction_state`.
+    """A transactional id's new state: a value in `__transaction_state`.
 
-    `row_version` is that value's version, which the feature `transaction.version` says.
+    `row_version` is that value's version, from the feature `transaction.version`.
     """
 
     transactional_id: str
@@ -448,7 +457,7 @@ class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_
 
 
 class TransactionMarkersWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Leaders wrote markers; `partitions` are the remaining ones. Not written to a log."""
+    """Leaders wrote markers; `partitions` remain. Not written to a log."""
 
     transactional_id: str
     partitions: dict[str, list[int]]
@@ -461,10 +470,10 @@ class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
-    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
+    """A committed offset.
 
-    `topic_id` is the topic's id when the offset was committed. `producer_id` is the producer whose
-    transaction has committed it, -1 where it was committed on its own.
+    `topic_id` is the topic's id at the commit. `expire_timestamp` is `-1` if the request has no
+    retention. `producer_id` is the producer whose transaction committed the offset, or `-1`.
     """
 
     group_id: str
@@ -491,7 +500,7 @@ class TransactionalOffset(msgspec.Struct, rename="camel"):
 
 
 class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Offsets of a group in a producer's transaction: pending until its marker."""
+    """A group's offsets in a transaction: pending until its marker."""
 
     group_id: str
     producer_id: int
@@ -501,9 +510,9 @@ class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
-    """The marker of a producer's transaction ended its pending offsets in these groups.
+    """The marker of a producer's transaction ended its pending offsets.
 
-    What it commits is in OffsetCommitted records before this one.
+    Committed offsets are in the OffsetCommitted records before this one.
     """
 
     producer_id: int
@@ -580,7 +589,7 @@ OFFSETS = (OffsetCommitted, OffsetDeleted)
 class RecordEntry(msgspec.Struct, rename="camel", gc=False):
     """A record in the topic `records`, with its machine, time and event.
 
-    `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.
+    `machine` is a broker's id, or `-1` for the controller; `time` is ms since 1970.
     """
 
     machine: int

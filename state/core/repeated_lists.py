@@ -1,4 +1,4 @@
-"""Lists of a request that its response repeats, so that each item can have an error.
+"""Lists of a request that its response repeats, with errors.
 
 Source: `AbstractRequest.getErrorResponse` of each request in Kafka.
 """

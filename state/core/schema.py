@@ -1,4 +1,4 @@
-"""Typed bodies of Kafka requests and responses, with the versions of each field.
+"""Typed bodies of Kafka's messages, with the versions of each field.
 
 A body is a `msgspec.Struct` whose JSON names are Kafka's schema names. A field that does not exist
 in every version is annotated: `Annotated[Int32, since(1)]`. `render` writes a body like Kafka's
@@ -79,7 +79,7 @@ def given(first: int, until: int = VERSION_MAX) -> FieldVersions:
 
 
 def tagged(first: int) -> FieldVersions:
-    """A tagged field from version `first` on, written if it differs from its default."""
+    """A tagged field from version `first` on, if it is not the default."""
     return FieldVersions(first, VERSION_MAX, is_tagged=True)
 
 
@@ -122,7 +122,10 @@ def _part(body: CachedBody, version: int) -> RenderedPart:
 
 
 def shown(body: Body, version: int) -> Body | dict[str, Any]:
-    """A value that msgspec encodes like `render`: the body itself if nothing is removed."""
+    """Return a value that msgspec encodes like `render`.
+
+    It is the body itself if no field is removed.
+    """
     return render(body, version) if _is_cut(type(body), version) else body
 
 

@@ -12,7 +12,7 @@ UNLIMITED = 2**63 - 1
 
 
 class ConfigLayers(msgspec.Struct):
-    """Sources of a broker's settings, by Kafka's names; the first with a value applies.
+    """Sources of a broker's settings, by precedence.
 
     `of_broker` and `of_cluster` are dynamic, `of_file` are static.
     """

@@ -1,7 +1,7 @@
-"""The records of share coordinators: what Kafka writes to `__share_group_state`.
+"""Records of share coordinators in `__share_group_state`.
 
-Source: `ShareSnapshotValue`, `ShareUpdateValue` in Kafka. Each record has the whole state, and
-where Kafka writes what has changed alone, that, too.
+Source: `ShareSnapshotValue`, `ShareUpdateValue` in Kafka. Each record has the whole state. If Kafka
+writes only the changes, the record has these, too.
 """
 
 import msgspec
@@ -10,7 +10,10 @@ from brokertwin.state.core.schema import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
-    """Records with the same state, both offsets inclusive; `delivery_state` is Kafka's code."""
+    """Records with the same state, both offsets inclusive.
+
+    `delivery_state` is Kafka's code.
+    """
 
     first_offset: int
     last_offset: int
@@ -19,9 +22,10 @@ class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ShareSnapshot(msgspec.Struct, rename="camel"):
-    """Kafka's ShareSnapshotValue; the start offset is -1 until it is initialized.
+    """Kafka's ShareSnapshotValue.
 
-    `snapshot_epoch` is how many snapshots there were before.
+    The start offset is `-1` until it is initialized. `snapshot_epoch` is the number of earlier
+    snapshots.
     """
 
     state_epoch: int
@@ -33,7 +37,10 @@ class ShareSnapshot(msgspec.Struct, rename="camel"):
 
 
 class ShareUpdate(msgspec.Struct, rename="camel"):
-    """Kafka's ShareUpdateValue: the changes; a start offset of -1 leaves it unchanged."""
+    """Kafka's ShareUpdateValue: the changes.
+
+    A start offset of -1 leaves it unchanged.
+    """
 
     leader_epoch: int
     start_offset: int
@@ -44,7 +51,7 @@ class ShareUpdate(msgspec.Struct, rename="camel"):
 class ShareStateWritten(msgspec.Struct, tag=True, rename="camel"):
     """The share state of a partition; None is the tombstone.
 
-    With `update` Kafka writes that alone.
+    With `update`, Kafka writes only the update.
     """
 
     group_id: str

@@ -1,8 +1,8 @@
-"""The records of streams groups (KIP-1071): what Kafka writes of them to `__consumer_offsets`.
+"""Records of streams groups in `__consumer_offsets` (KIP-1071).
 
 Source: `StreamsGroup…Value` in Kafka. `state/groups/streams_group_records.py` applies them. Tasks
-are subtopology id to partitions; those that a member has are, where they are active, subtopology id
-to partition to the epoch in which the member got it.
+map subtopology ids to partitions. The active tasks of a member map subtopology ids to partitions to
+the epoch in which the member got them.
 """
 
 import msgspec
@@ -15,7 +15,9 @@ TasksWithEpochs = dict[str, dict[int, int]]
 
 
 class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """An internal topic; 0 partitions or replicas if the topology does not set the number.
+    """An internal topic of a topology.
+
+    0 partitions or replicas: the topology does not set the number.
 
     `topic_configs` are keys and values.
     """
@@ -27,7 +29,7 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CopartitionGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """Topics with equal partition counts, by their positions in the subtopology's lists."""
+    """Copartitioned topics: positions in the subtopology's lists."""
 
     source_topics: list[int] = []
     source_topic_regex: list[int] = []
@@ -83,7 +85,7 @@ class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TargetTasks(msgspec.Struct, frozen=True, rename="camel"):
-    """Kafka's StreamsGroupTargetAssignmentMemberValue: the target tasks of a member."""
+    """Kafka's StreamsGroupTargetAssignmentMemberValue: a member's tasks."""
 
     active: Tasks = {}
     standby: Tasks = {}
@@ -91,7 +93,10 @@ class TargetTasks(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StreamsMemberAssignment(msgspec.Struct, rename="camel"):
-    """Kafka's StreamsGroupCurrentMemberAssignmentValue; `state` is Kafka's code."""
+    """Kafka's StreamsGroupCurrentMemberAssignmentValue.
+
+    `state` is Kafka's code.
+    """
 
     member_epoch: int
     previous_member_epoch: int
@@ -101,9 +106,9 @@ class StreamsMemberAssignment(msgspec.Struct, rename="camel"):
 
 
 class StreamsGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's StreamsGroupMetadataValue: a new group epoch. An epoch None is the tombstone.
+    """Kafka's StreamsGroupMetadataValue; epoch None is the tombstone.
 
-    `validated_topology_epoch` is -1 while topics are missing or do not fit together.
+    `validated_topology_epoch` is `-1` while topics are missing or do not fit together.
     """
 
     group_id: str
@@ -129,7 +134,7 @@ class StreamsGroupTopologyWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class StreamsGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: the epoch and the time of a target assignment.
+    """Kafka's value of that name: epoch and time of a target assignment.
 
     An epoch None is the tombstone; the time is ms since 1970.
     """
@@ -148,7 +153,7 @@ class StreamsGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename
 
 
 class StreamsGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """The assignment and epoch of a streams group member; None is the tombstone."""
+    """A streams group member's assignment and epoch; None: tombstone."""
 
     group_id: str
     member_id: str
@@ -173,11 +178,11 @@ OF_STREAMS = (
     StreamsGroupTargetAssignmentMemberWritten,
     StreamsGroupCurrentMemberAssignmentWritten,
 )
-"""The same, to ask for."""
+"""`StreamsRecord` as a tuple for `isinstance`."""
 
 
 def is_tombstone(record: StreamsRecord) -> bool:
-    """Whether a record takes back what others of its key have said."""
+    """True if the record deletes the value of its key."""
     match record:
         case StreamsGroupMetadataWritten():
             return record.epoch is None
@@ -194,7 +199,7 @@ def is_tombstone(record: StreamsRecord) -> bool:
 
 
 def key_of(record: StreamsRecord) -> tuple[str, ...]:
-    """What a later record takes the place of."""
+    """Return the record's key; a later record replaces it."""
     member_id = getattr(record, "member_id", None)
     names = (record.group_id,) if member_id is None else (record.group_id, member_id)
     return (type(record).__name__, *names)

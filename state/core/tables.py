@@ -33,7 +33,7 @@ COLUMN_OF = {
     "metadata": "metadata",
     "pending": "waiting",
 }
-"""The tables with a column of their own in the state row; a checkpoint fixes the columns."""
+"""The tables that have columns in the state row, fixed by checkpoints."""
 
 IN_MORE = (
     *("shares", "live_groups", "quotas", "client_instances"),
@@ -59,7 +59,7 @@ _one_at_a_time = Lock()
 
 
 def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
-    """Decode an item. Raises msgspec.ValidationError for bytes of another type."""
+    """Decode an item. Raises msgspec.ValidationError."""
     decoder = _decoders.get(item_type)
     if decoder is None:
         with _one_at_a_time:
@@ -129,7 +129,7 @@ class Table:
         return item
 
     def change(self, key: str, item_type: type[Item]) -> Item:
-        """The item under `key`, to be changed in place. Raises KeyError if there is none."""
+        """Return an item to be changed in place. Raises KeyError."""
         item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             raise KeyError(key)
@@ -138,7 +138,7 @@ class Table:
         return item  # type: ignore[return-value]
 
     def ensure(self, key: str, item_type: type[Item]) -> Item:
-        """The item under `key`, to be changed in place; a default one if there is none."""
+        """Return an item to be changed in place, by default a new one."""
         item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             item = item_type()
@@ -248,7 +248,7 @@ class Table:
         self.derived.clear()
 
     def column(self) -> bytes:
-        """All items as one msgpack map; an unchanged table returns its original bytes."""
+        """Return one msgpack map; unchanged tables return the original bytes."""
         if self._is_changed or is_layered(self._column):
             self._column = _encoder.encode(self._raw())
             self._is_changed = False
@@ -269,7 +269,7 @@ class Table:
         return bool(self._former or self._earlier)
 
     def copy(self) -> "Table":
-        """A copy as of the last `commit`, which shares bytes until one of them changes."""
+        """Return a copy of the last `commit`, sharing the bytes."""
         twin = Table(self._column, self._read_base)
         twin._base, twin._changed = self._base, dict(self._changed)
         twin._is_changed = self._is_changed
@@ -306,7 +306,7 @@ class Table:
 
 
 def columns_of_tables(columns: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the column of each table by its name, from the columns of a state row.
+    """Return each table's column by name, from a state row.
 
     Raises:
         DamagedError: `more` is not a map of columns.
@@ -322,7 +322,7 @@ def columns_of_tables(columns: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the columns of a state row, from the column of each table by its name."""
+    """Return a state row's columns, from each table's column by name."""
     columns = {column: tables[name] for name, column in COLUMN_OF.items()}
     more = {name: tables[name] for name in IN_MORE if tables[name]}
     columns[MORE] = _encoder.encode(more) if more else b""

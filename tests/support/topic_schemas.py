@@ -134,7 +134,8 @@ def _settings(settings: Any) -> str:
 def _struct(struct: type, shown: Callable[[inspect.StructType], list[str]]) -> str:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    summary = " ".join((struct.__doc__ or "").split("\n\n")[0].split())
+    text = (struct.__doc__ or "").split("Attributes:")[0]
+    summary = " ".join(text.split())
     return "\n".join([f"### {struct.__name__}", "", summary, "", *shown(info)])
 
 

@@ -1,7 +1,7 @@
-"""Structs that the model's bodies have beside Kafka's.
+"""Structs that the model adds to Kafka's bodies.
 
-These are batches in place of records, and facts that only the gateway knows.
-`tests/wire/overlay.py` says which bodies have them.
+These are batches in place of records, and facts that only the gateway has.
+`tests/wire/overlay.py` lists the bodies with these fields.
 """
 
 from typing import Annotated
@@ -36,7 +36,7 @@ class RecordsSummary(Body):
 
 
 class RefusedRecords(Body):
-    """Why a batch is refused, so that the gateway finds its records. Times in ms since 1970."""
+    """Reason for a rejected batch; the gateway finds its records by it."""
 
     topic: str
     is_compacted: bool
@@ -47,7 +47,7 @@ class RefusedRecords(Body):
 
 
 class SealedRead(Body):
-    """The place of a partition's batches in the topic `segments`, and the part to read."""
+    """Position of batches in the topic `segments`, and the part to read."""
 
     topic_id: Uuid
     base_offset: Int64
@@ -57,7 +57,7 @@ class SealedRead(Body):
 
 
 class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
+    """A `Batch` in a response: the fields of `StoredBatch` without None."""
 
     base_offset: Int64
     last_offset_delta: Int32
@@ -86,12 +86,13 @@ class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False)
 
 
 class Within(Body):
-    """Where the gateway looks for a record: the first match from `base_offset` to `last_offset`.
+    """The batch or segment in which the gateway finds a record.
 
-    A batch has its `locator`. A sealed segment has `is_sealed` instead; its row in `segments` has
-    the topic id and the base offset `segment_offset`. `base_timestamp` is -1 for a segment, and for
-    a batch whose first records are deleted. For MAX_TIMESTAMP a record matches if it has
-    `max_timestamp`, else if it is not before the requested timestamp.
+    It takes the first match from `base_offset` to `last_offset`. A batch has its `locator`. A
+    sealed segment has `is_sealed` instead; its row in `segments` has the topic id and the base
+    offset `segment_offset`. `base_timestamp` is `-1` for a segment, and for a batch whose first
+    records are deleted. For MAX_TIMESTAMP a record matches if it has `max_timestamp`. For other
+    timestamps it matches if it is not before the requested one.
     """
 
     base_offset: Int64
@@ -106,13 +107,13 @@ class Within(Body):
 
 
 class AlterConfigsEdge(Body):
-    """What the gateway adds: why a store that a setting names cannot be used."""
+    """Reason, from the gateway, why a configured store cannot be used."""
 
     store_fault: str | None = None
 
 
 class TokenEdge(Body):
-    """What the gateway adds to requests about tokens. With `login` it looks up one to log in."""
+    """Token data from the gateway; `login` requests a look-up for a login."""
 
     is_enabled: bool = False
     is_allowed: bool = False
@@ -122,7 +123,7 @@ class TokenEdge(Body):
 
 
 class ClientSoftware(Body):
-    """What the gateway knows of a client; an unknown port is null."""
+    """Client data from the gateway; an unknown port is null."""
 
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"

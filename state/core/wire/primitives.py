@@ -15,23 +15,23 @@ from brokertwin.state.core.schema import Uuid
 T = TypeVar("T")
 
 STRING_BYTES_MAX = 2**15 - 1
-"""The bytes of a string that is not compact, at most."""
+"""Maximum size of a string that is not compact, in bytes."""
 
 VARINT_BITS = 35
-"""Five bytes of seven bits: what an unsigned varint of 32 bits takes at most."""
+"""Maximum size of an unsigned 32-bit varint: five groups of seven bits."""
 
 
 class MalformedError(ValueError):
-    """The bytes are not a message of the expected kind; the text says where and why."""
+    """The bytes are not a message of the expected kind."""
 
 
 def uuid_of(raw: bytes) -> Uuid:
-    """Sixteen bytes as Kafka writes an id: URL-safe base64 without padding."""
+    """Encode sixteen bytes like Kafka: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 class Reader:
-    """Takes values off bytes, in their order. Raises MalformedError where they do not fit.
+    """Reads values from bytes in order. Raises MalformedError.
 
     Args:
         encoded: the bytes.
@@ -45,71 +45,71 @@ class Reader:
 
     @property
     def has_more(self) -> bool:
-        """Whether something is left."""
+        """True if unread bytes remain."""
         return self._at < len(self._encoded)
 
     def int8(self) -> int:
-        """A signed integer of one byte."""
+        """Read a signed integer of one byte."""
         return int.from_bytes(self._take(1), signed=True)
 
     def int16(self) -> int:
-        """A signed integer of two bytes."""
+        """Read a signed integer of two bytes."""
         return int.from_bytes(self._take(2), signed=True)
 
     def uint16(self) -> int:
-        """An unsigned integer of two bytes."""
+        """Read an unsigned integer of two bytes."""
         return int.from_bytes(self._take(2))
 
     def int32(self) -> int:
-        """A signed integer of four bytes."""
+        """Read a signed integer of four bytes."""
         return int.from_bytes(self._take(4), signed=True)
 
     def int64(self) -> int:
-        """A signed integer of eight bytes."""
+        """Read a signed integer of eight bytes."""
         return int.from_bytes(self._take(8), signed=True)
 
     def string(self) -> str:
-        """A string that is there."""
+        """Read a string that is not null."""
         return self._text(self._length(2))
 
     def nullable_string(self) -> str | None:
-        """A string, or None."""
+        """Read a string or null."""
         length = self._length(2)
         return None if length < 0 else self._text(length)
 
     def bytes_(self) -> bytes:
-        """Bytes that are there."""
+        """Read bytes that are not null."""
         return self._take(self._length(4))
 
     def nullable_bytes(self) -> bytes | None:
-        """Bytes, or None."""
+        """Read bytes or null."""
         length = self._length(4)
         return None if length < 0 else self._take(length)
 
     def array(self, item: Callable[[], T]) -> list[T]:
-        """The items of an array."""
+        """Read the items of an array."""
         return self._items(self._length(4), item)
 
     def nullable_array(self, item: Callable[[], T]) -> list[T] | None:
-        """The items of an array, or None."""
+        """Read the items of an array, or null."""
         count = self._length(4)
         return None if count < 0 else self._items(count, item)
 
     def nullable(self, item: Callable[[], T]) -> T | None:
-        """A struct, or None."""
+        """Read a struct or null."""
         return item() if self.int8() > 0 else None
 
     def uuid(self) -> Uuid:
-        """An id of sixteen bytes."""
+        """Read an id of sixteen bytes."""
         return uuid_of(self._take(16))
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields of a flexible structure, by their numbers; none of another one."""
+        """Read tagged fields by number; none if not flexible."""
         count = self._unsigned_varint() if self.is_flexible else 0
         return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(count)}
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raise MalformedError if bytes remain."""
         if self._at != len(self._encoded):
             raise MalformedError(f"{len(self._encoded) - self._at} bytes too many")
 
@@ -156,7 +156,7 @@ _OF_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
 
 def unsigned_varint(number: int) -> bytes:
-    """A number of at least 0 in groups of seven bits, the lowest first."""
+    """Encode a non-negative number in groups of seven bits, lowest first."""
     if number <= 0x7F:
         return _OF_ONE_BYTE[number]
     encoded = bytearray()
@@ -169,12 +169,12 @@ def unsigned_varint(number: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def uuid_bytes(uuid: Uuid) -> bytes:
-    """The sixteen bytes of an id."""
+    """Return the sixteen bytes of an id."""
     return base64.urlsafe_b64decode(uuid + "==")
 
 
 def put_count(out: bytearray, items: Sized | None, is_flexible: bool) -> None:
-    """Append the length of bytes or of an array; that of null is -1."""
+    """Append the length of bytes or of an array; null has length `-1`."""
     length = -1 if items is None else len(items)
     out += unsigned_varint(length + 1) if is_flexible else INT32(length)
 
@@ -204,7 +204,10 @@ def put_bytes(out: bytearray, data: bytes | None, is_flexible: bool) -> None:
 
 
 def put_numbers(out: bytearray, kind: str, numbers: list[int] | None, is_flexible: bool) -> None:
-    """Append an array of integers or null; `kind` is as in `struct`: `h` int16, `i` int32."""
+    """Append an array of integers or null.
+
+    `kind` is a code of `struct`: `h` for int16, `i` for int32.
+    """
     put_count(out, numbers, is_flexible)
     if numbers:
         out += struct.pack(f">{len(numbers)}{kind}", *numbers)
@@ -218,7 +221,7 @@ def put_strings(out: bytearray, texts: list[str], is_flexible: bool) -> None:
 
 
 def put_tags(out: bytearray, tags: Mapping[int, bytes | bytearray]) -> None:
-    """Append the tagged fields that end a flexible struct: fewer than 128, in order."""
+    """Append the tagged fields of a struct: fewer than 128, in order."""
     out.append(len(tags))
     for number, field in tags.items():
         out.append(number)

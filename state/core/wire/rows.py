@@ -1,6 +1,6 @@
-"""Base classes of generated rows: the keys and values that coordinators write to internal topics.
+"""Base classes of generated rows in internal topics.
 
-A key begins with its kind, a value with its version, both as an int16.
+Coordinators write them. A key begins with its kind, a value with its version, both as an int16.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ def kind_of(key: bytes) -> int:
 
 
 class RowPart(msgspec.Struct):
-    """A struct that lies in a row or in another part of it."""
+    """A nested struct of a row."""
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        """Read the fields of a version; here of a struct that has none. Raises MalformedError."""
+        """Read a version's fields, none by default. Raises MalformedError."""
         reader.tags()
         return cls()
 
@@ -74,7 +74,7 @@ class Row(RowPart):
     FLEXIBLE: ClassVar[int]
 
     def encoded(self, version: int) -> bytes:
-        """The bytes in a version. Raises ValueError for strings of more than 32,767 bytes."""
+        """Encode a version. Raises ValueError for too long a string."""
         out = bytearray(INT16(version))
         self.write(out, version, version >= self.FLEXIBLE)
         return bytes(out)
@@ -98,7 +98,7 @@ class Row(RowPart):
 
     @classmethod
     def parsed(cls, data: bytes) -> Self:
-        """The message in its bytes; a newer version is read as the newest that is known.
+        """Decode a message; a newer version is read as the newest known.
 
         Raises MalformedError for bytes that are cut.
         """
@@ -107,7 +107,7 @@ class Row(RowPart):
 
     @classmethod
     def version_of(cls, reader: Reader) -> int:
-        """Read the version, at most the newest that is known. Raises MalformedError."""
+        """Read the version, at most the newest. Raises MalformedError."""
         version = reader.int16()
         if version < 0:
             raise MalformedError("a version below 0")
