@@ -258,7 +258,7 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in WITHOUT_KAFKA])
-def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) -> None:
+def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
     said = type_page(reader, name)
     assert said.keys() == TYPED[name]
     if name == "README.md":
@@ -278,14 +278,12 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", [name for name in TYPED if name in WITHOUT_KAFKA])
-def test_every_command_of_a_page_without_kafka_does_what_it_should(
-    reader: Reader, name: str
-) -> None:
+def test_commands_of_a_page_without_kafka_succeed(reader: Reader, name: str) -> None:
     assert type_page(reader, name).keys() == TYPED[name]
 
 
 @pytest.mark.parametrize("text", NOT_TYPED)
-def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) -> None:
+def test_untyped_commands_are_in_a_page_and_tested_elsewhere(text: str) -> None:
     assert text in {each.text for page in PAGES.values() for each in commands(page)}
     _, file, names = NOT_TYPED[text]
     assert names in text
@@ -307,7 +305,7 @@ OURS = {each.text: each for each in WITHIN if each.text.startswith("brokertwin "
 
 
 @pytest.mark.parametrize("command", OURS.values(), ids=str)
-def test_a_call_within_a_sentence_has_a_command_and_options_that_there_are(
+def test_calls_in_sentences_use_existing_commands_and_options(
     command: Command,
 ) -> None:
     words = [word for word in shlex.split(command.text)[1:] if word != "…"]

@@ -186,7 +186,7 @@ def test_the_core_is_pure() -> None:
         ("import json, brokertwin.state.core.tables", set()),
     ],
 )
-def test_what_is_impure_is_found(code: str, what: set[str]) -> None:
+def test_impure_code_is_found(code: str, what: set[str]) -> None:
     assert impure(ast.parse(code)) == what
 
 
@@ -282,7 +282,7 @@ def test_every_python_directory_at_the_top_is_mapped() -> None:
     assert tops == set(PACKAGES)
 
 
-def test_what_lies_in_tests_is_imported_in_one_way() -> None:
+def test_modules_in_tests_are_imported_by_their_full_name() -> None:
     """By its full name: under two names a helper would be two modules, each with its own state."""
     below = {path.stem for path in (ROOT / "tests").iterdir()}
     found = [

@@ -21,7 +21,7 @@ from tests.support.topic_schemas import DeadLetter, Response, Segment, Timer
 HOW = "python -m tests.support.topic_schemas writes it anew"
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_schema_page_is_up_to_date() -> None:
     assert topic_schemas.PAGE.read_text(encoding="utf-8") == topic_schemas.page(), HOW
 
 

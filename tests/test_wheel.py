@@ -94,7 +94,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert {w for w in wanted if w not in there and f"brokertwin/{w}" not in there} == set()
 
 
-def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
+def test_wheel_metadata_is_complete_for_a_package_index(metadata: Metadata) -> None:
     assert metadata.description == (ROOT / "README.md").read_text(encoding="utf-8")
     assert metadata.description_content_type == "text/markdown"
     assert metadata.summary
@@ -109,7 +109,7 @@ def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
     assert all(url.startswith("https://") for url in urls.values())
 
 
-def test_an_extra_brings_what_the_sentence_says(metadata: Metadata) -> None:
+def test_extra_installs_the_module_named_by_the_error(metadata: Metadata) -> None:
     """The module that is missed is there after the installation that the sentence names."""
     from importlib.metadata import packages_distributions
 

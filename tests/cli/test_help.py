@@ -105,7 +105,7 @@ def test_an_example_has_the_commands_words_and_options(example: str) -> None:
     assert given.args == []
 
 
-def test_no_example_is_of_a_command_that_there_is_not() -> None:
+def test_examples_use_existing_commands() -> None:
     assert EXAMPLES.keys() == {" ".join(words) for words in [[], *commands_and_subcommands()]}
     for words, lines in EXAMPLES.items():
         if words and " " in words:
@@ -121,7 +121,7 @@ def test_no_example_is_of_a_command_that_there_is_not() -> None:
         ("brokertwin replay --engine s", ["spark"]),
     ],
 )
-def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> None:
+def test_shell_completion_offers_matching_words(typed: str, offered: list[str]) -> None:
     done = brokertwin(
         _BROKERTWIN_COMPLETE="complete_bash",
         COMP_WORDS=typed,

@@ -36,7 +36,7 @@ def test_a_master_that_is_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_master_where_nobody_listens(tmp_path: Path) -> None:
+def test_unreachable_spark_master_is_reported(tmp_path: Path) -> None:
     [message, hint] = refused(tmp_path, "--master", f"spark://{NOBODY}", **NO_JAVA)
     assert message == (
         f"The Spark master spark://{NOBODY} did not respond ({NOBODY}: Connection refused)."

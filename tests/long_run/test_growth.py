@@ -43,7 +43,7 @@ def test_of_a_long_run_some_samples_are_enough() -> None:
     assert found.per_hour == pytest.approx(3600)
 
 
-def test_without_samples_nothing_is_said() -> None:
+def test_growth_needs_samples() -> None:
     for times in ([], [1.0]):
         with pytest.raises(ValueError, match="samples after the warm-up"):
             growth_of("memory", times, [1.0] * len(times))

@@ -164,7 +164,7 @@ class Job:
             await data.close()
 
 
-def test_what_no_log_has_goes_and_what_a_log_has_is_read_as_before(
+def test_gc_deletes_unreferenced_data_and_keeps_log_data_readable(
     spark: "SparkSession", kafka: str, tmp_path: Path
 ) -> None:
     """A log longer than the index in state, a refused batch, a deleted topic, a job behind."""

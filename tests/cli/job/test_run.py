@@ -179,7 +179,7 @@ def assert_it_is_watched(port: int) -> None:
         assert answer.read() == b"ok\n"
 
 
-def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
+def test_requests_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     bench = commands.bench
     code, _, errors = commands.call("send", "-", text="{}")
     assert code == 2

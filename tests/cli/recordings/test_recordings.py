@@ -127,7 +127,7 @@ def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded
     assert checked.returncode == 0
 
 
-def test_answers_that_differ_are_counted_and_end_with_1(
+def test_differing_responses_are_counted_and_fail_the_check(
     bench: JobBench, recorded: Recorded
 ) -> None:
     brokertwin("send", recorded.file, *to(bench), "--no-wait")
@@ -148,7 +148,7 @@ def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) 
     assert " 0 differ" in checked.stdout, checked.stdout
 
 
-def test_afresh_makes_another_history(bench: JobBench, recorded: Recorded) -> None:
+def test_send_with_afresh_creates_a_new_history(bench: JobBench, recorded: Recorded) -> None:
     done = brokertwin("send", recorded.file, *to(bench), "--afresh", "--json")
     assert "recording" not in json.loads(done.stdout)
     events = bench.documents("requests")
@@ -208,7 +208,7 @@ def test_a_captured_group_has_its_offsets_in_a_job(running: RunningJob, recorded
     assert recorded.topic in shown.stdout
 
 
-def test_a_recording_in_a_job_is_what_the_engine_in_this_process_makes_of_it(
+def test_job_and_local_engine_replay_a_recording_equally(
     recorded: Recorded, bench: JobBench
 ) -> None:
     history = recording.read([recorded.file])

@@ -80,7 +80,7 @@ def test_the_dashboard_shows_every_metric_that_changes() -> None:
     assert HISTOGRAM in shown
 
 
-def test_panels_do_not_lie_on_each_other_and_have_ids_of_their_own() -> None:
+def test_panels_do_not_overlap_and_have_unique_ids() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]

@@ -76,7 +76,7 @@ def named_apis(tree: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def test_no_module_has_api_keys_of_its_own() -> None:
+def test_api_keys_are_defined_in_one_module() -> None:
     found = {}
     for path in sources():
         tree = ast.parse(path.read_text())

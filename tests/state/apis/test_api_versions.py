@@ -29,7 +29,7 @@ def captured() -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
     return [found[version] for version in sorted(found)]
 
 
-def test_the_captures_show_versions_2_3_and_4() -> None:
+def test_captures_contain_versions_2_to_4() -> None:
     assert [version for version, _, _ in captured()] == [2, 3, 4]
 
 
@@ -60,7 +60,7 @@ def test_a_clients_software_has_a_name_of_letters_digits_dots_and_dashes(name: s
     assert bench.request("API_VERSIONS", 2)["errorCode"] == 0
 
 
-def test_what_is_built_are_versions_that_kafka_has() -> None:
+def test_supported_versions_exist_in_kafka() -> None:
     for key, api in BUILT.items():
         known = KAFKA_APIS[key]
         assert api.name == known.name

@@ -146,7 +146,9 @@ def test_an_empty_log_has_places_and_no_times() -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_a_version_that_does_not_know_a_timestamp_says_so(timestamp: int, since: int) -> None:
+def test_version_without_a_special_timestamp_returns_unsupported_version(
+    timestamp: int, since: int
+) -> None:
     lister = Lister()
     assert lister.list(timestamp, version=since - 1) == (35, -1, -1, -1)
     assert lister.list(timestamp, version=since)[0] == 0
@@ -178,7 +180,7 @@ def test_a_partition_named_twice_is_an_invalid_request() -> None:
     assert [(p["partitionIndex"], p["errorCode"]) for p in answered] == [(0, 42), (1, 0)]
 
 
-def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
+def test_non_leader_returns_not_leader_or_follower() -> None:
     bench = Bench(brokers=(1, 2))
     bench.topic("a")
     wanted = {"replicaId": -1, "isolationLevel": 0}
@@ -192,7 +194,7 @@ def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
     assert sorted(errors) == [0, 6]
 
 
-def test_the_earliest_offset_is_told_with_the_epoch_of_its_record() -> None:
+def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.produce(count=3)
     replicas.stop(1)
@@ -238,7 +240,7 @@ def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 5])
-def test_an_isolation_level_that_there_is_not_lists_nothing(timestamp: int) -> None:
+def test_unknown_isolation_level_lists_nothing(timestamp: int) -> None:
     lister = Lister()
     lister.produce(1, 2)
     assert lister.list(timestamp, isolationLevel=2) == (-1, -1, -1, -1)
@@ -283,7 +285,7 @@ def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there(
     assert lister.list(-3) == (0, T0 + 50, 3, 0), "the active segment stays"
 
 
-def test_nobody_is_sent_to_bytes_that_are_gone() -> None:
+def test_no_response_points_to_deleted_bytes() -> None:
     """Where nothing says which record it is, deleted ones do not count; it was an error (56)."""
     lister = Lister()
     lister.produce(0, 90)

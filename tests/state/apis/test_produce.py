@@ -37,7 +37,7 @@ def answered(answer: dict[str, Any]) -> tuple[int, int]:
     return answer["errorCode"], answer["logStartOffset"]
 
 
-def test_bytes_that_are_no_batch_are_told_as_the_edge_found_them(bench: Bench) -> None:
+def test_invalid_batch_returns_the_error_found_at_the_edge(bench: Bench) -> None:
     assert answered(produce(bench, Error.CORRUPT_MESSAGE, [])) == (Error.CORRUPT_MESSAGE, -1)
     assert answered(produce(bench, Error.NONE, [])) == (Error.INVALID_RECORD, -1)
 
@@ -92,7 +92,7 @@ def test_of_a_partition_named_twice_the_last_record_set_is_appended(
         ({"sizeInBytes": 1001}, 0, Error.MESSAGE_TOO_LARGE),
     ],
 )
-def test_what_comes_before_the_bytes(
+def test_errors_checked_before_the_bytes(
     bench: Bench, batch: dict[str, Any], index: int, first: Error
 ) -> None:
     found = produce(bench, Error.CORRUPT_MESSAGE, [{**BATCH, **batch}], index=index)
@@ -164,7 +164,7 @@ def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int)
     assert bench.append("t", batch, version=version)["errorCode"] == error
 
 
-def test_below_version_7_a_codec_that_there_is_not_refuses_all(bench: Bench) -> None:
+def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None:
     # asked of Apache Kafka 4.3.1
     odd = [BATCH | {"compressionType": "unknown"}] * 2
     for version, name, partitions, codes in [

@@ -63,7 +63,7 @@ def test_truncation_to_the_high_watermark_loses_acknowledged_records(
         assert replicas.isr() == [1, 2, 3, 4]
 
 
-def test_offsets_3_and_4_differ_after_the_truncation_of_the_seed() -> None:
+def test_two_offsets_differ_after_the_truncation_of_the_seed() -> None:
     """Case 1 of out of range: the leader ends at 5, the follower at 7; epochs are not compared."""
     replicas = _unclean(HW)
     first, second = records_of(replicas, 1), records_of(replicas, 2)
