@@ -271,7 +271,7 @@ class GroupNetwork:
     # Invariants
 
     def _check(self) -> None:
-        """Check that partitions have one owner each in the coordinator and that offsets go forward."""
+        """Check that partitions have one owner each and that offsets go forward."""
         here = self.members_of_group()
         owners: Counter[TopicPartition] = Counter()
         for member in self.members:
