@@ -1,4 +1,4 @@
-"""Every command of every page is typed, in the page's order, in a directory of its own."""
+"""Types every command of every page, in the page's order, in a new directory."""
 
 import gzip
 import importlib.util
@@ -61,7 +61,7 @@ OF_A_WHOLE_CLUSTER = {"docs/offsets.md"}
 
 
 class Elsewhere(NamedTuple):
-    """Why a command is not typed here, the file that has its test, and what of it stands there."""
+    """Commands that are not typed here: the reason, the file with their test, and a text in it."""
 
     why: str
     file: str
@@ -116,7 +116,7 @@ TYPED = {
     for name, page in PAGES.items()
     if (texts := {each.text for each in commands(page)} - NOT_TYPED.keys())
 }
-"""Page to what is typed of it."""
+"""Typed commands by page."""
 
 RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
@@ -124,7 +124,7 @@ ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
 
 def substitutes(name: str, reader: Reader) -> dict[str, str]:
-    """What stands in a page for what only its reader knows, and what the test puts there."""
+    """Return user-specific placeholders of a page and their values in the test."""
     port = str(free_port(brokers=3))
     everywhere = {
         "KAFKA": reader.bootstrap,
@@ -169,14 +169,14 @@ def committed_offsets(reader: Reader) -> None:
 
 
 def request_log(reader: Reader) -> None:
-    """What a real broker has logged, and its settings."""
+    """Copy the log and the settings of a real broker."""
     with gzip.open(ROOT / "tests/requestlogs/single/kafka-request.log.gz") as packed:
         (reader.directory / "kafka-request.log").write_bytes(packed.read())
     shutil.copy(ROOT / "tests/captures/broker.properties", reader.directory / "server.properties")
 
 
 def cluster_logs(reader: Reader) -> None:
-    """What the three brokers of a cluster and its controller have logged."""
+    """Copy the logs of a cluster's three brokers and its controller."""
     for log in logs_of("follower_stop"):
         shutil.copy(log, reader.directory)
 
@@ -219,7 +219,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/systems/observer.md": cluster_logs,
     "docs/tutorials/test-a-client.md": saved_modules("docs/tutorials/test-a-client.md"),
 }
-"""What the page's reader has already."""
+"""Set-up of files that a page's reader already has."""
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterato
 
 
 def type_page(reader: Reader, name: str) -> dict[str, str]:
-    """Type all of a page; gives back what each command says."""
+    """Type all commands of a page; return the output of each."""
     said = {}
     found = substitutes(name, reader)
     for command in commands(PAGES[name]):

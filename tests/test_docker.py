@@ -82,7 +82,7 @@ def test_the_steps_give_every_package(image: Path) -> None:
 
 @pytest.mark.spark
 def test_the_setup_step_finds_its_jars(image: Path, tmp_path: Path) -> None:
-    """They are there already, so that no network is asked."""
+    """They are installed, so that the network is not used."""
     ((program, *words),) = commands("brokertwin")
     (tmp_path / "jars").symlink_to(default_home() / "jars")
     environment = {**os.environ, "BROKERTWIN_HOME": str(tmp_path)}

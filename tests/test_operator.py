@@ -1,4 +1,4 @@
-"""An operator with a request log finds out from the README alone who was fenced, and why."""
+"""The README alone lets an operator with a request log find the fenced producer and the reason."""
 
 import re
 import shlex
@@ -44,7 +44,7 @@ def test_commands_find_the_fenced_producer_within_ten_minutes(tmp_path: Path) ->
 
 
 def test_readme_shows_real_output(tmp_path: Path) -> None:
-    """Its lines are shortened; each stands in the output but for what was left out."""
+    """Its lines are shortened; each occurs in the output except for the omitted parts."""
     lines = README.read_text(encoding="utf-8").split(f"## {SECTION}")[1].split("```")[1]
     shown = [line.strip() for line in lines.splitlines()[1:] if line[:1] not in "$"]
     output = ""

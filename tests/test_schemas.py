@@ -1,4 +1,4 @@
-"""The page of the topics' schemas is what the code says, and rows are what the page says."""
+"""The page of the topics' schemas matches the code, and rows match the page."""
 
 import re
 
@@ -39,7 +39,7 @@ def test_every_type_that_is_named_is_explained() -> None:
 
 
 def rows_told() -> list[Output]:
-    """Rows of a group, of brokers that stop, of what waits and of what is refused."""
+    """Rows of a group, of stopping brokers, and of pending and refused requests."""
     group = GroupBench()
     group.stable("one")
     group.request("METADATA", 12, {"topics": [{"name": "nowhere"}]})

@@ -39,7 +39,7 @@ def test_every_setting_can_come_from_the_environment(
         "snapshots_keep_hours": 48,
         "spark_conf": "spark.a=1",
         "records": True,
-    }  # None, and no pair, is no value of theirs
+    }  # None and an empty pair are not values
     for name, value in (Settings().model_dump(mode="json") | given).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         monkeypatch.setenv(f"BROKERTWIN_{name.upper()}", text)

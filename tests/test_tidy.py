@@ -1,4 +1,4 @@
-"""Files and functions stay small, every module says what it is, nothing is left for later."""
+"""Files and functions stay small, every module has a docstring, no work is left for later."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ KAFKAS_WORDS = {
     "ISR": "state/cluster/image.py",
     "purgatory": "state/core/pending.py",
 }
-"""Kafka's short names, and the module that defines what they stand for."""
+"""Kafka's abbreviations, and the module that defines their subject."""
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -44,7 +44,7 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def untidy(file: Path) -> Iterator[str]:
-    """What is wrong with a file, in words."""
+    """Yield descriptions of a file's problems."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     if len(lines) > FILE_LINES:

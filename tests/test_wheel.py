@@ -1,4 +1,4 @@
-"""The wheel, installed where there is nothing but what it requires, or nothing but msgspec."""
+"""The wheel, installed with its requirements alone, or with msgspec alone."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def metadata(wheel: Path) -> Metadata:
-    """What the wheel says of itself, valid by the rules of PyPI."""
+    """The wheel's metadata, valid by the rules of PyPI."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return Metadata.from_email(archive.read(name), validate=True)
@@ -178,7 +178,7 @@ print(json.dumps(failed))
 
 
 def test_the_light_wheel_gives_pytest_a_kafka_broker(light_python: Path, tmp_path: Path) -> None:
-    """In a project of its own, with unmodified clients, and with every warning an error.
+    """It runs in a new project, with unmodified clients, and with every warning an error.
 
     kafka-python itself warns when it is imported first; here the fixture imports it.
     """

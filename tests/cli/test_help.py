@@ -43,7 +43,7 @@ for _, calls in itertools.groupby(every, lambda call: call[1][:1]):
         os._exit(0)  # to end in order takes longer than the help
     os.wait()
 """
-"""Calls each command in a process of its own, which has loaded what every command loads."""
+"""Calls each command in a fork of a process that has imported all common modules."""
 
 
 def commands_and_subcommands() -> list[list[str]]:
@@ -56,7 +56,7 @@ def commands_and_subcommands() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """What each command says of itself, by its words."""
+    """Help text of each command, by its words."""
     directory = tmp_path_factory.mktemp("helps")
     commands = [[], *commands_and_subcommands()]
     probe = [sys.executable, "-c", PROBE, json.dumps(commands)]

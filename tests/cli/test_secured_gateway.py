@@ -1,4 +1,4 @@
-"""`brokertwin gateway --security-protocol …` in a process of its own."""
+"""`brokertwin gateway --security-protocol …` in a separate process."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -48,7 +48,7 @@ def test_the_nine_steps_of_the_seed() -> None:
     # 5 the next request is incremental, with (id, 1)
     body, version = client.next_request()
     assert (body["sessionId"], body["sessionEpoch"], body["topics"]) == (made, 1, [])
-    # # 6 and 7: the broker's epoch 1 matches and becomes 2
+    # steps 6 to 7: the broker's epoch matches and is incremented
     answer = bench.request("FETCH", version, body)
     assert session(bench, made).epoch == 2
     # 8 epoch of the request + 1 = 2 = the session's: no error

@@ -74,7 +74,7 @@ def cut(name: str, where: Callable[[Path], tuple[float, float]], directory: Path
 
 
 def stronger(finding: AuditFinding, former: Audited) -> str:
-    """Return the findings beyond those of a recording that contains this one; "" if none."""
+    """Return how a finding exceeds those of the recording that contains this one, or ""."""
     subject = finding.subject
     for topic_id, name in former.history.names.items():
         subject = subject.replace(topic_id, name)

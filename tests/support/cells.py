@@ -28,7 +28,7 @@ Row = tuple[str, bytes]
 DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 Repeat = Callable[[list[Row]], list[Row]]
-"""Indexes of topic rows that are delivered again now."""
+"""Returns the topic rows to deliver again now."""
 
 
 def split(brokers: list[int], count: int) -> dict[str, list[int]]:

@@ -40,7 +40,7 @@ VERSIONS = {
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
 
 AGAIN = "comes again behind step"
-"""Suffix of a request that was sent again, in values derived from the scenario."""
+"""Marks a repeated request in the description of changes."""
 
 SKIPPED_S = 0.002
 """How long a wait takes that our clock skips."""
@@ -55,7 +55,7 @@ NOT_AGAIN = AS_THEY_ARE | {"JoinGroup", "SyncGroup"}
 """Who joins without an id joins twice, and its group waits for both."""
 
 ONCE = {"protocols"}
-"""Protocols named twice by a member: Kafka's coordinator counts two and never responds."""
+"""Not duplicated: Kafka's coordinator counts a repeated protocol twice and never responds."""
 
 STAYING = {"stateFilters", "producerIdFilters"}
 """Others than the scenario's would be listed."""

@@ -97,9 +97,7 @@ class StreamsBench(Bench):
         return self.request("STREAMS_GROUP_HEARTBEAT", 0, body, **event)
 
     def join(self, member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> Any:
-        """Return the response to a join; each member is a separate process unless `processId` is
-        given.
-        """
+        """Return the response to a join; without `processId` each member is a separate process."""
         said = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": f"p-{member}"}
         return self.beat(member, 0, **{**said, "clientTags": [], **NO_TASKS, **fields})
 

@@ -208,7 +208,7 @@ class TransactionalNetwork(Network):
         return answer
 
     def _may_repeat(self, request: Sent) -> bool:
-        """Return the keys of repeated requests for an id: a new producer fences itself."""
+        """Return whether a request may be repeated: a second InitProducerId fences the producer."""
         return self._api_of(request.outgoing)[0] != INIT
 
     def _close(self, node: int) -> None:

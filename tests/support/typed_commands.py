@@ -131,7 +131,7 @@ class Reader:
         )
 
     def _make_way(self, words: list[str]) -> None:
-        """Stop running commands that write a file that this one reads, or have the same port."""
+        """Stop running commands with the same job or port, or whose output file this one reads."""
         for server in list(self._servers):
             theirs = shlex.split(server.text)
             is_same_job = words[1] == "run" and theirs[1] == "run" and _job(theirs) == _job(words)
@@ -229,7 +229,7 @@ def _job(words: list[str]) -> str:
 
 
 def _port(words: list[str], otherwise: str = "") -> str:
-    """Match a server's address; the host does not matter."""
+    """Return the port of a listening address; the host does not matter."""
     return _after(words, "--listen", otherwise).rpartition(":")[2]
 
 

@@ -18,7 +18,7 @@ class NotedFetch(NamedTuple):
 
 
 def noted(request: EdgeRequest) -> NotedFetch | None:
-    """Note a request if it is a fetch."""
+    """Return the note of a fetch request, None for other requests."""
     if request.header["requestApiKey"] != FETCH:
         return None
     body: dict[str, Any] = request.body

@@ -1,4 +1,4 @@
-"""`brokertwin cluster` on a gateway with the engine local, each in a process of its own."""
+"""`brokertwin cluster` on a gateway with the local engine, both in separate processes."""
 
 import json
 import subprocess

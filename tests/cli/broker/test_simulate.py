@@ -1,4 +1,4 @@
-"""`brokertwin simulate`: one run with its trace, many with what was drawn."""
+"""`brokertwin simulate`: one run with its trace, or many with the drawn events."""
 
 import json
 from collections import Counter

@@ -153,7 +153,7 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     read = [json.loads(process.stdout.readline())["offset"] for _ in range(3)]
     assert read == [0, 1, 2]
     assert members_of(gateway, "left") == 1
-    with gateway.client() as client:  # the next poll: what was given before is worked on
+    with gateway.client() as client:  # the next poll: the previous records are processed
         client.produce(topic, batch(b"one more"), partition=1)
     assert json.loads(process.stdout.readline())["offset"] == 3
     process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""`brokertwin query`: what it prints, where to, and what it refuses."""
+"""`brokertwin query`: its output, its destinations, and refused arguments."""
 
 import csv
 import io

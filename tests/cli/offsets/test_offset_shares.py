@@ -1,4 +1,4 @@
-"""`brokertwin offsets shares`: what a real broker keeps of share groups (KIP-932)."""
+"""`brokertwin offsets shares`: a real broker's data of share groups (KIP-932)."""
 
 import json
 import time

@@ -163,7 +163,7 @@ def test_topology_errors_are_reported(
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[str]:
-    """A second cluster, in which nobody has committed yet."""
+    """A second cluster without commits."""
     broker = EmbeddedKafka(tmp_path / "kafka", default_home())
     try:
         yield broker.start()

@@ -1,4 +1,4 @@
-"""`brokertwin audit`: what it prints of a recording, and how it exits."""
+"""`brokertwin audit`: its output for a recording, and its exit code."""
 
 import gzip
 import json

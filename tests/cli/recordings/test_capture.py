@@ -1,4 +1,4 @@
-"""`brokertwin capture` in a process of its own."""
+"""`brokertwin capture` in a separate process."""
 
 import base64
 import gzip
@@ -35,7 +35,7 @@ PASSWORD = "correct-horse-battery"
 
 
 class Process:
-    """A capture that runs: where clients connect, and what it has printed when it has ended."""
+    """A running capture: its address for clients, and its output once it has ended."""
 
     def __init__(self, process: "subprocess.Popen[str]", first: Address, printed: str) -> None:
         self.process = process
@@ -73,7 +73,7 @@ def capture(broker: Address, *words: object) -> Iterator[Process]:
 
 
 def _first(process: "subprocess.Popen[str]") -> tuple[Address, str]:
-    """Where clients connect, and what was printed until that was said."""
+    """Return the address for clients, and the output up to the line with it."""
     printed = ""
     assert process.stderr is not None
     for line in process.stderr:

@@ -1,4 +1,4 @@
-"""`brokertwin explain`: what it prints of a recording."""
+"""`brokertwin explain`: its output for a recording."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a first user does with a recording: capture a group, replay it, send it to a job."""
+"""First steps with a recording: capture a group, replay it, send it to a job."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Recorded(NamedTuple):
-    """A recording of a group, and what the capture printed."""
+    """A recording of a group, and the output of the capture."""
 
     file: Path
     topic: str
@@ -103,7 +103,7 @@ def to(bench: JobBench) -> tuple[str, ...]:
 
 
 def answer(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
-    """What a job would answer, by one cell in this process; `change` is put in as `to_`."""
+    """Write a job's responses, computed by one cell in this process; replace `change` by `to_`."""
     rows = bench.replayed("a", bench.all_rows("requests"))
     answers = [
         NewRow("", row.value.replace(change, to_) if change else row.value, 0, row.id)
@@ -148,7 +148,7 @@ def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) 
     assert " 0 differ" in checked.stdout, checked.stdout
 
 
-def test_send_with_afresh_creates_a_new_history(bench: JobBench, recorded: Recorded) -> None:
+def test_send_creates_a_new_history_on_request(bench: JobBench, recorded: Recorded) -> None:
     done = brokertwin("send", recorded.file, *to(bench), "--afresh", "--json")
     assert "recording" not in json.loads(done.stdout)
     events = bench.documents("requests")

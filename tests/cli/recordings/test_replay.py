@@ -1,4 +1,4 @@
-"""`brokertwin replay`: what it prints, where, and its exit code."""
+"""`brokertwin replay`: its output, its destinations, and its exit code."""
 
 import gzip
 import json
@@ -230,7 +230,7 @@ GROUP = CAPTURES / "group_kp.jsonl.gz"
 
 
 def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> None:
-    """What the recorded group committed last, without Kafka and without Spark."""
+    """The last offsets committed by the recorded group, without Kafka and without Spark."""
     done = replay(GROUP, "--state", "offsets", "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     offsets = {
@@ -291,7 +291,7 @@ def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> 
 
 
 def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> None:
-    """What later is asked of the state is asked of the directory, without any recording."""
+    """Later queries of the state use the directory alone, without a recording."""
 
     def run(*words: object) -> str:
         done = brokertwin(*words, cwd=empty_directory)

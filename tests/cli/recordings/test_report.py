@@ -1,4 +1,4 @@
-"""`brokertwin report`: what it shows of a recorded cluster, and its exit code."""
+"""`brokertwin report`: its output for a recorded cluster, and its exit code."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What a job or a gateway serves over HTTP, asked over HTTP."""
+"""Documents that a job or a gateway serves over HTTP."""
 
 import urllib.error
 import urllib.request

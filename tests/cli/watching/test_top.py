@@ -1,4 +1,4 @@
-"""`brokertwin top` shows what is served, at 80 columns, and says where there is nothing."""
+"""`brokertwin top` shows the served status at 80 columns and reports missing servers."""
 
 import io
 

@@ -163,7 +163,7 @@ def compare_moves(connection: Connection) -> None:
         assert alter(bench, *moves) == expected, moves
 
     def settle() -> None:
-        """The real broker creates and copies logs by and by."""
+        """The real broker creates and copies logs gradually."""
         ours = described(bench)
         asked = {"topics": None}
         wait_until(lambda: places(connection.call("DescribeLogDirs", 4, asked)) == ours)

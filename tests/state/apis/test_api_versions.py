@@ -1,4 +1,4 @@
-"""ApiVersions: what a client learns first, as Kafka 4.3.1 says it."""
+"""ApiVersions, a client's first request, as in Kafka 4.3.1."""
 
 import gzip
 import json

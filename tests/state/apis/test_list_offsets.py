@@ -286,7 +286,7 @@ def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there(
 
 
 def test_no_response_points_to_deleted_bytes() -> None:
-    """Where nothing says which record it is, deleted ones do not count; it was an error (56)."""
+    """Without an index entry deleted records do not count; it was 56 KAFKA_STORAGE_ERROR."""
     lister = Lister()
     lister.produce(0, 90)
     lister.produce(50)

@@ -1,4 +1,4 @@
-"""Produce: what the edge found in the bytes, and in which order it counts."""
+"""Produce: errors found in the bytes at the edge, and their precedence."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench
 def test_of_a_partition_named_twice_the_last_record_set_is_appended(
     bench: Bench, named: list[Any], error: Error, appended: list[int]
 ) -> None:
-    """What is none has its answer all the same (`KafkaApis.handleProduceRequest`)."""
+    """Empty record sets get a response, too (`KafkaApis.handleProduceRequest`)."""
     for is_one_topic in (True, False):
         data = [{"index": 0, "batches": batches} for batches in named]
         other = {"index": 1, "batches": [BATCH]}
@@ -212,7 +212,7 @@ def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> 
 def test_pending_request_of_an_old_checkpoint_gets_a_response(
     bench: Bench, version: int, topic: dict[str, str]
 ) -> None:
-    # all fields of all versions were in it, each with what it is where it says nothing
+    # it contained all fields of all versions, with their defaults
     part = {"index": 0, "errorCode": 0, "baseOffset": 7, "logAppendTimeMs": -1}
     part |= {"logStartOffset": 0, "recordErrors": [], "errorMessage": None}
     former = {"currentLeader": {"leaderId": -1, "leaderEpoch": -1}, "refusedRecords": None}

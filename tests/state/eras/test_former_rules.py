@@ -38,7 +38,7 @@ def test_truncation_to_the_high_watermark_loses_acknowledged_records(
 ) -> None:
     """Leadership moves twice before followers get a high watermark (KIP-101).
 
-    Brokers 2 and 3 have all acknowledged records but do not know it. Broker 3 follows broker 2
+    Both followers have all acknowledged records but do not know it. Broker 3 follows broker 2
     briefly, then it leads; every election is clean.
     """
     bench = Bench((1, 2, 3, 4), brokertwin_truncation=truncation)
