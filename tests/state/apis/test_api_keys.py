@@ -89,7 +89,7 @@ def test_cells_and_engines_name_no_api() -> None:
     assert {str(path): each for path, each in found.items() if each} == {}
 
 
-def test_a_module_that_names_an_api_is_noticed() -> None:
+def test_module_that_defines_an_api_key_is_found() -> None:
     assert list(numbers_of_apis(ast.parse("PRODUCE, FETCH = 0, 1"))) != []
     assert list(compared_numbers(ast.parse("request.api_key in (0, 1)"))) != []
     assert list(named_apis(ast.parse("kafka_apis.PRODUCE.key"))) == ["kafka_apis.PRODUCE"]

@@ -44,13 +44,13 @@ def test_the_answer_is_the_real_brokers(
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_a_version_that_kafka_does_not_know_gets_the_versions_that_it_knows(version: int) -> None:
+def test_unsupported_version_returns_the_range_of_api_versions_alone(version: int) -> None:
     answer = Bench().request("API_VERSIONS", version)
     assert (answer["errorCode"], answer["apiKeys"]) == (35, ONLY_ITSELF)
 
 
 @pytest.mark.parametrize("name", ["", "-", "a b", "a/", ".a", "a\n"])
-def test_a_clients_software_has_a_name_of_letters_digits_dots_and_dashes(name: str) -> None:
+def test_client_software_name_has_letters_digits_dots_and_dashes(name: str) -> None:
     bench = Bench()
     answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
     assert answer == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
@@ -67,7 +67,7 @@ def test_supported_versions_exist_in_kafka() -> None:
         assert known.first <= api.versions[0] <= api.versions[1] <= known.last
 
 
-def test_what_brokers_speak_among_themselves_is_known_and_not_listed() -> None:
+def test_inter_broker_apis_are_known_and_not_listed() -> None:
     listed = {each["apiKey"] for each in Bench().request("API_VERSIONS", 2)["apiKeys"]}
     assert 67 in KAFKA_APIS
     assert 67 not in listed

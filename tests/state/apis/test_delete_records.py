@@ -55,7 +55,7 @@ def test_example_21_with_one_replica() -> None:
     assert deleter.delete((0, -1)) == {0: (0, 8)}
 
 
-def test_a_start_that_moves_is_one_record_and_else_none() -> None:
+def test_only_a_changed_log_start_offset_writes_a_record() -> None:
     deleter = Deleter()
     before = len(deleter.bench.records())
     deleter.delete((0, 4))
@@ -86,7 +86,7 @@ def test_the_policy_must_have_delete(policy: str, error: int) -> None:
     assert deleter.delete((0, 99)) == {0: (error or 1, -1)}
 
 
-def test_of_a_partition_named_twice_the_last_offset_counts() -> None:
+def test_last_offset_of_a_repeated_partition_wins() -> None:
     deleter = Deleter()
     assert deleter.delete((0, 5), (1, 0), (0, 2)) == {0: (0, 2), 1: (0, 0)}
     assert deleter.start() == 2

@@ -174,7 +174,7 @@ def test_leader_epochs(epoch: int, error: int) -> None:
     assert Lister().list(-1, epoch=epoch, partition=9)[0] == 3
 
 
-def test_a_partition_named_twice_is_an_invalid_request() -> None:
+def test_repeated_partition_returns_invalid_request() -> None:
     wanted = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
     answered = Lister().ask_all(wanted)
     assert [(p["partitionIndex"], p["errorCode"]) for p in answered] == [(0, 42), (1, 0)]
@@ -213,7 +213,7 @@ def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
 
 
-def test_a_follower_that_never_had_a_record_knows_no_epoch_of_its_first() -> None:
+def test_follower_without_records_has_no_epoch_of_the_first_offset() -> None:
     # asked of Apache Kafka 4.3.1
     replicas = Replicas()
 
@@ -272,7 +272,7 @@ def test_deleted_records_are_not_found() -> None:
     assert lister.list(0) == NOTHING
 
 
-def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there() -> None:
+def test_deleted_record_has_the_max_timestamp_while_its_segment_exists() -> None:
     lister = Lister(**{"internal.segment.bytes": "100", "retention.ms": "-1"})
     lister.produce(0, 90, 90, told=True)
     lister.produce(50)
@@ -296,7 +296,7 @@ def test_no_response_points_to_deleted_bytes() -> None:
     assert lister.list(-3) == NOTHING
 
 
-def test_a_topic_with_append_time_takes_nobodys_word_for_the_greatest() -> None:
+def test_max_timestamp_with_log_append_time_needs_no_record_lookup() -> None:
     lister = Lister(message_timestamp_type="LogAppendTime")
     lister.produce(0, 9, told=True)
     answer = lister.ask(-3)

@@ -42,7 +42,7 @@ def test_invalid_batch_returns_the_error_found_at_the_edge(bench: Bench) -> None
     assert answered(produce(bench, Error.NONE, [])) == (Error.INVALID_RECORD, -1)
 
 
-def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench: Bench) -> None:
+def test_crc_is_checked_before_the_log_is_read_and_records_after(bench: Bench) -> None:
     for error, start in [
         (Error.CORRUPT_MESSAGE, -1),
         (Error.INVALID_RECORD, 0),
@@ -63,7 +63,7 @@ def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench
         ([[], [BATCH, BATCH]], Error.INVALID_RECORD, []),
     ],
 )
-def test_of_a_partition_named_twice_the_last_record_set_is_appended(
+def test_last_record_set_of_a_repeated_partition_is_appended(
     bench: Bench, named: list[Any], error: Error, appended: list[int]
 ) -> None:
     """Empty record sets get a response, too (`KafkaApis.handleProduceRequest`)."""
@@ -129,9 +129,7 @@ def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
     [({}, 3_600_000), ({"message_timestamp_after_max_ms": "1000"}, 1000)],
     ids=["default", "topic"],
 )
-def test_a_timestamp_may_lie_so_far_ahead_and_no_further(
-    configs: dict[str, str], limit_ms: int
-) -> None:
+def test_timestamp_too_far_ahead_is_rejected(configs: dict[str, str], limit_ms: int) -> None:
     bench = Bench()
     bench.topic("t", **configs)
     for ahead_ms, error in ((limit_ms, Error.NONE), (limit_ms + 1, Error.INVALID_TIMESTAMP)):
